@@ -1,0 +1,55 @@
+# The front door: each goal is a line or two; CMakeLists.txt knows how things are built, tests/suites what is tested.
+
+JOBS ?= $(shell nproc)
+ONLY ?= *
+
+# What goes wrong is on stderr. CMake's own make is told nothing of this one, or it would announce every folder.
+configure = cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=RelWithDebInfo $(2) >/dev/null
+compile = env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS cmake --build $(1) -j $(JOBS) $(2)
+# test-build KIND SANITIZERS: only what the suites of that kind name is built there.
+test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
+	$(call compile,build-$(1),--target suites-$(1))
+formatted = find src include cli tests examples -name '*.[ch]'
+
+.PHONY: build demo test nightly test-builds format format-check clean help
+.DEFAULT_GOAL := build
+
+build: ## the command, the shared and the static library, in build/
+	@command -v cmake >/dev/null || { echo "cmake is missing: run scripts/install-packages build" >&2; exit 1; }
+	@$(call configure,build)
+	@$(call compile,build)
+
+demo: ## two jobs take turns under a lock: installs what it needs, builds, shows it
+	@scripts/install-packages demo
+	@$(MAKE) --no-print-directory build
+	@examples/demo.sh
+
+test: ## all tests: installs what they need, builds, runs (ONLY='unit-*' picks suites by name)
+	@scripts/install-packages test
+	@$(MAKE) --no-print-directory test-builds
+	@tests/run tests/suites build-logs '$(ONLY)'
+
+nightly: ## the long tests: every byte, every instruction, minutes of chaos
+	@scripts/install-packages nightly
+	@$(MAKE) --no-print-directory test-builds
+	@tests/run tests/suites.nightly build-logs '$(ONLY)'
+
+test-builds:
+	@$(call test-build,plain,)
+	@$(call test-build,asan,'address$(comma)undefined')
+	@$(call test-build,tsan,thread)
+
+format: ## lays out the sources with clang-format
+	@$(formatted) -exec clang-format -i {} +
+
+format-check: ## fails when `make format` would change something
+	@$(formatted) -exec clang-format --dry-run -Werror {} +
+
+clean: ## removes everything that was built
+	@rm -rf build build-plain build-asan build-tsan build-logs
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r goal text; do \
+		printf 'make %-13s %s\n' "$$goal" "$$text"; done
+
+comma := ,

@@ -1,0 +1,26 @@
+/* link.c - a socket pair that keeps messages apart, between front and guard. */
+#include "link.h"
+#include <errno.h>
+#include <sys/socket.h>
+
+int link_open(int ends[2])
+{
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+}
+
+void link_send(int end, enum link_word word, int value)
+{
+    int message[2] = {(int)word, value};
+    (void)!send(end, message, sizeof message, MSG_NOSIGNAL);
+}
+
+enum link_word link_read(int end, int *value)
+{
+    int message[2];
+    ssize_t got = recv(end, message, sizeof message, 0);
+    if (got == (ssize_t)sizeof message) {
+        *value = message[1];
+        return (enum link_word)message[0];
+    }
+    return got < 0 && (errno == EAGAIN || errno == EINTR) ? LINK_NOTHING : LINK_CLOSED;
+}

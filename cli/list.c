@@ -1,0 +1,218 @@
+/* list.c - the verbs `list` and `show`: who holds what, since when, for how long, and who waits, as a table or as JSON.
+ */
+#include "rows.h"
+#include "text.h"
+#include "verbs.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CLOSE_MS 1000
+#define CELL_MAX sizeof(struct shown)
+
+enum column { NAME, KIND, ROLE, UNITS, TOKEN, LEFT, SINCE, PID, HOST, LABEL, COLUMNS };
+
+static const char *const TITLES[COLUMNS] = {"NAME", "KIND",  "ROLE", "UNITS", "TOKEN",
+                                            "LEFT", "SINCE", "PID",  "HOST",  "LABEL"};
+
+static const struct option_spec OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HELP};
+
+/* What stands in one cell of the table; "-" where a row has nothing to say. */
+static struct shown cell(const struct hf_row *row, enum column column)
+{
+    struct shown shown = {"-"};
+    bool holder = row->role == HF_HOLDER;
+    switch (column) {
+    case NAME:
+        return text_shown(row->name);
+    case KIND:
+        return text_shown(hf_kind_name(row->kind));
+    case ROLE:
+        snprintf(shown.text, CELL_MAX, holder ? "holder" : "waiter %" PRIu32, row->place);
+        break;
+    case UNITS:
+        snprintf(shown.text, CELL_MAX, "%" PRIu32 "/%" PRIu32, row->units, row->capacity);
+        break;
+    case TOKEN:
+        if (holder)
+            snprintf(shown.text, CELL_MAX, "%" PRIu64, row->token);
+        break;
+    case LEFT:
+        return holder ? text_duration(row->left_ms) : shown;
+    case SINCE:
+        return text_duration(row->since_ms);
+    case PID:
+        snprintf(shown.text, CELL_MAX, "%" PRId64, row->pid);
+        break;
+    case HOST:
+        return *row->host ? text_shown(row->host) : shown;
+    case LABEL:
+        return *row->label ? text_shown(row->label) : shown;
+    case COLUMNS:
+        break;
+    }
+    return shown;
+}
+
+static void measure(const struct rows *rows, size_t widths[COLUMNS])
+{
+    for (enum column c = 0; c < COLUMNS; c++) {
+        widths[c] = strlen(TITLES[c]);
+        for (size_t i = 0; i < rows->count; i++) {
+            size_t columns = text_columns(cell(&rows->all[i], c).text);
+            if (columns > widths[c])
+                widths[c] = columns;
+        }
+    }
+}
+
+static void print_cell(const char *text, enum column column, size_t width)
+{
+    if (column == LABEL)
+        printf("%s\n", text);
+    else
+        printf("%s%*s", text, (int)(width - text_columns(text) + 2), "");
+}
+
+static void print_table(const struct rows *rows)
+{
+    size_t widths[COLUMNS];
+    bool colour = text_may_colour(STDOUT_FILENO);
+    if (rows->count == 0)
+        return;
+    measure(rows, widths);
+    fputs(colour ? "\033[1m" : "", stdout);
+    for (enum column c = 0; c < COLUMNS; c++)
+        print_cell(TITLES[c], c, widths[c]);
+    for (size_t i = 0; i < rows->count; i++) {
+        fputs(!colour ? "" : rows->all[i].role == HF_HOLDER ? "\033[0m" : "\033[0;2m", stdout);
+        for (enum column c = 0; c < COLUMNS; c++)
+            print_cell(cell(&rows->all[i], c).text, c, widths[c]);
+    }
+    fputs(colour ? "\033[0m" : "", stdout);
+}
+
+static void print_json_row(const struct hf_row *row)
+{
+    printf("{\"name\":");
+    json_string(stdout, row->name);
+    printf(",\"kind\":\"%s\",\"role\":\"%s\"", hf_kind_name(row->kind), row->role == HF_HOLDER ? "holder" : "waiter");
+    printf(",\"capacity\":%" PRIu32 ",\"used\":%" PRIu32 ",\"units\":%" PRIu32 ",\"count\":%" PRIu32, row->capacity,
+           row->used, row->units, row->count);
+    if (row->role == HF_HOLDER)
+        printf(",\"place\":null,\"token\":%" PRIu64 ",\"left_ms\":%" PRId64, row->token, row->left_ms);
+    else
+        printf(",\"place\":%" PRIu32 ",\"token\":null,\"left_ms\":null", row->place);
+    printf(",\"since_ms\":%" PRId64 ",\"ttl_ms\":%" PRId64 ",\"pid\":%" PRId64 ",\"host\":", row->since_ms, row->ttl_ms,
+           row->pid);
+    json_string(stdout, row->host);
+    printf(",\"label\":");
+    json_string(stdout, row->label);
+    printf(",\"detached\":%s}", row->detached ? "true" : "false");
+}
+
+static void print_json(const struct rows *rows)
+{
+    printf("[");
+    for (size_t i = 0; i < rows->count; i++) {
+        printf(i ? ",\n" : "\n");
+        print_json_row(&rows->all[i]);
+    }
+    printf(rows->count ? "\n]\n" : "]\n");
+}
+
+/* Reads rows of one name, or of all names that begin with `word`. */
+static int read_rows(const struct cli_options *options, bool one_name, const char *word, struct rows *rows)
+{
+    hf_client *client;
+    hf_status status = hf_open(options->url, NULL, &client);
+    if (status != HF_OK)
+        return fail_with(status);
+    status = one_name ? hf_show(client, word, rows_add, rows) : hf_list(client, word, rows_add, rows);
+    int code = status == HF_OK ? 0 : fail_with(status);
+    if (rows->out_of_memory) {
+        complain("out of memory after %zu rows", rows->count);
+        code = EXIT_INTERNAL;
+    }
+    status = hf_close(client, CLOSE_MS);
+    if (status != HF_OK && code == 0)
+        code = fail_with(status);
+    return code;
+}
+
+static int print_rows(const struct cli_options *options, const struct rows *rows)
+{
+    if (options->json)
+        print_json(rows);
+    else
+        print_table(rows);
+    return finish_stdout();
+}
+
+static int run_list(const struct cli_options *options, int argc, char **argv)
+{
+    struct rows rows = {0};
+    if (argc > 1) {
+        complain("list takes one PREFIX at most: \"%s\" is too much", text_shown(argv[1]).text);
+        return EXIT_USAGE;
+    }
+    int code = read_rows(options, false, argc > 0 ? argv[0] : NULL, &rows);
+    if (code == 0)
+        code = print_rows(options, &rows);
+    if (code == 0 && rows.count == 0 && !options->json && isatty(STDERR_FILENO))
+        complain("nothing is held%s%s%s", argc > 0 ? " under a name that begins with \"" : "",
+                 argc > 0 ? text_shown(argv[0]).text : "", argc > 0 ? "\"" : "");
+    rows_free(&rows);
+    return code;
+}
+
+static int run_show(const struct cli_options *options, int argc, char **argv)
+{
+    struct rows rows = {0};
+    if (argc != 1) {
+        complain("show takes one NAME, %d were given", argc);
+        return EXIT_USAGE;
+    }
+    int code = read_rows(options, true, argv[0], &rows);
+    if (code == 0 && rows.count == 0 && !options->json) {
+        printf("\"%s\" is free\n", text_shown(argv[0]).text);
+        code = finish_stdout();
+    } else if (code == 0) {
+        code = print_rows(options, &rows);
+    }
+    rows_free(&rows);
+    return code;
+}
+
+#define JSON_KEYS                                                                                                      \
+    "With --json: an array with one object for each holder and waiter, and the keys\n"                                 \
+    "  name, kind     of the resource; kind is exclusive, semaphore, read or write\n"                                  \
+    "  role           holder or waiter\n"                                                                              \
+    "  capacity, used of the resource, in units\n"                                                                     \
+    "  units, count   of this holder or waiter; count is the depth of a reentrant hold\n"                              \
+    "  place          waiters: 1 is the next one; holders: null\n"                                                     \
+    "  token          holders: the fencing token; waiters: null\n"                                                     \
+    "  left_ms        holders: until the lease ends unless it is renewed; waiters: null\n"                             \
+    "  since_ms       how long it has held or waited\n"                                                                \
+    "  ttl_ms, pid, host, label, detached\n"
+
+const struct verb VERB_LIST = {
+    .name = "list",
+    .operands = "[PREFIX]",
+    .summary = "Shows who holds and who waits, for all names or those that begin with PREFIX.",
+    .details = JSON_KEYS,
+    .options = OPTIONS,
+    .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    .run = run_list,
+};
+
+const struct verb VERB_SHOW = {
+    .name = "show",
+    .operands = "NAME",
+    .summary = "Shows who holds NAME and who waits for it, in order.",
+    .details = JSON_KEYS,
+    .options = OPTIONS,
+    .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    .run = run_show,
+};

@@ -1,0 +1,113 @@
+/* main.c - the command `holdfast`: finds the verb, reads its options by its table, and hands on.
+ *
+ * Adding a verb: one file with a `struct verb`, one line in verbs.h and one in VERBS below. */
+#include "text.h"
+#include "verbs.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CLOSE_ENOUGH 2 /* edits between a word and the verb that we suggest instead */
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+static const struct verb *const VERBS[] = {&VERB_RUN, &VERB_LIST, &VERB_SHOW, &VERB_VERSION};
+
+static const struct option_spec GLOBAL_OPTIONS[] = {
+    OPTION_URL,
+    OPTION_HELP,
+    {"version", 'V', NULL, STORE_CONSTANT, OPTION_FIELD(version), 1, 1, "show the version"},
+};
+
+int fail_with(hf_status status)
+{
+    const char *words = hf_error_text();
+    complain("%s", *words ? words : hf_status_text(status));
+    return hf_status_exit_code(status);
+}
+
+/* A descriptor below 3 that the caller left closed would be given to the next thing that we open. The stand-in cannot
+ * be used in the direction that matters, so that a closed stdout still is an error, and it does not survive an exec, so
+ * that a command finds closed what was closed. */
+static void fill_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0)
+            continue;
+        if (open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) != fd)
+            exit(EXIT_INTERNAL);
+    }
+}
+
+static int print_global_help(void)
+{
+    printf("usage: holdfast [-u URL] VERB [options] [arguments]\n\n"
+           "Locks, semaphores and leases that other processes and other machines respect.\n\nverbs:\n");
+    for (size_t i = 0; i < COUNT(VERBS); i++)
+        printf("  %-9s %s\n", VERBS[i]->name, VERBS[i]->summary);
+    printf("\noptions:\n");
+    options_print(GLOBAL_OPTIONS, COUNT(GLOBAL_OPTIONS));
+    printf("\n`holdfast VERB --help` says more about a verb.\n");
+    return finish_stdout();
+}
+
+static int print_verb_help(const struct verb *verb)
+{
+    printf("usage: holdfast [-u URL] %s [options]%s%s\n\n%s\n\noptions:\n", verb->name, *verb->operands ? " " : "",
+           verb->operands, verb->summary);
+    options_print(verb->options, verb->option_count);
+    if (*verb->details)
+        printf("\n%s", verb->details);
+    return finish_stdout();
+}
+
+static const struct verb *find_verb(const char *word)
+{
+    const struct verb *closest = NULL;
+    size_t best = CLOSE_ENOUGH + 1;
+    for (size_t i = 0; i < COUNT(VERBS); i++) {
+        size_t distance = words_distance(word, VERBS[i]->name);
+        if (distance == 0)
+            return VERBS[i];
+        if (distance < best) {
+            best = distance;
+            closest = VERBS[i];
+        }
+    }
+    struct shown shown = text_shown(word);
+    if (closest)
+        complain("unknown verb \"%s\"; did you mean %s?", shown.text, closest->name);
+    else
+        complain("unknown verb \"%s\"; holdfast --help lists them", shown.text);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli_options options = CLI_OPTIONS_NONE;
+    fill_standard_descriptors();
+    if (argc > 0) {
+        argc--;
+        argv++;
+    }
+    int taken = options_parse(GLOBAL_OPTIONS, COUNT(GLOBAL_OPTIONS), argc, argv, &options);
+    if (taken < 0)
+        return EXIT_USAGE;
+    if (options.help)
+        return print_global_help();
+    if (options.version)
+        return VERB_VERSION.run(&options, 0, argv);
+    if (taken == argc) {
+        complain("no verb given; holdfast --help lists them");
+        return EXIT_USAGE;
+    }
+    const struct verb *verb = find_verb(argv[taken]);
+    if (!verb)
+        return EXIT_USAGE;
+    argc -= taken + 1;
+    argv += taken + 1;
+    taken = options_parse(verb->options, verb->option_count, argc, argv, &options);
+    if (taken < 0)
+        return EXIT_USAGE;
+    return options.help ? print_verb_help(verb) : verb->run(&options, argc - taken, argv + taken);
+}

@@ -1,0 +1,184 @@
+/* options.c - reads options by their table and prints the table as help. */
+#include "options.h"
+#include "text.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_MAX 32    /* longer words are not worth a suggestion */
+#define CLOSE_ENOUGH 2 /* edits between a word and what we suggest instead */
+
+const struct cli_options CLI_OPTIONS_NONE = {.wait_ms = HF_WAIT_DEFAULT, .busy_code = -1, .kind = -1, .grace_ms = -1};
+
+struct parse {
+    const struct option_spec *specs;
+    size_t count;
+    int argc;
+    char **argv;
+    int next; /* the next argument to look at */
+    struct cli_options *options;
+};
+
+size_t words_distance(const char *left, const char *right)
+{
+    size_t width = strlen(right);
+    size_t row[WORD_MAX + 1];
+    if (strlen(left) > WORD_MAX || width > WORD_MAX)
+        return WORD_MAX;
+    for (size_t i = 0; i <= width; i++)
+        row[i] = i;
+    for (size_t y = 1; left[y - 1]; y++) {
+        size_t diagonal = row[0];
+        row[0] = y;
+        for (size_t x = 1; x <= width; x++) {
+            size_t best = diagonal + (left[y - 1] != right[x - 1]);
+            diagonal = row[x];
+            if (row[x] + 1 < best)
+                best = row[x] + 1;
+            if (row[x - 1] + 1 < best)
+                best = row[x - 1] + 1;
+            row[x] = best;
+        }
+    }
+    return row[width];
+}
+
+/* `given` is a long name without its dashes, or one letter with its dash. */
+static int refuse_unknown(const struct parse *parse, const char *given, size_t len)
+{
+    char word[WORD_MAX + 1];
+    const struct option_spec *closest = NULL;
+    size_t best = CLOSE_ENOUGH + 1;
+    snprintf(word, sizeof word, "%.*s", (int)len, given);
+    for (size_t i = 0; len > 2 && i < parse->count; i++) {
+        size_t distance = words_distance(word, parse->specs[i].name);
+        if (distance < best) {
+            best = distance;
+            closest = &parse->specs[i];
+        }
+    }
+    struct shown shown = text_shown_bytes(given, len);
+    const char *dashes = given[0] == '-' ? "" : "--";
+    if (closest)
+        complain("unknown option %s%s; did you mean --%s?", dashes, shown.text, closest->name);
+    else
+        complain("unknown option %s%s", dashes, shown.text);
+    return -1;
+}
+
+/* Stores one option; `value` is NULL exactly when the option takes none. */
+static int store(const struct parse *parse, const struct option_spec *spec, const char *value)
+{
+    char *place = (char *)parse->options + spec->field;
+    int64_t number = spec->low;
+    char *end = NULL;
+    if (spec->store == STORE_TEXT) {
+        memcpy(place, &value, sizeof value);
+        return 0;
+    }
+    if (spec->store == STORE_DURATION && hf_parse_duration(value, &number) != HF_OK) {
+        complain("--%s: %s", spec->name, hf_error_text());
+        return -1;
+    }
+    if (spec->store == STORE_NUMBER)
+        number = strtoll(value, &end, 10);
+    if ((end && (end == value || *end)) || number < spec->low || number > spec->high) {
+        struct shown shown = text_shown(value);
+        const char *unit = spec->store == STORE_DURATION ? " ms" : "";
+        complain("--%s: \"%s\" is not between %lld and %lld%s", spec->name, shown.text, (long long)spec->low,
+                 (long long)spec->high, unit);
+        return -1;
+    }
+    memcpy(place, &number, sizeof number);
+    return 0;
+}
+
+/* The value that follows an option, either attached to it or the next argument. */
+static int take_value(struct parse *parse, const struct option_spec *spec, const char *attached)
+{
+    if (!attached && parse->next < parse->argc)
+        attached = parse->argv[parse->next++];
+    if (!attached) {
+        complain("--%s needs an argument: %s", spec->name, spec->argument);
+        return -1;
+    }
+    return store(parse, spec, attached);
+}
+
+static int parse_long(struct parse *parse, const char *word)
+{
+    size_t len = strcspn(word, "=");
+    const char *attached = word[len] ? word + len + 1 : NULL;
+    for (size_t i = 0; i < parse->count; i++) {
+        const struct option_spec *spec = &parse->specs[i];
+        if (strlen(spec->name) != len || strncmp(spec->name, word, len) != 0)
+            continue;
+        if (spec->argument)
+            return take_value(parse, spec, attached);
+        if (!attached)
+            return store(parse, spec, NULL);
+        complain("--%s takes no argument", spec->name);
+        return -1;
+    }
+    return refuse_unknown(parse, word, len);
+}
+
+/* A cluster such as -nE7: letters without argument, the last one may have its argument attached. */
+static int parse_letters(struct parse *parse, const char *letters)
+{
+    while (*letters) {
+        const struct option_spec *spec = NULL;
+        for (size_t i = 0; i < parse->count && !spec; i++)
+            if (parse->specs[i].letter == *letters)
+                spec = &parse->specs[i];
+        if (!spec) {
+            char given[2] = {'-', *letters};
+            return refuse_unknown(parse, given, sizeof given);
+        }
+        letters++;
+        if (spec->argument)
+            return take_value(parse, spec, *letters ? letters : NULL);
+        if (store(parse, spec, NULL) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int options_parse(const struct option_spec *specs, size_t count, int argc, char **argv, struct cli_options *options)
+{
+    struct parse parse = {specs, count, argc, argv, 0, options};
+    while (parse.next < argc) {
+        const char *word = argv[parse.next];
+        if (word[0] != '-' || !word[1])
+            break;
+        parse.next++;
+        if (strcmp(word, "--") == 0)
+            break;
+        int result = word[1] == '-' ? parse_long(&parse, word + 2) : parse_letters(&parse, word + 1);
+        if (result != 0)
+            return -1;
+    }
+    return parse.next;
+}
+
+/* "-w, --wait DUR"; answers with its width. */
+static int describe(const struct option_spec *spec, char *text, size_t size)
+{
+    char letter[] = {spec->letter ? '-' : ' ', spec->letter ? spec->letter : ' ', spec->letter ? ',' : ' ', 0};
+    return snprintf(text, size, "%s --%s%s%s", letter, spec->name, spec->argument ? " " : "",
+                    spec->argument ? spec->argument : "");
+}
+
+void options_print(const struct option_spec *specs, size_t count)
+{
+    char left[64];
+    int width = 0;
+    for (size_t i = 0; i < count; i++) {
+        int columns = describe(&specs[i], left, sizeof left);
+        width = columns > width ? columns : width;
+    }
+    for (size_t i = 0; i < count; i++) {
+        describe(&specs[i], left, sizeof left);
+        printf("  %-*s  %s\n", width, left, specs[i].help);
+    }
+}

@@ -1,0 +1,52 @@
+/* signals.c - blocks and reads the signals of `run`, and restores them for CMD. */
+#include "signals.h"
+#include <stdbool.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const int PASSED_ON[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP};
+
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_IGN;
+}
+
+void signals_take(struct signals *signals)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigset_t blocked;
+    sigemptyset(&signals->watched);
+    for (size_t i = 0; i < sizeof PASSED_ON / sizeof PASSED_ON[0]; i++)
+        if (!is_ignored(PASSED_ON[i]))
+            sigaddset(&signals->watched, PASSED_ON[i]);
+    sigaddset(&signals->watched, SIGCHLD);
+    sigaddset(&signals->watched, SIGCONT);
+    /* With SIGTTOU blocked we may write to the terminal and hand it on although our group is in the background. */
+    blocked = signals->watched;
+    sigaddset(&blocked, SIGTTOU);
+    sigaddset(&blocked, SIGTTIN);
+    sigprocmask(SIG_BLOCK, &blocked, &signals->mask);
+    /* An inherited SIG_IGN for SIGCHLD would have the kernel reap our children behind our back. */
+    sigaction(SIGCHLD, &standard, &signals->child);
+    sigaction(SIGPIPE, &ignore, &signals->pipe);
+}
+
+void signals_give_back(const struct signals *signals)
+{
+    sigaction(SIGCHLD, &signals->child, NULL);
+    sigaction(SIGPIPE, &signals->pipe, NULL);
+    sigprocmask(SIG_SETMASK, &signals->mask, NULL);
+}
+
+int signals_open(const struct signals *signals)
+{
+    return signalfd(-1, &signals->watched, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int signals_next(int fd)
+{
+    struct signalfd_siginfo info;
+    return read(fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+}

@@ -1,0 +1,22 @@
+/* signals.h - which signals `run` handles itself, and how CMD gets them back as we found them. */
+#pragma once
+#include <signal.h>
+
+struct signals {
+    sigset_t mask;                /* as inherited */
+    struct sigaction child, pipe; /* as inherited */
+    sigset_t watched;             /* blocked and read from a descriptor, in front and guard alike */
+};
+
+/* Blocks what is watched. A signal that was ignored when we were started (nohup, a background job of a script) is left
+ * alone and stays ignored in CMD too. */
+void signals_take(struct signals *signals);
+
+/* In the child, before exec: everything as it was inherited. */
+void signals_give_back(const struct signals *signals);
+
+/* A close-on-exec, non-blocking descriptor that reads what is watched; -1 and errno. */
+int signals_open(const struct signals *signals);
+
+/* The next signal that came, or 0. */
+int signals_next(int fd);

@@ -1,0 +1,142 @@
+/* text.c - makes foreign text safe to show, and speaks to people and to JSON parsers. */
+#include "text.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NOT_UTF8 UINT32_MAX
+
+/* Decodes one character of a text that ends with NUL or after `len` bytes; *used is at least 1. */
+static uint32_t decode(const unsigned char *at, size_t len, size_t *used)
+{
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t need = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+    *used = 1;
+    if (need == 1)
+        return at[0];
+    if (need == 0 || need > len)
+        return NOT_UTF8;
+    uint32_t code = at[0] & (0xffu >> (need + 1));
+    for (size_t i = 1; i < need; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return NOT_UTF8;
+        code = code << 6 | (at[i] & 0x3fu);
+    }
+    if (code < smallest[need] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+        return NOT_UTF8;
+    *used = need;
+    return code;
+}
+
+/* Characters that move the cursor, hide text or reorder the line around them. */
+static bool is_tricky(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == NOT_UTF8 || code == '\\' ||
+           (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
+}
+
+struct shown text_shown_bytes(const char *text, size_t len)
+{
+    struct shown shown;
+    size_t full = 0;
+    const unsigned char *at = (const unsigned char *)text;
+    while (len > 0) {
+        size_t used;
+        bool tricky = is_tricky(decode(at, len, &used));
+        if (full + used * 4 + sizeof "..." > sizeof shown.text) {
+            memcpy(shown.text + full, "...", 3);
+            full += 3;
+            break;
+        }
+        for (size_t i = 0; i < used; i++) {
+            if (tricky)
+                full += (size_t)sprintf(shown.text + full, "\\x%02x", at[i]);
+            else
+                shown.text[full++] = (char)at[i];
+        }
+        at += used;
+        len -= used;
+    }
+    shown.text[full] = 0;
+    return shown;
+}
+
+struct shown text_shown(const char *text)
+{
+    return text_shown_bytes(text ? text : "", text ? strlen(text) : 0);
+}
+
+size_t text_columns(const char *text)
+{
+    size_t columns = 0;
+    for (; *text; text++)
+        columns += ((unsigned char)*text & 0xc0) != 0x80;
+    return columns;
+}
+
+struct shown text_duration(int64_t ms)
+{
+    struct shown shown;
+    long long s = (long long)ms / 1000;
+    if (ms < 10000)
+        snprintf(shown.text, sizeof shown.text, "%lld.%lld s", s, (long long)ms % 1000 / 100);
+    else if (s < 120)
+        snprintf(shown.text, sizeof shown.text, "%lld s", s);
+    else if (s < 7200)
+        snprintf(shown.text, sizeof shown.text, "%lld min %lld s", s / 60, s % 60);
+    else
+        snprintf(shown.text, sizeof shown.text, "%lld h %lld min", s / 3600, s / 60 % 60);
+    return shown;
+}
+
+void complain(const char *format, ...)
+{
+    char line[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    /* One write, so that lines of processes that share a log do not mix. */
+    dprintf(STDERR_FILENO, "holdfast: %s\n", line);
+}
+
+void json_string(FILE *out, const char *text)
+{
+    const unsigned char *at = (const unsigned char *)(text ? text : "");
+    size_t len = strlen((const char *)at);
+    putc('"', out);
+    while (len > 0) {
+        size_t used;
+        uint32_t code = decode(at, len, &used);
+        if (code == NOT_UTF8)
+            fputs("\\ufffd", out);
+        else if (code == '"' || code == '\\')
+            fprintf(out, "\\%c", (char)code);
+        else if (code < 0x20 || (code >= 0x7f && code < 0xa0))
+            fprintf(out, "\\u%04x", (unsigned)code);
+        else
+            fwrite(at, 1, used, out);
+        at += used;
+        len -= used;
+    }
+    putc('"', out);
+}
+
+bool text_may_colour(int fd)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    return isatty(fd) && !(no_colour && *no_colour) && !(terminal && strcmp(terminal, "dumb") == 0);
+}
+
+int finish_stdout(void)
+{
+    bool failed = ferror(stdout) != 0;
+    if (fflush(stdout) == 0 && !failed)
+        return 0;
+    complain("cannot write to standard output: %s", strerror(errno));
+    return EXIT_INTERNAL;
+}

@@ -1,0 +1,567 @@
+/* api.c - the only file that defines public symbols: it checks arguments, fills in defaults and hands on. */
+#include "holdfast.h"
+
+#include "base/duration.h"
+#include "base/name.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "base/why.h"
+#include "client/client.h"
+#include "sys/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+/* ---- Statuses, kinds, version ---- */
+
+const char *hf_status_name(hf_status status)
+{
+    return hf_status_row(status)->name;
+}
+
+const char *hf_status_text(hf_status status)
+{
+    return hf_status_row(status)->text;
+}
+
+int hf_status_exit_code(hf_status status)
+{
+    return hf_status_row(status)->exit_code;
+}
+
+int hf_status_http(hf_status status)
+{
+    return hf_status_row(status)->http;
+}
+
+bool hf_status_retry(hf_status status)
+{
+    return hf_status_row(status)->retry;
+}
+
+const char *hf_error_text(void)
+{
+    return hf_why_text();
+}
+
+const char *hf_version(void)
+{
+    return TEXT(HF_VERSION_MAJOR) "." TEXT(HF_VERSION_MINOR) "." TEXT(HF_VERSION_PATCH);
+}
+
+const char *hf_engines(void)
+{
+    return hf_engine_names();
+}
+
+const char *hf_kind_name(hf_kind kind)
+{
+    static const char *const names[] = {"exclusive", "semaphore", "read", "write"};
+    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
+}
+
+/* ---- Checking arguments ---- */
+
+static hf_status missing(const char *what)
+{
+    return hf_why(HF_INVALID, "%s: must not be NULL", what);
+}
+
+static hf_status unsupported(const char *what)
+{
+    return hf_why(HF_UNSUPPORTED, "%s: not offered by this version", what);
+}
+
+/* An options struct of a caller that was compiled with an older, shorter header: what it does not have is zero. */
+static hf_status copy_sized(const char *what, void *to, size_t size, const void *from)
+{
+    size_t given;
+    memcpy(&given, from, sizeof given);
+    if (given < sizeof given || given > 1 << 16)
+        return hf_why(HF_INVALID, "%s.size: %zu is not the size of that struct (%zu)", what, given, size);
+    memset(to, 0, size);
+    memcpy(to, from, given < size ? given : size);
+    return HF_OK;
+}
+
+static hf_status check_range(const char *field, int64_t value, int64_t min, int64_t max)
+{
+    if (value >= min && value <= max)
+        return HF_OK;
+    return hf_why(HF_INVALID, "%s: %lld is not between %lld and %lld", field, (long long)value, (long long)min,
+                  (long long)max);
+}
+
+static hf_status check_name(const char *field, const char *name, size_t *len)
+{
+    if (!name)
+        return missing(field);
+    if (!*len)
+        *len = strnlen(name, HF_NAME_MAX + 1);
+    return hf_name_check(field, name, *len, 1, HF_NAME_MAX);
+}
+
+static hf_status check_text(const char *field, const char *text, size_t max)
+{
+    return text ? hf_name_check(field, text, strnlen(text, max + 1), 0, max) : HF_OK;
+}
+
+/* Every kind is a lease on some units of a capacity. */
+static hf_status check_units(struct hf_request *r)
+{
+    switch (r->kind) {
+    case HF_EXCLUSIVE:
+    case HF_READ:
+    case HF_WRITE:
+        if (r->units > 1 || r->capacity > 1)
+            return hf_why(HF_INVALID, "units %u, capacity %u: a lock that is %s has neither", r->units, r->capacity,
+                          hf_kind_name(r->kind));
+        r->capacity = r->kind == HF_EXCLUSIVE ? 1 : HF_CAPACITY_MAX;
+        r->units = r->kind == HF_WRITE ? HF_CAPACITY_MAX : 1;
+        return HF_OK;
+    case HF_SEMAPHORE:
+        r->units = r->units ? r->units : 1;
+        if (r->capacity < 1 || r->capacity > HF_CAPACITY_MAX)
+            return hf_why(HF_INVALID, "capacity: %u is not between 1 and %d", r->capacity, HF_CAPACITY_MAX);
+        if (r->units > r->capacity)
+            return hf_why(HF_TOO_BIG, "units: %u is more than the capacity %u", r->units, r->capacity);
+        return HF_OK;
+    default:
+        return hf_why(HF_INVALID, "kind: %d is none", (int)r->kind);
+    }
+}
+
+static hf_status check_offer(const struct hf_client *client, const struct hf_request *r)
+{
+    const uint32_t flags = HF_AUTO_RENEW | HF_DETACHED | HF_BARGING;
+    if (r->flags & ~flags)
+        return hf_why(HF_INVALID, "flags: 0x%x has unknown bits", r->flags);
+    if (!(client->limits.kinds & 1u << r->kind))
+        return hf_why(HF_UNSUPPORTED, "kind: %s is not offered by the engine %s", hf_kind_name(r->kind),
+                      client->type->name);
+    if ((r->flags & HF_DETACHED) && !(client->limits.offers & HF_CAN_DETACH))
+        return hf_why(HF_UNSUPPORTED, "HF_DETACHED: not offered by the engine %s", client->type->name);
+    if (r->owner)
+        return unsupported("owner (reentrant locks)");
+    return HF_OK;
+}
+
+static hf_status check_times(const struct hf_client *client, struct hf_request *r)
+{
+    const struct hf_limits *limits = &client->limits;
+    const int64_t longest = (int64_t)1 << 40; /* milliseconds: 34 years */
+    if (r->ttl_ms == 0)
+        r->ttl_ms = client->settings.value[HF_SET_TTL];
+    if (r->wait_ms == HF_WAIT_DEFAULT)
+        r->wait_ms = client->settings.value[HF_SET_WAIT];
+    if (r->max_hold_ms == 0)
+        r->max_hold_ms = client->settings.value[HF_SET_MAX_HOLD];
+    hf_status status = check_range("ttl_ms", r->ttl_ms, limits->ttl_min_ms, limits->ttl_max_ms);
+    if (status == HF_OK)
+        status = check_range("wait_ms", r->wait_ms, HF_FOREVER, longest);
+    if (status == HF_OK)
+        status = check_range("max_hold_ms", r->max_hold_ms, 0, longest);
+    return status;
+}
+
+/* A checked copy of the caller's request, with every default filled in. */
+static hf_status check_request(const struct hf_client *client, const struct hf_request *given, struct hf_request *r)
+{
+    if (!given)
+        return missing("request");
+    hf_status status = copy_sized("request", r, sizeof *r, given);
+    if (status == HF_OK)
+        status = check_name("name", r->name, &r->name_len);
+    if (status == HF_OK)
+        status = check_text("label", r->label, HF_LABEL_MAX);
+    if (status == HF_OK)
+        status = check_text("correlation_id", r->correlation_id, HF_CORRELATION_MAX);
+    if (status == HF_OK)
+        status = check_units(r);
+    if (status == HF_OK)
+        status = check_times(client, r);
+    if (status == HF_OK)
+        status = check_offer(client, r);
+    return status;
+}
+
+static hf_status enter_with(hf_client *client, const struct hf_request *given, struct hf_request *r)
+{
+    if (!client)
+        return missing("client");
+    hf_status status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    status = check_request(client, given, r);
+    if (status != HF_OK)
+        hf_client_exit(client);
+    return status;
+}
+
+static hf_status enter_lease(hf_lease *lease)
+{
+    return lease ? hf_client_enter(lease->client) : missing("lease");
+}
+
+/* ---- Clients ---- */
+
+hf_status hf_open(const char *url, const struct hf_client_options *given, hf_client **client)
+{
+    if (!client)
+        return missing("client");
+    *client = NULL;
+    struct hf_client_options options = {0};
+    hf_status status = given ? copy_sized("options", &options, sizeof options, given) : HF_OK;
+    if (status != HF_OK)
+        return status;
+    if (options.no_thread)
+        return unsupported("no_thread");
+    if (!url && !options.no_environment)
+        url = getenv("HOLDFAST_URL");
+    return hf_client_open(url && *url ? url : "local:", &options, client);
+}
+
+hf_status hf_close(hf_client *client, int64_t timeout_ms)
+{
+    if (!client)
+        return HF_OK;
+    hf_status status = check_range("timeout_ms", timeout_ms, HF_FOREVER, INT64_MAX);
+    return status == HF_OK ? hf_client_close(client, timeout_ms) : status;
+}
+
+hf_status hf_client_setting(const hf_client *client, const char *name, int64_t *value, const char **source)
+{
+    if (!client || !name)
+        return missing(client ? "name" : "client");
+    size_t count;
+    const struct hf_setting *table = hf_settings_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].name, name) == 0) {
+            if (value)
+                *value = client->settings.value[i];
+            if (source)
+                *source = client->settings.source[i];
+            return HF_OK;
+        }
+    return hf_why(HF_INVALID, "%s: no such setting", name);
+}
+
+hf_status hf_client_counters(const hf_client *client, struct hf_counters *counters)
+{
+    if (!client || !counters)
+        return missing(client ? "counters" : "client");
+    size_t fit = counters->size < sizeof *counters ? counters->size : sizeof *counters;
+    uint64_t *to = (uint64_t *)(void *)((char *)counters + offsetof(struct hf_counters, asked));
+    for (size_t i = 0; i < HF_COUNTERS && offsetof(struct hf_counters, asked) + (i + 1) * sizeof *to <= fit; i++)
+        to[i] = atomic_load_explicit(&client->count[i], memory_order_relaxed);
+    return HF_OK;
+}
+
+/* ---- Acquiring ---- */
+
+hf_status hf_acquire(hf_client *client, const struct hf_request *request, hf_lease **lease)
+{
+    if (!lease)
+        return missing("lease");
+    *lease = NULL;
+    struct hf_request r;
+    hf_status status = enter_with(client, request, &r);
+    if (status != HF_OK)
+        return status;
+    if (hf_keeper_is_me(client) && r.wait_ms != 0)
+        status = hf_why(HF_INVALID, "%.*s: a callback must not wait; use hf_acquire_start", (int)r.name_len, r.name);
+    else
+        status = hf_call_acquire(client, &r, lease);
+    hf_client_exit(client);
+    return status;
+}
+
+hf_status hf_acquire_start(hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
+                           hf_lease **lease)
+{
+    if (!lease || !done)
+        return missing(lease ? "done" : "lease");
+    *lease = NULL;
+    struct hf_request r;
+    hf_status status = enter_with(client, request, &r);
+    if (status != HF_OK)
+        return status;
+    status = hf_call_start(client, &r, done, arg, lease);
+    hf_client_exit(client);
+    return status;
+}
+
+hf_status hf_cancel(hf_lease *lease)
+{
+    hf_status status = enter_lease(lease);
+    if (status != HF_OK)
+        return status;
+    hf_client *client = lease->client;
+    status = hf_call_cancel(lease);
+    hf_client_exit(client);
+    return status;
+}
+
+hf_status hf_acquire_many(hf_client *client, const struct hf_request *const *requests, size_t count, int64_t wait_ms,
+                          hf_lease **leases)
+{
+    (void)client, (void)requests, (void)count, (void)wait_ms, (void)leases;
+    return unsupported("hf_acquire_many");
+}
+
+hf_status hf_with(hf_client *client, const struct hf_request *request, hf_with_fn *fn, void *arg, int *result)
+{
+    if (!fn || !request)
+        return missing(fn ? "request" : "fn");
+    struct hf_request r;
+    hf_status status = copy_sized("request", &r, sizeof r, request);
+    if (status != HF_OK)
+        return status;
+    r.flags |= HF_AUTO_RENEW;
+    hf_lease *lease;
+    r.size = sizeof r;
+    status = hf_acquire(client, &r, &lease);
+    if (status != HF_OK)
+        return status;
+    int value = fn(lease, arg);
+    if (result)
+        *result = value;
+    status = hf_release(lease);
+    if (status == HF_NOT_HELD)
+        status = hf_why(HF_LOST, "%s: the lease was lost while the work ran", hf_lease_name(lease));
+    hf_lease_free(lease);
+    return status;
+}
+
+/* ---- Leases ---- */
+
+hf_status hf_extend(hf_lease *lease, int64_t ttl_ms)
+{
+    hf_status status = enter_lease(lease);
+    if (status != HF_OK)
+        return status;
+    hf_client *client = lease->client;
+    if (ttl_ms != 0)
+        status = check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
+    if (status == HF_OK)
+        status = hf_call_extend(lease, ttl_ms);
+    hf_client_exit(client);
+    return status;
+}
+
+hf_status hf_release(hf_lease *lease)
+{
+    hf_status status = enter_lease(lease);
+    if (status != HF_OK)
+        return status;
+    hf_client *client = lease->client;
+    status = hf_call_release(lease);
+    hf_client_exit(client);
+    return status;
+}
+
+void hf_lease_free(hf_lease *lease)
+{
+    if (!lease || enter_lease(lease) != HF_OK)
+        return;
+    hf_client *client = lease->client;
+    hf_call_free(lease);
+    hf_client_exit(client);
+}
+
+/* A forked child has a copy of the handle, but not the lease. */
+static bool is_ours(const hf_lease *lease)
+{
+    return lease && hf_forkmark_ours(&lease->client->mark);
+}
+
+bool hf_lease_ok(const hf_lease *lease)
+{
+    return is_ours(lease) && atomic_load_explicit(&lease->ok, memory_order_acquire);
+}
+
+int64_t hf_lease_left_ms(const hf_lease *lease)
+{
+    if (!is_ours(lease))
+        return 0;
+    hf_nanos left = atomic_load_explicit(&lease->valid_until, memory_order_relaxed) - hf_clock_boot();
+    return left > 0 ? left / HF_MS(1) : 0;
+}
+
+uint64_t hf_lease_token(const hf_lease *lease)
+{
+    return is_ours(lease) ? atomic_load_explicit(&lease->token, memory_order_relaxed) : 0;
+}
+
+const char *hf_lease_name(const hf_lease *lease)
+{
+    return lease ? lease->name : "";
+}
+
+int hf_lease_fd(hf_lease *lease)
+{
+    if (enter_lease(lease) != HF_OK)
+        return -1;
+    hf_client *client = lease->client;
+    int fd = hf_call_lost_fd(lease);
+    hf_client_exit(client);
+    return fd;
+}
+
+hf_status hf_upgrade(hf_lease *lease)
+{
+    (void)lease;
+    return unsupported("hf_upgrade");
+}
+
+hf_status hf_downgrade(hf_lease *lease)
+{
+    (void)lease;
+    return unsupported("hf_downgrade");
+}
+
+hf_status hf_lease_export(hf_lease *lease, char *text, size_t size)
+{
+    (void)lease, (void)text, (void)size;
+    return unsupported("hf_lease_export");
+}
+
+hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease)
+{
+    (void)client, (void)text, (void)lease;
+    return unsupported("hf_lease_attach");
+}
+
+/* ---- Event loop ---- */
+
+int hf_fd(hf_client *client)
+{
+    (void)client;
+    unsupported("hf_fd");
+    return -1;
+}
+
+int64_t hf_timeout_ms(hf_client *client)
+{
+    (void)client;
+    unsupported("hf_timeout_ms");
+    return -1;
+}
+
+hf_status hf_process(hf_client *client)
+{
+    (void)client;
+    return unsupported("hf_process");
+}
+
+/* ---- Seeing ---- */
+
+static hf_status list(hf_client *client, const char *name, bool prefix, hf_row_fn *fn, void *arg)
+{
+    if (!client || !fn)
+        return missing(client ? "fn" : "client");
+    hf_status status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    status = hf_client_list(client, name, prefix, fn, arg);
+    hf_client_exit(client);
+    return status;
+}
+
+hf_status hf_list(hf_client *client, const char *prefix, hf_row_fn *fn, void *arg)
+{
+    hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
+    return status == HF_OK ? list(client, prefix ? prefix : "", true, fn, arg) : status;
+}
+
+hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
+{
+    size_t len = 0;
+    hf_status status = check_name("name", name, &len);
+    return status == HF_OK ? list(client, name, false, fn, arg) : status;
+}
+
+hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg)
+{
+    (void)client, (void)prefix, (void)fn, (void)arg;
+    return unsupported("hf_watch");
+}
+
+hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
+{
+    (void)client, (void)name, (void)fn, (void)arg;
+    return unsupported("hf_history");
+}
+
+hf_status hf_break(hf_client *client, const char *name, uint64_t token, const char *reason)
+{
+    (void)client, (void)name, (void)token, (void)reason;
+    return unsupported("hf_break");
+}
+
+hf_status hf_resize(hf_client *client, const char *name, uint32_t capacity)
+{
+    (void)client, (void)name, (void)capacity;
+    return unsupported("hf_resize");
+}
+
+/* ---- Fencing ---- */
+
+hf_status hf_fence_admit(struct hf_fence *fence, uint64_t token)
+{
+    if (!fence)
+        return missing("fence");
+    if (!token)
+        return hf_why(HF_INVALID, "token: 0 is none");
+    uint64_t highest = __atomic_load_n(&fence->highest, __ATOMIC_ACQUIRE);
+    while (token > highest)
+        if (__atomic_compare_exchange_n(&fence->highest, &highest, token, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return HF_OK;
+    if (token == highest)
+        return HF_OK;
+    return hf_why(HF_LOST, "token %llu is older than %llu, which was admitted before", (unsigned long long)token,
+                  (unsigned long long)highest);
+}
+
+/* ---- Settings ---- */
+
+const struct hf_setting *hf_settings(size_t *count)
+{
+    return hf_settings_table(count);
+}
+
+hf_status hf_parse_duration(const char *text, int64_t *ms)
+{
+    if (!text || !ms)
+        return missing(text ? "ms" : "text");
+    return hf_duration_parse(text, ms);
+}
+
+hf_status hf_explain(const hf_client *client, int64_t ttl_ms, struct hf_timing_sheet *sheet)
+{
+    if (!client || !sheet)
+        return missing(client ? "sheet" : "client");
+    if (ttl_ms == 0)
+        ttl_ms = client->settings.value[HF_SET_TTL];
+    hf_status status = check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
+    if (status != HF_OK)
+        return status;
+    struct hf_timing t;
+    hf_timing_fill(&t, ttl_ms, &client->limits, &client->wishes);
+    struct hf_timing_sheet all = {
+        .size = sheet->size,
+        .ttl_ms = ttl_ms,
+        .renew_ms = t.renew / HF_MS(1),
+        .warn_ms = t.warn / HF_MS(1),
+        .stop_ms = t.stop / HF_MS(1),
+        .drift_ms = t.drift / HF_MS(1),
+        .op_timeout_ms = t.op_timeout / HF_MS(1),
+        .retry_min_ms = t.retry_min / HF_MS(1),
+        .retry_max_ms = t.retry_max / HF_MS(1),
+    };
+    memcpy(sheet, &all, sheet->size < sizeof all ? sheet->size : sizeof all);
+    return HF_OK;
+}

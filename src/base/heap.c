@@ -1,0 +1,103 @@
+/* heap.c - the intrusive binary min-heap of timers. */
+#include "heap.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "why.h"
+
+#define ROOM_MIN 16
+
+static void place(struct hf_heap *heap, uint32_t position, struct hf_heap_node *node)
+{
+    heap->node[position] = node;
+    node->index = position + 1;
+}
+
+/* Both walk a hole to where the node belongs, and only then write it. */
+static void rise(struct hf_heap *heap, uint32_t position, struct hf_heap_node *node)
+{
+    while (position > 0) {
+        uint32_t parent = (position - 1) / 2;
+        if (heap->node[parent]->key <= node->key)
+            break;
+        place(heap, position, heap->node[parent]);
+        position = parent;
+    }
+    place(heap, position, node);
+}
+
+static void sink(struct hf_heap *heap, uint32_t position, struct hf_heap_node *node)
+{
+    while (position < heap->count / 2) {
+        uint32_t child = 2 * position + 1;
+        if (child + 1 < heap->count && heap->node[child + 1]->key < heap->node[child]->key)
+            child++;
+        if (node->key <= heap->node[child]->key)
+            break;
+        place(heap, position, heap->node[child]);
+        position = child;
+    }
+    place(heap, position, node);
+}
+
+static void settle(struct hf_heap *heap, uint32_t position, struct hf_heap_node *node)
+{
+    if (position > 0 && node->key < heap->node[(position - 1) / 2]->key)
+        rise(heap, position, node);
+    else
+        sink(heap, position, node);
+}
+
+hf_status hf_heap_reserve(struct hf_heap *heap, uint32_t n)
+{
+    if (n <= heap->room)
+        return HF_OK;
+    /* Doubled, so that reserving one more each time costs O(1) on average. */
+    uint32_t room = heap->room < ROOM_MIN ? ROOM_MIN : heap->room;
+    while (room < n)
+        room = room > UINT32_MAX / 2 ? UINT32_MAX : room * 2;
+    struct hf_heap_node **node = reallocarray(heap->node, room, sizeof *node);
+    if (!node)
+        return hf_why(HF_NO_MEMORY, "no memory for %u timers", n);
+    heap->node = node;
+    heap->room = room;
+    return HF_OK;
+}
+
+void hf_heap_put(struct hf_heap *heap, struct hf_heap_node *node, int64_t key)
+{
+    node->key = key;
+    if (node->index == 0) {
+        assert(heap->count < heap->room);
+        rise(heap, heap->count++, node);
+        return;
+    }
+    assert(node->index <= heap->count && heap->node[node->index - 1] == node);
+    settle(heap, node->index - 1, node);
+}
+
+void hf_heap_remove(struct hf_heap *heap, struct hf_heap_node *node)
+{
+    if (node->index == 0)
+        return;
+    assert(node->index <= heap->count && heap->node[node->index - 1] == node);
+    uint32_t position = node->index - 1;
+    struct hf_heap_node *last = heap->node[--heap->count];
+    node->index = 0;
+    if (last != node)
+        settle(heap, position, last);
+}
+
+struct hf_heap_node *hf_heap_first(const struct hf_heap *heap)
+{
+    return heap->count > 0 ? heap->node[0] : NULL;
+}
+
+void hf_heap_free(struct hf_heap *heap)
+{
+    for (uint32_t i = 0; i < heap->count; i++)
+        heap->node[i]->index = 0;
+    free(heap->node);
+    *heap = (struct hf_heap){0};
+}

@@ -1,0 +1,226 @@
+/* client.c - a client opens and closes. */
+#include "client.h"
+
+#include "base/url.h"
+#include "base/why.h"
+#include "sys/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What the engine says ---- */
+
+static void nudge(void *ctx, struct hf_ask *ask)
+{
+    (void)ctx;
+    hf_keeper_look((struct hf_lease *)(void *)((char *)ask - offsetof(struct hf_lease, ask)));
+}
+
+/* Inside a submit, and so inside a lease's lock: only noted here. */
+static void lost_all(void *ctx, hf_status status, const char *text)
+{
+    struct hf_client *client = ctx;
+    pthread_mutex_lock(&client->lock);
+    client->lost_all = true;
+    client->lost_status = status;
+    snprintf(client->lost_text, sizeof client->lost_text, "%s", text);
+    pthread_mutex_unlock(&client->lock);
+    hf_keeper_wake(client);
+}
+
+/* ---- Opening ---- */
+
+static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)
+{
+    return settings->value[id] > 0 ? settings->value[id] : 0;
+}
+
+static hf_status read_settings(struct hf_client *client, const struct hf_url *url, bool environment)
+{
+    hf_settings_defaults(&client->settings);
+    hf_status status = environment ? hf_settings_from_environment(&client->settings, getenv) : HF_OK;
+    if (status == HF_OK)
+        status = hf_settings_from_query(&client->settings, url->query);
+    client->wishes = (struct hf_timing_wishes){
+        .op_timeout_ms = wish(&client->settings, HF_SET_OP_TIMEOUT),
+        .retry_min_ms = wish(&client->settings, HF_SET_RETRY_MIN),
+        .retry_max_ms = wish(&client->settings, HF_SET_RETRY_MAX),
+        .renew_permille = wish(&client->settings, HF_SET_RENEW_AT),
+    };
+    return status;
+}
+
+static void name_client(struct hf_client *client, const struct hf_url *url)
+{
+    const char *host = strrchr(url->body, '@'); /* no password in a message */
+    const char *place = host ? host + 1 : url->body;
+    size_t size = strlen(url->scheme) + strlen(place) + 2;
+    client->url = malloc(size);
+    if (client->url)
+        snprintf(client->url, size, "%s:%s", url->scheme, place);
+}
+
+/* The keeper takes no signal: they are the application's. */
+static hf_status start_keeper(struct hf_client *client)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&client->keeper, NULL, hf_keeper_main, client);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error)
+        return hf_why(HF_NO_MEMORY, "%s: cannot start a thread: %s", client->url, strerror(error));
+    pthread_mutex_lock(&client->lock);
+    while (!client->keeper_up)
+        pthread_cond_wait(&client->changed, &client->lock);
+    pthread_mutex_unlock(&client->lock);
+    if (client->keeper_status == HF_OK)
+        return HF_OK;
+    pthread_join(client->keeper, NULL);
+    return hf_why(client->keeper_status, "%s", client->keeper_text);
+}
+
+static void free_client(struct hf_client *client)
+{
+    hf_journal_free(client);
+    hf_leases_free(client);
+    hf_heap_free(&client->timers);
+    if (client->engine)
+        client->type->close(client->engine);
+    if (client->mark.page)
+        hf_forkmark_clear(&client->mark);
+    pthread_cond_destroy(&client->changed);
+    pthread_mutex_destroy(&client->lock);
+    free(client->url);
+    free(client);
+}
+
+static hf_status open_parts(struct hf_client *client, const struct hf_url *url)
+{
+    name_client(client, url);
+    if (!client->url)
+        return hf_why(HF_NO_MEMORY, "no memory for a client");
+    int error = hf_forkmark_set(&client->mark);
+    if (!error)
+        error = hf_entropy_seed(&client->entropy);
+    if (error)
+        return hf_why(HF_NO_MEMORY, "%s: %s", client->url, strerror(error));
+    client->limits = client->type->limits;
+    if (client->settings.value[HF_SET_DRIFT] >= 0)
+        client->limits.drift_ppm = client->settings.value[HF_SET_DRIFT];
+    client->host = (struct hf_host){.ctx = client, .nudge = nudge, .lost_all = lost_all};
+    hf_status status = client->type->open(&client->engine, url, &client->settings, &client->host);
+    return status == HF_OK ? start_keeper(client) : status;
+}
+
+hf_status hf_client_open(const char *text, const struct hf_client_options *options, struct hf_client **out)
+{
+    struct hf_url url;
+    hf_status status = hf_url_parse(&url, text);
+    if (status != HF_OK)
+        return status;
+    const struct hf_engine_type *type = hf_engine_find(url.scheme, strlen(url.scheme));
+    if (!type)
+        return hf_why(HF_CONFIG, "%s: no such engine; this library has: %s", url.scheme, hf_engine_names());
+    struct hf_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return hf_why(HF_NO_MEMORY, "no memory for a client");
+    pthread_mutex_init(&client->lock, NULL);
+    pthread_cond_init(&client->changed, NULL);
+    client->type = type;
+    client->armed_at = INT64_MIN;
+    client->on_log = options->on_log;
+    client->log_arg = options->log_arg;
+    client->log_level = options->log_level ? options->log_level : HF_LOG_INFO;
+    status = read_settings(client, &url, !options->no_environment);
+    if (status == HF_OK)
+        status = open_parts(client, &url);
+    if (status == HF_OK)
+        *out = client;
+    else
+        free_client(client);
+    return status;
+}
+
+/* ---- Closing ---- */
+
+static void end_lease(struct hf_lease *lease)
+{
+    pthread_mutex_lock(&lease->lock);
+    unsigned state = lease->claim.state;
+    if (state == HF_S_HELD || state == HF_S_EXTENDING) {
+        if (!lease->ask.detached)
+            hf_drive_input(lease, HF_I_RELEASE, HF_OK);
+    } else if (!lease->decided) {
+        hf_drive_input(lease, HF_I_CANCEL, HF_CLOSED);
+    }
+    pthread_mutex_unlock(&lease->lock);
+}
+
+/* Past the deadline the rest is left to the engine, which frees what a client leaves behind. */
+static void end_leases(struct hf_client *client, hf_nanos until)
+{
+    pthread_mutex_lock(&client->lock);
+    for (struct hf_lease *l = client->all; l && hf_clock_boot() < until;) {
+        if (l->closed) {
+            l = l->next;
+            continue;
+        }
+        l->closed = true;
+        hf_lease_ref(l);
+        pthread_mutex_unlock(&client->lock);
+        end_lease(l);
+        hf_lease_unref(l);
+        pthread_mutex_lock(&client->lock);
+        l = client->all;
+    }
+    pthread_mutex_unlock(&client->lock);
+}
+
+/* Blocked callers have been told; they need a moment to leave. */
+static bool wait_until_empty(struct hf_client *client, hf_nanos until)
+{
+    for (uint32_t inside; (inside = atomic_load(&client->inside)) != 0;) {
+        if (hf_clock_boot() >= until)
+            return false;
+        hf_futex_wait(&client->inside, inside, until);
+    }
+    return true;
+}
+
+static unsigned count_unreleased(struct hf_client *client)
+{
+    unsigned count = 0;
+    pthread_mutex_lock(&client->lock);
+    for (struct hf_lease *l = client->all; l; l = l->next)
+        count += l->claim.state == HF_S_RELEASING;
+    pthread_mutex_unlock(&client->lock);
+    return count;
+}
+
+hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
+{
+    if (!hf_forkmark_ours(&client->mark))
+        return hf_why(HF_FORKED, "%s: the client belongs to the parent process", client->url);
+    if (hf_keeper_is_me(client))
+        return hf_why(HF_INVALID, "%s: hf_close inside a callback", client->url);
+    hf_nanos until = hf_deadline(hf_clock_boot(), timeout_ms);
+    atomic_store(&client->closing, true);
+    end_leases(client, until);
+    if (!wait_until_empty(client, until))
+        return hf_why(HF_TIMEOUT, "%s: another thread is still inside a call", client->url);
+    pthread_mutex_lock(&client->lock);
+    client->stop = true;
+    pthread_mutex_unlock(&client->lock);
+    hf_keeper_wake(client);
+    pthread_join(client->keeper, NULL);
+    unsigned unreleased = count_unreleased(client);
+    hf_status status = unreleased ? hf_why(HF_IN_DOUBT, "%s: %u holds could not be released and end by themselves",
+                                           client->url, unreleased)
+                                  : HF_OK;
+    free_client(client);
+    return status;
+}

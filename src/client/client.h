@@ -1,0 +1,175 @@
+/* client.h - the client's own structs: what changes over time.
+ *
+ * The way through this folder: client.c opens and closes; lease.c makes handles and counts who needs them; drive.c
+ * turns an event into moves of the claim (core) and submits them to the engine; calls.c are the blocking and starting
+ * calls; keeper.c is the background thread: timers, news by the bell, callbacks; journal.c is the log; listing.c shows.
+ *
+ * Locks, in the order in which they are taken: a lease's lock (its claim moves under it, and the engine is asked under
+ * it, so that one lease that cannot get through holds up no other), then the client's (queues, timers, pool; for
+ * moments). No lock is held while a callback runs. */
+#pragma once
+#include "base/heap.h"
+#include "base/settings.h"
+#include "core/claim.h"
+#include "engines/engine.h"
+#include "sys/entropy.h"
+#include "sys/forkmark.h"
+#include "sys/futex.h"
+
+#include <pthread.h>
+
+/* A queue of leases, each in it at most once. */
+struct hf_line {
+    struct hf_lease *first, *last;
+};
+
+enum hf_callback { HF_CB_DONE = 1, HF_CB_LOST = 2 };
+enum { HF_COUNTERS = sizeof(struct hf_counters) / sizeof(uint64_t) - 1 };
+
+/* The order is that of struct hf_counters. */
+enum hf_count {
+    COUNT_ASKED,
+    COUNT_GRANTED,
+    COUNT_QUEUED,
+    COUNT_BUSY,
+    COUNT_TIMED_OUT,
+    COUNT_CANCELLED,
+    COUNT_FAILED,
+    COUNT_EXTENDED,
+    COUNT_RELEASED,
+    COUNT_LOST
+};
+
+struct hf_lease {
+    struct hf_client *client;
+    struct hf_lease *next, *prev; /* among all of the client; in the pool: next */
+    _Atomic uint32_t refs;        /* the caller's handle, the claim until it is over, each queue it stands in */
+
+    pthread_mutex_t lock;
+    struct hf_ask ask;
+    struct hf_claim claim;
+    bool alive;         /* the claim counts as a ref */
+    bool caller_drives; /* a caller is blocked in acquire and brings the timer events itself */
+    bool decided;       /* GRANTED or DENIED was reported */
+    bool call_over;     /* the extend or release that was asked for has its answer */
+    bool freed;         /* the caller gave the handle back */
+    bool closed;        /* hf_close has dealt with it */
+    hf_status outcome, call_status, lost_status;
+    hf_nanos wake_at;
+    hf_word news;      /* rises when something was decided; callers sleep on it */
+    uint32_t sleepers; /* callers that sleep on `news` */
+    uint64_t parked;   /* the slot that a blocked caller is parked on; 0: none */
+
+    _Atomic bool ok;
+    _Atomic int64_t valid_until;
+    _Atomic uint64_t token;
+    _Atomic int lost_fd; /* -1: none was asked for */
+
+    /* Under the client's lock: */
+    struct hf_heap_node timer;
+    struct hf_lease *look_next, *call_next;
+    bool in_look, in_call;
+    bool to_lose;       /* the engine lost everything, and this lease has yet to hear of it */
+    unsigned callbacks; /* enum hf_callback that are due */
+
+    hf_done_fn *done;
+    void *done_arg;
+    hf_lost_fn *on_lost;
+    void *lost_arg;
+
+    char *name, *label, *correlation; /* in `small`, or in a block of their own when they are long */
+    char *block;
+    char *words; /* what went wrong, NULL: nothing to add to the status */
+    char small[96];
+};
+
+struct hf_client {
+    struct hf_forkmark mark;
+    const struct hf_engine_type *type;
+    void *engine;
+    struct hf_host host;
+    struct hf_limits limits;
+    struct hf_settings settings;
+    struct hf_timing_wishes wishes;
+    char *url; /* as opened, without its query, for messages */
+
+    hf_word inside; /* callers in a call; hf_close waits for 0 */
+    _Atomic bool closing;
+    _Atomic uint64_t count[HF_COUNTERS];
+
+    pthread_mutex_t lock;
+    struct hf_entropy entropy;
+    struct hf_heap timers;
+    struct hf_lease *all, *pool;
+    struct hf_slab *slabs;
+    uint32_t leases; /* made, whether in use or in the pool */
+    struct hf_line look, call;
+    hf_nanos armed_at; /* when the keeper wakes by itself; INT64_MIN while it is awake */
+    bool lost_all;
+    hf_status lost_status;
+    char lost_text[256];
+    bool stop;
+
+    pthread_t keeper;
+    pthread_cond_t changed; /* the keeper has started, or has run callbacks */
+    bool keeper_up;
+    hf_status keeper_status;
+    char keeper_text[512];
+
+    hf_log_fn *on_log;
+    void *log_arg;
+    enum hf_log_level log_level;
+    struct hf_record *log_first, *log_last;
+};
+
+/* ---- lease.c ---- */
+hf_status hf_lease_make(struct hf_client *client, const struct hf_request *request, hf_nanos now, hf_nanos deadline,
+                        struct hf_lease **lease);
+void hf_lease_ref(struct hf_lease *lease);
+void hf_lease_unref(struct hf_lease *lease);
+void hf_lease_words(struct hf_lease *lease, const char *text); /* copied; under the lease's lock */
+void hf_leases_free(struct hf_client *client);
+
+/* ---- drive.c ---- */
+/* An event happens to the claim, and all that follows from it. The lease's lock is held. */
+void hf_drive(struct hf_lease *lease, const struct hf_event *event);
+void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why);
+void hf_drive_peek(struct hf_lease *lease);
+
+/* ---- calls.c ---- */
+hf_status hf_client_enter(struct hf_client *client);
+void hf_client_exit(struct hf_client *client);
+hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **lease);
+hf_status hf_call_start(struct hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
+                        struct hf_lease **lease);
+hf_status hf_call_cancel(struct hf_lease *lease);
+hf_status hf_call_extend(struct hf_lease *lease, int64_t ttl_ms);
+hf_status hf_call_release(struct hf_lease *lease);
+void hf_call_free(struct hf_lease *lease);
+int hf_call_lost_fd(struct hf_lease *lease);
+
+/* ---- keeper.c ---- */
+void *hf_keeper_main(void *client);
+void hf_keeper_look(struct hf_lease *lease);                            /* there is something to see for it */
+void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback); /* a callback of it is due */
+void hf_keeper_timer(struct hf_lease *lease, hf_nanos when);
+void hf_keeper_wake(struct hf_client *client);
+bool hf_keeper_is_me(const struct hf_client *client);
+
+/* ---- client.c ---- */
+hf_status hf_client_open(const char *url, const struct hf_client_options *options, struct hf_client **client);
+hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms);
+
+/* ---- journal.c ---- */
+void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status status, hf_nanos now);
+void hf_journal_deliver(struct hf_client *client);
+void hf_journal_free(struct hf_client *client);
+
+/* ---- listing.c ---- */
+hf_status hf_client_list(struct hf_client *client, const char *name, bool prefix, hf_row_fn *fn, void *arg);
+
+/* The end of a wait that begins now. */
+static inline hf_nanos hf_deadline(hf_nanos now, int64_t wait_ms)
+{
+    return wait_ms < 0 || wait_ms > (HF_NEVER - now) / HF_MS(1) - 1 ? HF_NEVER : now + HF_MS(wait_ms);
+}

@@ -1,0 +1,98 @@
+/* journal.c - the log: what happened to which lease, queued where it happens and told on the background thread. Owner
+ * and attempt ids never come here. */
+#include "client.h"
+
+#include "sys/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct hf_record {
+    struct hf_record *next;
+    struct hf_log_event event;
+    char text[]; /* name, correlation id, words: each with its NUL */
+};
+
+static const struct {
+    const char *event;
+    enum hf_log_level level;
+} kinds[] = {
+    [HF_R_GRANTED] = {"granted", HF_LOG_INFO},   [HF_R_DENIED] = {"denied", HF_LOG_INFO},
+    [HF_R_QUEUED] = {"queued", HF_LOG_INFO},     [HF_R_EXTENDED] = {"extended", HF_LOG_DEBUG},
+    [HF_R_WARN] = {"warned", HF_LOG_WARN},       [HF_R_LOST] = {"lost", HF_LOG_ERROR},
+    [HF_R_RELEASED] = {"released", HF_LOG_INFO},
+};
+
+static struct hf_record *make_record(const struct hf_lease *lease)
+{
+    size_t name = strlen(lease->name) + 1, correlation = strlen(lease->correlation) + 1;
+    const char *words = lease->words ? lease->words : "";
+    struct hf_record *r = malloc(sizeof *r + name + correlation + strlen(words) + 1);
+    if (!r)
+        return NULL;
+    memcpy(r->text, lease->name, name);
+    memcpy(r->text + name, lease->correlation, correlation);
+    strcpy(r->text + name + correlation, words);
+    r->next = NULL;
+    r->event = (struct hf_log_event){
+        .size = sizeof r->event,
+        .name = r->text,
+        .correlation_id = correlation > 1 ? r->text + name : NULL,
+        .text = r->text + name + correlation,
+    };
+    return r;
+}
+
+static void put(struct hf_client *client, struct hf_record *r)
+{
+    pthread_mutex_lock(&client->lock);
+    *(client->log_first ? &client->log_last->next : &client->log_first) = r;
+    client->log_last = r;
+    bool wake = client->armed_at != INT64_MIN;
+    pthread_mutex_unlock(&client->lock);
+    if (wake)
+        hf_keeper_wake(client);
+}
+
+void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status status, hf_nanos now)
+{
+    struct hf_client *client = lease->client;
+    if (!client->on_log || kinds[report].level > client->log_level)
+        return;
+    struct hf_record *r = make_record(lease);
+    if (!r)
+        return; /* without memory the lock goes on, the log has a gap */
+    const struct hf_claim *claim = &lease->claim;
+    r->event.level = kinds[report].level;
+    r->event.event = status == HF_IN_DOUBT ? "in_doubt" : kinds[report].event;
+    r->event.wall_ms = hf_clock_wall_us() / 1000;
+    r->event.ttl_ms = claim->t.ttl / HF_MS(1);
+    r->event.held_ms = claim->granted_at ? (now - claim->granted_at) / HF_MS(1) : 0;
+    r->event.waited_ms = ((claim->granted_at ? claim->granted_at : now) - claim->started_at) / HF_MS(1);
+    r->event.token = claim->token;
+    r->event.status = status;
+    put(client, r);
+}
+
+void hf_journal_deliver(struct hf_client *client)
+{
+    for (;;) {
+        pthread_mutex_lock(&client->lock);
+        struct hf_record *r = client->log_first;
+        if (r)
+            client->log_first = r->next;
+        pthread_mutex_unlock(&client->lock);
+        if (!r)
+            return;
+        client->on_log(client->log_arg, &r->event);
+        free(r);
+    }
+}
+
+void hf_journal_free(struct hf_client *client)
+{
+    for (struct hf_record *r = client->log_first, *next; r; r = next) {
+        next = r->next;
+        free(r);
+    }
+}

@@ -1,0 +1,166 @@
+/* claim.c - the step function of a claim: looks the action up in claim.def, runs it, and checks where it led.
+ *
+ * Read claim.def first: it is the machine. The actions live in claim_wait.c (asking, queueing, leaving), claim_hold.c
+ * (renewing, losing) and claim_release.c (giving back). To add a rule: a row in claim.def, an action in the file of its
+ * phase, and the unit test of every pair tells what else it touches. */
+#include "claim.h"
+#include "claim_actions.h"
+
+struct step {
+    hf_action *act;
+    unsigned next;
+};
+
+static const struct step steps[HF_S_COUNT][HF_I_COUNT] = {
+#define HF_STEP(state, input, action, next) [HF_S_##state][HF_I_##input] = {hf_act_##action, next},
+#include "claim.def"
+};
+
+static const char *const state_names[] = {
+#define HF_STATE(name, text) #name,
+#include "claim.def"
+};
+
+static const char *const input_names[] = {
+#define HF_INPUT(name, text) #name,
+#include "claim.def"
+};
+
+_Static_assert(HF_I_GRANTED + HF_N_CUES == HF_I_COUNT, "claim.def lists one input for each hf_cue");
+_Static_assert(HF_I_GRANTED + HF_N_QUEUED == HF_I_QUEUED && HF_I_GRANTED + HF_N_BUSY == HF_I_BUSY, "in its order");
+_Static_assert(HF_I_GRANTED + HF_N_EXTENDED == HF_I_EXTENDED && HF_I_GRANTED + HF_N_GONE == HF_I_GONE, "in its order");
+_Static_assert(HF_I_GRANTED + HF_N_RELEASED == HF_I_RELEASED && HF_I_GRANTED + HF_N_CUT == HF_I_CUT, "in its order");
+_Static_assert(HF_I_GRANTED + HF_N_FAILED == HF_I_FAILED && HF_I_GRANTED + HF_N_HINT == HF_I_HINT, "in its order");
+
+enum hf_input hf_input_of_cue(enum hf_cue cue)
+{
+    hf_assert(cue < HF_N_CUES);
+    return (enum hf_input)(HF_I_GRANTED + (unsigned)cue);
+}
+
+const char *hf_state_name(unsigned state)
+{
+    return state < HF_S_COUNT ? state_names[state] : "UNKNOWN";
+}
+
+const char *hf_input_name(unsigned input)
+{
+    return input < HF_I_COUNT ? input_names[input] : "UNKNOWN";
+}
+
+bool hf_claim_legal(unsigned state, unsigned input)
+{
+    return state < HF_S_COUNT && input < HF_I_COUNT && steps[state][input].act;
+}
+
+bool hf_claim_transient(hf_status status)
+{
+    switch (status) {
+#define HF_STATUS(name, number, exit_code, http, retry, text)                                                          \
+    case HF_##name:                                                                                                    \
+        return retry;
+#include "holdfast/status.def"
+#undef HF_STATUS
+    }
+    return false;
+}
+
+static hf_nanos sooner(hf_nanos a, hf_nanos b)
+{
+    return a < b ? a : b;
+}
+
+/* The one place that says when a state wants its TIMER. */
+static hf_nanos wake_at(const struct hf_claim *claim)
+{
+    switch ((enum hf_state)claim->state) {
+    case HF_S_ASKING:
+        /* A claim that does not wait at all still gives its one ask the time for an answer. */
+        return claim->deadline > claim->started_at ? claim->deadline : claim->asked_at + 2 * claim->t.op_timeout;
+    case HF_S_QUEUED:
+    case HF_S_PAUSED:
+        return sooner(claim->act_at, claim->deadline);
+    case HF_S_HELD:
+        return sooner(sooner(claim->renew_at, claim->warn_at), claim->valid_until);
+    case HF_S_EXTENDING:
+        return sooner(claim->warn_at, claim->valid_until);
+    case HF_S_LEAVING:
+        return claim->act_at;
+    case HF_S_RELEASING:
+        return sooner(claim->act_at, claim->give_up_at);
+    case HF_S_NEW:
+    case HF_S_OVER:
+    case HF_S_COUNT:
+        break;
+    }
+    return HF_NEVER;
+}
+
+static hf_status refusal(enum hf_input in)
+{
+    return in == HF_I_CANCEL || in == HF_I_EXTEND || in == HF_I_RELEASE ? HF_NOT_HELD : HF_INTERNAL;
+}
+
+struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event)
+{
+    hf_assert(claim->state < HF_S_COUNT && event->in < HF_I_COUNT);
+    hf_assert(event->in < HF_I_GRANTED || event->news);
+    hf_assert(event->in != HF_I_FAILED || event->news->status != HF_OK);
+    hf_assert((event->in != HF_I_CANCEL && event->in != HF_I_LOST_ALL) || event->status != HF_OK);
+    const struct step *step = &steps[claim->state][event->in];
+    struct hf_move move = {.status = refusal(event->in)};
+    if (step->act) {
+        move = step->act(claim, event);
+        hf_assert(step->next & 1u << claim->state);
+    }
+    move.wake_at = wake_at(claim);
+    return move;
+}
+
+void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, const struct hf_limits *limits,
+                   const struct hf_timing_wishes *wishes)
+{
+    *claim = (struct hf_claim){
+        .state = HF_S_NEW,
+        .auto_renew = terms->auto_renew,
+        .limits = *limits,
+        .deadline = terms->deadline,
+        .max_hold = hf_timing_nanos(terms->max_hold_ms),
+        .renew_at = HF_NEVER,
+        .warn_at = HF_NEVER,
+        .act_at = HF_NEVER,
+        .give_up_at = HF_NEVER,
+    };
+    hf_timing_fill(&claim->t, terms->ttl_ms, limits, wishes);
+}
+
+void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, uint64_t token)
+{
+    hf_assert(claim->state == HF_S_NEW);
+    claim->state = HF_S_HELD;
+    claim->started_at = now;
+    claim->granted_at = now;
+    claim->token = token;
+    hf_claim_believe(claim, now, valid_until);
+}
+
+struct hf_move hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
+{
+    claim->asked_at = now;
+    return (struct hf_move){.verb = verb, .doubt = claim->doubt};
+}
+
+struct hf_move hf_act_ignore(struct hf_claim *claim, const struct hf_event *event)
+{
+    (void)claim;
+    (void)event;
+    return (struct hf_move){.verb = HF_V_NONE};
+}
+
+/* An older request of this attempt turned out to be unanswered; what is going on now is not affected. */
+struct hf_move hf_act_note_doubt(struct hf_claim *claim, const struct hf_event *event)
+{
+    (void)event;
+    claim->doubt = true;
+    return (struct hf_move){.verb = HF_V_NONE};
+}

@@ -1,0 +1,112 @@
+/* claim.h - the life of one request, from the first ask to the last answer.
+ *
+ * Pure: an event and a time go in; at most one verb, one timer and one report come out. Same state, same event, same
+ * random number: same move. Which event is legal in which state, and where it may lead, stands in claim.def, from which
+ * code, test and drawing are made. */
+#pragma once
+#include "timing.h"
+
+enum hf_state {
+#define HF_STATE(name, text) HF_S_##name,
+#include "claim.def"
+    HF_S_COUNT
+};
+
+/* What happens to a claim: the caller's wishes, the clock, and the engine's news. */
+enum hf_input {
+#define HF_INPUT(name, text) HF_I_##name,
+#include "claim.def"
+    HF_I_COUNT
+};
+
+#define HF_IN(state) (1u << HF_S_##state) /* masks of states: the last column of claim.def */
+
+enum hf_report {
+    HF_R_NONE,
+    HF_R_GRANTED,  /* the ask is over: held. Also "acquire" outcome HF_OK */
+    HF_R_DENIED,   /* the ask is over: not held; status says why */
+    HF_R_QUEUED,   /* waiting; nothing is over (for logs) */
+    HF_R_EXTENDED, /* an extend that the caller asked for is over; status OK or why not */
+    HF_R_WARN,     /* two thirds of the ttl are over and no renewal came through */
+    HF_R_LOST,     /* a hold that was reported as granted has ended; exactly once; status HF_LOST or more precise */
+    HF_R_RELEASED, /* a release that the caller asked for is over; status OK, NOT_HELD or IN_DOUBT */
+};
+
+struct hf_claim {
+    uint8_t state;
+    bool auto_renew;
+    bool doubt;         /* the engine may know more of this attempt than we do: its last words leave a tombstone */
+    bool cancelled;     /* the caller does not want it any more: a late grant is given back, not reported */
+    bool queued;        /* it had a place in the queue, and that was reported */
+    bool hinted;        /* a hint came while an ask was in flight: the answer may be older than the hint */
+    bool asked_extend;  /* the extend in flight was the caller's */
+    bool asked_release; /* the caller waits for the outcome of the release */
+    bool warned;
+    uint32_t tries;
+    struct hf_timing t;
+    struct hf_limits limits;
+    hf_nanos deadline; /* of the wait; HF_NEVER: none */
+    hf_nanos max_hold; /* length; 0: no bound */
+    hf_nanos started_at;
+    hf_nanos granted_at;
+    hf_nanos asked_at;    /* of the request in flight */
+    hf_nanos valid_until; /* our belief: 0 while not held */
+    hf_nanos renew_at, warn_at;
+    hf_nanos act_at;     /* QUEUED: refresh; PAUSED: ask; LEAVING, RELEASING: the engine was silent for too long */
+    hf_nanos give_up_at; /* RELEASING: the end of its tries */
+    hf_nanos extend_ttl; /* an extend that the caller wants and that waits for the one in flight; 0: none */
+    uint64_t token;
+    hf_status outcome; /* kept from the cause of an end to its report: TIMEOUT, CANCELLED, LOST ... */
+};
+
+struct hf_event {
+    enum hf_input in;
+    hf_nanos now;
+    const struct hf_news *news; /* for the inputs that are news */
+    int64_t ttl_ms;             /* EXTEND: 0 = the claim's own */
+    hf_status status;           /* CANCEL, LOST_ALL: why */
+    uint32_t random;            /* 32 fresh random bits; used where a pause is drawn */
+};
+
+struct hf_move {
+    enum hf_verb verb; /* to submit now; HF_V_NONE: nothing */
+    bool doubt;        /* that verb must leave a tombstone */
+    hf_nanos ttl;      /* EXTEND: for how long */
+    enum hf_report report;
+    hf_status status; /* of the report; or, without report, why the event was refused (HF_OK: it was not) */
+    hf_nanos wake_at; /* send TIMER then; HF_NEVER: no timer */
+};
+
+struct hf_claim_terms {
+    int64_t ttl_ms, max_hold_ms;
+    bool auto_renew;
+    hf_nanos deadline; /* HF_NEVER: wait for ever; now: do not wait */
+};
+
+/* A claim in state NEW. */
+void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, const struct hf_limits *limits,
+                   const struct hf_timing_wishes *wishes);
+
+/* Turns a claim in state NEW into one that is already HELD: re-attached from its serialised form. */
+void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, uint64_t token);
+
+/* One step. An event that claim.def does not list for the state changes nothing and comes back with status HF_NOT_HELD
+ * (the caller's wishes) or HF_INTERNAL (news that cannot be). Aborts if a step leads where claim.def does not say.
+ *
+ * A verb is sent while another one is in flight in these cases only: ACQUIRE again for one that was answered QUEUED,
+ * LEAVE in place of an ACQUIRE, RELEASE behind an EXTEND, CHECK or LEAVE, and RELEASE again after one that was silent
+ * for two op_timeouts or met a late grant. An extend by the caller waits for the one in flight. One report may answer
+ * several wishes: EXTENDED ends every extend of the caller that is open; so does LOST, and the caller's own RELEASE,
+ * which has no report for them. CANCEL, LOST_ALL and FAILED need a status that is not HF_OK. */
+struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event);
+
+enum hf_input hf_input_of_cue(enum hf_cue cue);
+const char *hf_state_name(unsigned state);
+const char *hf_input_name(unsigned input);
+bool hf_claim_legal(unsigned state, unsigned input);
+
+/* True while our own clock says that the hold is certainly good. */
+static inline bool hf_claim_valid(const struct hf_claim *claim, hf_nanos now)
+{
+    return now < claim->valid_until;
+}

@@ -1,0 +1,41 @@
+/* claim_actions.h - what claim.c's table dispatches to, and the few moves that all actions are made of. */
+#pragma once
+#include "claim.h"
+
+/* A broken invariant must not become a second holder, and core may not print: it traps. Stays in release builds. */
+#define hf_assert(condition) ((condition) ? (void)0 : __builtin_trap())
+
+typedef struct hf_move hf_action(struct hf_claim *claim, const struct hf_event *event);
+
+/* Anywhere (claim.c). */
+hf_action hf_act_ignore, hf_act_note_doubt;
+
+/* From the first ask to its outcome (claim_wait.c). */
+hf_action hf_act_start, hf_act_ask_now, hf_act_note_hint, hf_act_grant, hf_act_queue, hf_act_busy, hf_act_cut,
+    hf_act_fail, hf_act_timer_asking, hf_act_timer_queued, hf_act_timer_paused, hf_act_cancel, hf_act_cancel_paused,
+    hf_act_deny_all, hf_act_timer_leaving, hf_act_cancel_leaving, hf_act_left, hf_act_leave_unanswered;
+
+/* While it is held (claim_hold.c). */
+hf_action hf_act_timer_held, hf_act_timer_extending, hf_act_extend, hf_act_extended, hf_act_extend_failed,
+    hf_act_grant_again, hf_act_gone, hf_act_lose_all;
+
+/* From the release to its answer (claim_release.c). */
+hf_action hf_act_release, hf_act_release_answered, hf_act_release_failed, hf_act_timer_releasing, hf_act_give_back;
+
+/* May the same request succeed later? The retry column of status.def. */
+bool hf_claim_transient(hf_status status);
+
+/* The verb, sent now. */
+struct hf_move hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now);
+
+/* The report, together with a release in the background that nobody waits for. */
+struct hf_move hf_claim_end_releasing(struct hf_claim *claim, enum hf_report report, hf_status status, hf_nanos now);
+
+/* The report, and nothing more. */
+struct hf_move hf_claim_end(struct hf_claim *claim, enum hf_report report, hf_status status);
+
+/* Until when a hold is certainly ours, by news that say so. */
+hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news);
+
+/* Held from here on: belief counted from `asked_at`; plans renewal and warning. */
+void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_until);

@@ -1,0 +1,101 @@
+/* claim_release.c - a claim from its release to the engine's answer, and the grants that come when nobody wants them.
+ *
+ * Our belief ends when the release is sent. The claim is forgotten only on a definite answer, or when the engine's own
+ * record must have ended long ago. */
+#include "claim_actions.h"
+
+static struct hf_move send_release(struct hf_claim *claim, hf_nanos now)
+{
+    claim->state = HF_S_RELEASING;
+    claim->act_at = now + 2 * claim->t.op_timeout;
+    return hf_claim_send(claim, HF_V_RELEASE, now);
+}
+
+static void stop_believing(struct hf_claim *claim)
+{
+    claim->valid_until = 0;
+    claim->renew_at = HF_NEVER;
+    claim->warn_at = HF_NEVER;
+    claim->asked_extend = false;
+    claim->extend_ttl = 0;
+}
+
+struct hf_move hf_claim_end_releasing(struct hf_claim *claim, enum hf_report report, hf_status status, hf_nanos now)
+{
+    stop_believing(claim);
+    claim->asked_release = false;
+    claim->give_up_at = now + claim->t.release_for;
+    claim->outcome = status;
+    struct hf_move move = send_release(claim, now);
+    move.report = report;
+    move.status = status;
+    return move;
+}
+
+struct hf_move hf_claim_end(struct hf_claim *claim, enum hf_report report, hf_status status)
+{
+    stop_believing(claim);
+    claim->asked_release = false;
+    claim->outcome = status;
+    claim->state = HF_S_OVER;
+    return (struct hf_move){.report = report, .status = status};
+}
+
+/* If the caller still waits for the outcome of its release: this is it. */
+static struct hf_move report_release(struct hf_claim *claim, struct hf_move move, hf_status status)
+{
+    if (claim->asked_release) {
+        claim->asked_release = false;
+        claim->outcome = status;
+        move.report = HF_R_RELEASED;
+        move.status = status;
+    }
+    return move;
+}
+
+struct hf_move hf_act_release(struct hf_claim *claim, const struct hf_event *event)
+{
+    stop_believing(claim);
+    claim->asked_release = true;
+    claim->give_up_at = event->now + claim->t.release_for;
+    return send_release(claim, event->now);
+}
+
+struct hf_move hf_act_release_answered(struct hf_claim *claim, const struct hf_event *event)
+{
+    claim->state = HF_S_OVER;
+    hf_status status = event->in == HF_I_RELEASED ? HF_OK : HF_NOT_HELD;
+    return report_release(claim, (struct hf_move){.verb = HF_V_NONE}, status);
+}
+
+struct hf_move hf_act_release_failed(struct hf_claim *claim, const struct hf_event *event)
+{
+    struct hf_move move = {.verb = HF_V_NONE};
+    if (event->in == HF_I_FAILED && !hf_claim_transient(event->news->status)) {
+        claim->state = HF_S_OVER;
+        return report_release(claim, move, event->news->status);
+    }
+    claim->act_at = event->now + claim->t.op_timeout;
+    return report_release(claim, move, HF_IN_DOUBT);
+}
+
+struct hf_move hf_act_timer_releasing(struct hf_claim *claim, const struct hf_event *event)
+{
+    struct hf_move move = {.verb = HF_V_NONE};
+    if (event->now >= claim->give_up_at) {
+        claim->state = HF_S_OVER;
+        return report_release(claim, move, HF_IN_DOUBT);
+    }
+    if (event->now >= claim->act_at)
+        return report_release(claim, send_release(claim, event->now), HF_IN_DOUBT);
+    return move;
+}
+
+/* A grant that nobody wants: a ghost of an earlier ask. The tombstone refuses the next one. */
+struct hf_move hf_act_give_back(struct hf_claim *claim, const struct hf_event *event)
+{
+    claim->doubt = true;
+    if (claim->state == HF_S_OVER)
+        claim->give_up_at = event->now + claim->t.release_for;
+    return send_release(claim, event->now);
+}

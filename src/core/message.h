@@ -1,0 +1,83 @@
+/* message.h - what client and engine say to each other: an ask goes down through submit(), news come back through
+ * tell(). */
+#pragma once
+#include "holdfast.h"
+
+typedef int64_t hf_nanos; /* CLOCK_BOOTTIME of this machine in nanoseconds; HF_NEVER: no such time */
+#define HF_NEVER INT64_MAX
+#define HF_MS(ms) ((hf_nanos)(ms)*1000000)
+
+struct hf_id {
+    uint8_t b[16];
+};
+
+enum hf_verb {
+    HF_V_NONE,
+    HF_V_ACQUIRE, /* ask, or ask again (same attempt): grant, queue or refuse; refresh a place in the queue */
+    HF_V_LEAVE,   /* stop waiting: RELEASED, or GRANTED if the grant came first */
+    HF_V_EXTEND,  /* at least ttl from now: EXTENDED, or GONE */
+    HF_V_CHECK,   /* is it still ours? EXTENDED with the time that it has, or GONE */
+    HF_V_RELEASE, /* RELEASED, or GONE if it was not ours any more */
+};
+
+/* What an engine promises. Whatever is not in here api.c refuses with HF_UNSUPPORTED: never a quiet downgrade. */
+struct hf_limits {
+    int64_t ttl_min_ms, ttl_max_ms;
+    int64_t drift_ppm, drift_ms; /* taken off every validity by core/timing */
+    uint32_t kinds;              /* bit per hf_kind */
+    uint32_t offers;             /* enum hf_offer */
+};
+
+enum hf_offer {
+    HF_QUEUES = 1,     /* the engine owns a first-come queue; without it core retries with jitter */
+    HF_CONCURRENT = 2, /* submit may run on several threads at once (local: yes, wires: no) */
+    HF_CAN_DETACH = 4, /* a hold may outlive its process */
+    HF_REENTRANT = 8,  /* counts asks of the same owner from several clients */
+    HF_CAN_RESIZE = 16,
+    HF_CAN_BREAK = 32,
+    HF_CAN_CONVERT = 64, /* upgrade and downgrade */
+};
+
+/* One request to an engine. It lives in the client's lease; the engine may keep the pointer until its last news. */
+struct hf_ask {
+    enum hf_verb verb;
+    const char *name;
+    size_t name_len;
+    struct hf_id owner, attempt; /* who holds / which try: idempotency and release go by attempt, exclusion by owner */
+    hf_kind kind;
+    uint32_t units, capacity;
+    int64_t ttl_ms;
+    hf_nanos until; /* how long the engine may try to get through to its own state */
+    bool queue;     /* wait in the queue if it does not fit now */
+    bool barging, detached;
+    bool doubt; /* an earlier ask of this attempt may still be under way: leave a tombstone */
+    bool bell;  /* news come to the background thread; without it somebody parks on this ask */
+    const char *label;
+    size_t label_len;
+    uint64_t slot; /* the engine's own: where it keeps this attempt; 0 at first */
+    uint32_t seen; /* the engine's own: what a parked caller has already seen of that slot */
+};
+
+enum hf_cue {
+    HF_N_GRANTED,
+    HF_N_QUEUED,
+    HF_N_BUSY,
+    HF_N_EXTENDED,
+    HF_N_RELEASED,
+    HF_N_GONE,   /* it is not ours (any more) */
+    HF_N_CUT,    /* sent, no answer: in doubt */
+    HF_N_FAILED, /* refused for a reason: nothing happened; status says which */
+    HF_N_HINT,   /* ask again now */
+    HF_N_CUES,
+};
+
+struct hf_news {
+    enum hf_cue cue;
+    hf_nanos asked_at; /* when the request that was executed was handed over, on our own clock */
+    hf_nanos good;     /* how long the hold was good for, counted from asked_at; core takes the drift off */
+    uint64_t token;
+    hf_nanos retry_at; /* QUEUED, BUSY: when the hold ahead ends; HF_NEVER: unknown */
+    uint32_t place;    /* QUEUED: 1 is next */
+    hf_status status;  /* FAILED */
+    const char *text;  /* FAILED, GONE: in words; valid during the call */
+};

@@ -1,0 +1,36 @@
+/* timing.h - the timing sheet: every interval that follows from a ttl, in one place. No duration literal that concerns
+ * a lease lives anywhere else. */
+#pragma once
+#include "message.h"
+
+/* Nanoseconds. renew, warn and stop count from the moment that a validity is counted from (asked_at). */
+struct hf_timing {
+    hf_nanos ttl;
+    hf_nanos renew;      /* ttl/3: two more tries fit before the end */
+    hf_nanos warn;       /* 2/3 of ttl: nothing came through so far */
+    hf_nanos stop;       /* ttl less drift: whoever still uses it now may not be alone */
+    hf_nanos drift;      /* what was taken off */
+    hf_nanos op_timeout; /* one request: ttl/20, between 50 ms and 500 ms, never above ttl/5 */
+    hf_nanos retry_min, retry_max;
+    hf_nanos retry_floor; /* no pause is shorter, so that nothing spins */
+    hf_nanos release_for; /* how long a release without an answer is tried again */
+};
+
+/* What the settings override; 0 (or for renew_permille 0) means: as derived. */
+struct hf_timing_wishes {
+    int64_t op_timeout_ms, retry_min_ms, retry_max_ms;
+    int64_t renew_permille; /* renew at this part of the ttl; 0: a third */
+};
+
+void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits *limits,
+                    const struct hf_timing_wishes *wishes);
+
+/* The drift over an interval of that length, rounded up. */
+hf_nanos hf_timing_drift(const struct hf_limits *limits, hf_nanos length);
+
+/* What `part` of the sheet (renew, warn) becomes for a validity that is shorter than the sheet's own: the same share. A
+ * longer one changes nothing. */
+hf_nanos hf_timing_share(const struct hf_timing *t, hf_nanos part, hf_nanos length);
+
+/* Milliseconds as nanoseconds; what would overflow becomes the longest interval that can still be added to a time. */
+hf_nanos hf_timing_nanos(int64_t ms);

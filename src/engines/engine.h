@@ -1,0 +1,56 @@
+/* engine.h - the one door between client/ and an engine.
+ *
+ * An engine starts no thread and keeps no user pointer. It is told the time, does what it can now, and answers: at
+ * once, as the result of submit(), or later, when it nudges its host and the client peeks. QUEUED is the one answer
+ * that another follows; a LEAVE replaces it.
+ *
+ * Adding an engine: one folder with one const table, one line in engines.def. */
+#pragma once
+#include "core/message.h"
+
+struct hf_settings;
+struct hf_url;
+
+/* All that an engine may touch of its client. It may be called from any thread that is inside the engine, must not call
+ * back, and outlives the engine. */
+struct hf_host {
+    void *ctx;
+    void (*nudge)(void *ctx, struct hf_ask *ask); /* there is something to see for this ask: peek soon */
+    /* The engine's whole state is gone (table deleted or replaced): every hold of this client is lost. */
+    void (*lost_all)(void *ctx, hf_status status, const char *text);
+};
+
+struct hf_engine_type {
+    const char *name;
+    const char *const *schemes; /* ends with NULL */
+    struct hf_limits limits;
+
+    /* Opens and checks. On failure *self is NULL and hf_error_text() says why. */
+    hf_status (*open)(void **self, const struct hf_url *url, const struct hf_settings *settings,
+                      const struct hf_host *host);
+    /* The background thread begins, and ends: local's life word belongs to that thread. */
+    hf_status (*enter)(void *self);
+    void (*leave)(void *self);
+
+    /* Does what ask->verb says. True: *news is the answer. False: it will be there to peek at after a nudge. */
+    bool (*submit)(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+    /* Looks, without waiting, whether a queued ask has news. */
+    bool (*peek)(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+
+    /* Sleeps until there may be news for the ask whose slot and seen these were when it was queued, or until then. */
+    void (*park)(void *self, uint64_t slot, uint32_t seen, hf_nanos until);
+    void (*wake)(void *self, uint64_t slot); /* ends the park of that slot now */
+    /* The background thread sleeps: until nudges were made, attend_wake was called, or until then. */
+    void (*attend)(void *self, hf_nanos until);
+    void (*attend_wake)(void *self);
+
+    /* Rows of one name, or of all names with that prefix, in no particular order of names. */
+    hf_status (*list)(void *self, const char *name, size_t name_len, bool prefix, hf_nanos now, hf_nanos until,
+                      hf_row_fn *fn, void *arg);
+    void (*close)(void *self); /* after leave(); forgets every ask */
+};
+
+/* The engine whose scheme the URL begins with, or NULL. */
+const struct hf_engine_type *hf_engine_find(const char *scheme, size_t len);
+/* Names of all engines that were built in, separated by blanks. */
+const char *hf_engine_names(void);

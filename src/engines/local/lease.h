@@ -1,0 +1,43 @@
+/* lease.h - the verbs on a table: each takes the shard's mutex, does its work and answers. */
+#pragma once
+#include "table.h"
+
+/* Who asks. */
+struct hf_asker {
+    uint32_t member;
+    int64_t pid;
+};
+
+/* An ask's slot: which cell, and which cookie its client keeps it under. */
+static inline uint32_t hf_slot_cell(uint64_t slot)
+{
+    return (uint32_t)slot;
+}
+static inline uint32_t hf_slot_cookie(uint64_t slot)
+{
+    return (uint32_t)(slot >> 32);
+}
+static inline uint64_t hf_slot(uint32_t cell, uint32_t cookie)
+{
+    return (uint64_t)cookie << 32 | cell;
+}
+
+/* For all: the answer is in *news. The caller has put the cookie into the slot. After any answer but QUEUED, GRANTED
+ * and EXTENDED (and FAILED, which leaves everything as it was) the slot's cell is 0. */
+void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now,
+                  struct hf_news *news);
+void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool check_only, struct hf_news *news);
+void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+
+/* Has a queued entry been granted, or must it ask again? Without the mutex: the cell is ours until we free it. */
+bool hf_lease_peek(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+
+/* Frees an entry that ended while it was on its client's ready list. */
+void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member);
+
+/* Nobody answers for a detached hold any more once its grant is known. */
+void hf_lease_detach(struct hf_table *t, struct hf_ask *ask);
+
+hf_status hf_lease_list(struct hf_table *t, const char *name, size_t len, bool prefix, hf_nanos now, hf_nanos until,
+                        hf_row_fn *fn, void *arg);

@@ -1,0 +1,12 @@
+/* shard.h - a shard's mutex, and what is done when its owner died inside. */
+#pragma once
+#include "table.h"
+
+/* HF_OK with the shard locked (and mended, if a death had left it half-done), or HF_UNAVAILABLE: hf_error_text() names
+ * the process that sits in it. */
+hf_status hf_shard_lock(struct hf_table *t, uint32_t shard, int64_t until);
+void hf_shard_unlock(struct hf_table *t, uint32_t shard);
+
+/* Makes everything that is derived anew from the cells, gives free units to whoever is first, and wakes all who might
+ * have been about to be told. The caller holds the mutex. */
+void hf_shard_repair(struct hf_table *t, uint32_t shard);

@@ -1,0 +1,64 @@
+/* table.h - the shared file as this process sees it: opened, checked, mapped. */
+#pragma once
+#include "layout.h"
+
+#include <sys/types.h>
+
+struct hf_table {
+    char path[1024];
+    int fd;
+    char *map;
+    struct hf_local_head *head;
+    struct hf_local_state *state;
+    struct hf_shard *shards;
+    union hf_cell *cells;
+    dev_t device;
+    ino_t inode;
+    _Atomic bool damaged;  /* an index in the file pointed outside */
+    union hf_cell outside; /* what such an index leads to instead */
+};
+
+/* Opens the table at path, making it (mode) when there is none. `path` NULL: the user's own in /dev/shm. Never
+ * overwrites what it does not know: foreign, damaged, of another layout, boot or namespace: each has its own message.
+ */
+hf_status hf_table_open(struct hf_table *t, const char *path, mode_t mode);
+void hf_table_close(struct hf_table *t);
+
+/* Is the file still the one that its path names? One stat. */
+bool hf_table_in_place(const struct hf_table *t);
+
+/* One more chunk for a shard whose mutex the caller holds: the first of its cells, or 0 with the reason in
+ * hf_error_text(). */
+uint32_t hf_table_grow(struct hf_table *t, uint32_t shard, int64_t until);
+
+/* The checksum that page 0 must carry. */
+uint64_t hf_table_checksum(const struct hf_local_head *page);
+uint32_t hf_table_layout(void);
+
+static inline uint32_t hf_table_cells(const struct hf_table *t)
+{
+    return atomic_load_explicit(&t->state->chunks, memory_order_acquire) * LOCAL_PER_CHUNK;
+}
+
+/* Every index that comes from the file goes through here. */
+static inline union hf_cell *hf_cell_at(struct hf_table *t, uint32_t index)
+{
+    if (index != 0 && index < hf_table_cells(t))
+        return &t->cells[index];
+    atomic_store_explicit(&t->damaged, true, memory_order_relaxed);
+    return &t->outside;
+}
+
+static inline uint32_t hf_cell_state(const union hf_cell *cell)
+{
+    return atomic_load_explicit(&cell->head.state, memory_order_acquire);
+}
+
+/* The one store that makes a change true. Nothing before it may be moved behind it nor the other way: whoever dies here
+ * leaves either the old truth or the new one. */
+static inline void hf_cell_commit(union hf_cell *cell, enum hf_cell_state state)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&cell->head.state, (uint32_t)state, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+}

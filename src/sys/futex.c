@@ -1,0 +1,46 @@
+/* futex.c - sleeping on words in shared memory. */
+#include "futex.h"
+
+#include "clock.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct timespec to_timespec(int64_t nanos)
+{
+    if (nanos < 0)
+        nanos = 0;
+    return (struct timespec){.tv_sec = nanos / 1000000000, .tv_nsec = nanos % 1000000000};
+}
+
+void hf_futex_wait(hf_word *word, uint32_t expected, int64_t until)
+{
+    struct timespec left, *limit = NULL;
+    if (until != INT64_MAX) {
+        left = to_timespec(until - hf_clock_boot());
+        limit = &left;
+    }
+    syscall(SYS_futex, word, FUTEX_WAIT, expected, limit, NULL, 0);
+}
+
+bool hf_futex_wait_two(hf_word *a, uint32_t expect_a, hf_word *b, uint32_t expect_b, int64_t until)
+{
+    struct futex_waitv words[2] = {
+        {.val = expect_a, .uaddr = (uintptr_t)a, .flags = FUTEX_32},
+        {.val = expect_b, .uaddr = (uintptr_t)b, .flags = FUTEX_32},
+    };
+    struct timespec end, *limit = NULL;
+    if (until != INT64_MAX) {
+        end = to_timespec(hf_clock_monotonic() + (until - hf_clock_boot()));
+        limit = &end;
+    }
+    return syscall(SYS_futex_waitv, words, 2, 0, limit, CLOCK_MONOTONIC) >= 0 || errno != ENOSYS;
+}
+
+void hf_futex_wake(hf_word *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}

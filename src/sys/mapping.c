@@ -1,0 +1,144 @@
+/* mapping.c - files that processes share as memory. */
+#include "mapping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+int hf_mapping_home(char *path, size_t size)
+{
+    snprintf(path, size, "/dev/shm/holdfast-%u", (unsigned)geteuid());
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return errno;
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return errno;
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+        return EPERM;
+    snprintf(path, size, "/dev/shm/holdfast-%u/table", (unsigned)geteuid());
+    return 0;
+}
+
+/* Memory that two machines share through a network file system is not shared memory. */
+static bool is_network(const struct statfs *fs)
+{
+    static const uint32_t networks[] = {
+        NFS_SUPER_MAGIC, SMB_SUPER_MAGIC, SMB2_SUPER_MAGIC, CIFS_SUPER_MAGIC, CODA_SUPER_MAGIC,
+        AFS_SUPER_MAGIC, V9FS_MAGIC,      CEPH_SUPER_MAGIC, 0x0bd00bd0, /* Lustre */
+        0x01161970,                                                     /* GFS2 */
+        0x7461636f,                                                     /* OCFS2 */
+    };
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
+        if ((uint32_t)fs->f_type == networks[i])
+            return true;
+    return false;
+}
+
+static int check_file(int fd, struct hf_mapping_stat *out)
+{
+    struct stat st;
+    struct statfs fs;
+    if (fstat(fd, &st) != 0 || fstatfs(fd, &fs) != 0)
+        return errno;
+    if (!S_ISREG(st.st_mode))
+        return EFTYPE_NOT_FILE;
+    if (is_network(&fs))
+        return EREMOTE;
+    *out = (struct hf_mapping_stat){st.st_dev, st.st_ino, st.st_size, st.st_mode & 0777};
+    return 0;
+}
+
+int hf_mapping_open(const char *path, int *fd, struct hf_mapping_stat *st)
+{
+    *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (*fd < 0)
+        return errno == EISDIR || errno == ENXIO ? EFTYPE_NOT_FILE : errno;
+    int error = check_file(*fd, st);
+    if (error) {
+        close(*fd);
+        *fd = -1;
+    }
+    return error;
+}
+
+int hf_mapping_create(const char *path, mode_t mode, int64_t size, char *temporary, size_t temporary_size, int *fd)
+{
+    snprintf(temporary, temporary_size, "%s.new-XXXXXX", path);
+    *fd = mkostemp(temporary, O_CLOEXEC);
+    if (*fd < 0)
+        return errno;
+    struct hf_mapping_stat st;
+    int error = check_file(*fd, &st);
+    if (!error && fchmod(*fd, mode) != 0) /* not open's mode: the umask has no say in who shares a table */
+        error = errno;
+    if (!error)
+        error = hf_mapping_allocate(*fd, 0, size);
+    if (error) {
+        unlink(temporary);
+        close(*fd);
+        *fd = -1;
+    }
+    return error;
+}
+
+int hf_mapping_publish(const char *temporary, const char *path)
+{
+    return link(temporary, path) == 0 ? 0 : errno;
+}
+
+int hf_mapping_replace(const char *temporary, const char *path)
+{
+    return rename(temporary, path) == 0 ? 0 : errno;
+}
+
+void hf_mapping_discard(const char *temporary)
+{
+    unlink(temporary);
+}
+
+int hf_mapping_lock(int fd)
+{
+    while (flock(fd, LOCK_EX) != 0)
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
+
+char *hf_mapping_map(int fd, size_t size)
+{
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+void hf_mapping_unmap(char *map, size_t size)
+{
+    munmap(map, size);
+}
+
+int64_t hf_mapping_size(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 ? st.st_size : 0;
+}
+
+int hf_mapping_allocate(int fd, int64_t from, int64_t length)
+{
+    int error;
+    do
+        error = posix_fallocate(fd, from, length);
+    while (error == EINTR);
+    return error;
+}
+
+bool hf_mapping_is(const char *path, dev_t device, ino_t inode)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# run_kill.sh - the front is killed with SIGKILL while others wait: the next one holds at once, nothing of the old lives on.
+. "$(dirname "$0")/tap.sh"
+
+ROUNDS=${ROUNDS:-50}
+result=$("$TEST_BIN/succession" "$HOLDFAST" "$TEST_BIN/heir" "$SCRATCH/report" "$ROUNDS" 20 2>errors)
+read -r _ median _ worst _ survivors <<<"$result"
+echo "# kill -9 of the front while 20 wait, $ROUNDS times: median $median us, worst $worst us until the next command runs"
+like "every round had a successor" "$result" '^median_us [0-9]+ worst_us [0-9]+ survivors [0-9]+$'
+ok "the median is below 20 ms" test "$median" -lt 20000
+is "no descendant of the old command is alive when the next one begins" "$survivors" 0
+is "nothing is held or waited for afterwards" "$("$HOLDFAST" list --json)" "[]"
+
+# A kill of the whole job, as `timeout -s KILL` and `kill -9 %1` do it.
+set -m
+"$HOLDFAST" run job -- "$TEST_BIN/heir" "$SCRATCH/group" 2>/dev/null &
+set +m
+eventually lines group 1
+read -r _ front _ self grandchild <group
+kill -KILL -- -"$front"
+ok "a SIGKILL for the whole process group ends the command" eventually gone "$self"
+ok "and its daemons" eventually gone "$grandchild"
+ok "and frees the lock" eventually rows holder job 0
+done_testing

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# run_pty.sh - `holdfast run` on a terminal: the foreground group, Ctrl-C, Ctrl-Z and fg, the waiting line.
+. "$(dirname "$0")/tap.sh"
+
+PTY=$TEST_BIN/pty
+export HOLDFAST TERM=xterm PS1='PROMPT> ' ENV=
+shell=(bash --norc --noprofile -i)
+# Prints whether the command's group has the terminal.
+cat >whose <<'END'
+read -r _ _ _ _ group _ _ owner _ < <(sed 's/(.*)/x/' /proc/$$/stat)
+[ "$group" = "$owner" ] && echo FORE-GROUND || echo BACK-GROUND
+END
+
+out=$("$PTY" -- "$HOLDFAST" run job -- bash whose)
+like "alone on a terminal the command is the foreground group" "$out" 'FORE-GROUND.*exit 0'
+
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash whose\r' 'expect:GROUND' 'expect:PROMPT> ' \
+    'send:echo code=$?\r' 'expect:code=0' 'send:exit 3\r' -- "${shell[@]}")
+like "as a job of a shell too" "$out" 'FORE-GROUND'
+like "and the shell gets the terminal back" "$out" 'exit 3'
+
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash whose & wait\r' 'expect:GROUND' 'send:exit 4\r' -- "${shell[@]}")
+like "a background job does not take the terminal" "$out" 'BACK-GROUND.*exit 4'
+
+out=$("$PTY" 'expect:READY' 'send:\x03' -- "$HOLDFAST" run job -- sh -c 'echo READY; exec sleep 1000')
+like "Ctrl-C ends the command with 130" "$out" 'exit 130'
+
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- cat | cat\r' 'send:typed\r' 'expect:typed' 'expect:typed' 'send:\x04' \
+    'expect:PROMPT> ' 'send:exit 5\r' -- "${shell[@]}")
+like "in a pipeline the command gets the terminal when it reads" "$out" 'exit 5'
+
+cat >script <<'END'
+echo BEGIN
+"$HOLDFAST" run job -- sh -c 'echo READY; exec sleep 1000'
+echo WENT-ON
+END
+out=$("$PTY" 'expect:PROMPT> ' 'send:bash script\r' 'expect:READY' 'send:\x03' 'expect:PROMPT> ' 'send:exit 6\r' -- "${shell[@]}")
+like "Ctrl-C ends the script around it too" "$out" 'exit 6'
+fails "so that it does not go on" grep -q WENT-ON <<<"$out"
+
+# Ctrl-Z: the shell sees the job stopped, the lease is kept beyond its ttl, fg goes on.
+out=$("$PTY" 'expect:PROMPT> ' \
+    'send:$HOLDFAST run --ttl 500ms job -- bash -c "echo READY; read x; echo got=\\$x; bash whose"\r' 'expect:READY' \
+    'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \
+    'send:$HOLDFAST run -w 1.5 job true; echo busy=$?\r' 'expect:busy=75' 'expect:PROMPT> ' \
+    'send:fg\r' 'expect:HOLDFAST run' 'send:typed\r' 'expect:got=typed' 'expect:GROUND' 'expect:PROMPT> ' 'send:exit 7\r' -- "${shell[@]}")
+like "Ctrl-Z stops the job, and the lease is kept meanwhile" "$out" 'Stopped.*busy=75'
+like "fg continues it in the foreground" "$out" 'got=typed.*FORE-GROUND.*exit 7'
+
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash -c "echo READY; read x; echo got=\\$x"\r' 'expect:READY' \
+    'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' 'send:kill %1; wait %1; echo code=$?\r' 'expect:code=143' \
+    'expect:PROMPT> ' 'send:exit 8\r' -- "${shell[@]}")
+like "a stopped job can be killed" "$out" 'exit 8'
+
+out=$("$PTY" 'expect:READY' 'send:\x1a' 'send:typed\r' 'expect:got=typed' -- "$HOLDFAST" run job -- bash -c 'echo READY; read x; echo got=$x')
+like "Ctrl-Z has no effect where nobody could continue" "$out" 'exit 0'
+
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- sh -c "echo READY; exec sleep 1000"\r' 'expect:READY' 'send:\x1a' \
+    'expect:Stopped' 'expect:PROMPT> ' 'send:bg\r' 'expect:PROMPT> ' 'send:jobs -r\r' 'expect:Running' \
+    'send:fg\r' 'expect:fg' 'send:\x03' 'expect:PROMPT> ' 'send:exit 9\r' -- "${shell[@]}")
+like "bg continues it in the background, fg and Ctrl-C end it" "$out" 'exit 9'
+
+# The waiting line.
+"$HOLDFAST" run --label $'\xc3\xa4rger' wanted -- sh -c 'echo >held; exec sleep 1000' &
+holder=$!
+eventually test -e held
+out=$("$PTY" 'expect:our place 1 of 1' 'expect:our place 1 of 1' 'expect:our place 1 of 1' 'send:\x03' -- "$HOLDFAST" run wanted -- echo NEVER)
+like "the waiting line is redrawn in place" "$out" $'\r[^\n]*waiting: "wanted" is held by pid [0-9]+[^\n]*ärger[^\n]*\033\\[K\r[^\n]*waiting:'
+like "and erased at the end; Ctrl-C leaves the queue" "$out" $'\r\033\\[K[^N]*exit 130'
+fails "nothing was run" grep -q NEVER <<<"$out"
+like "it is coloured" "$out" $'\033\\[33m'
+out=$(NO_COLOR=1 "$PTY" 'expect:our place' 'send:\x03' -- "$HOLDFAST" run wanted -- true)
+fails "but not with NO_COLOR" grep -q $'\033\\[[0-9;]*m' <<<"$out"
+out=$("$PTY" size:30 'expect:waiting: ' 'expect:waiting: ' 'send:\x03' -- "$HOLDFAST" run wanted -- true)
+fails "it never wraps" grep -qE $'\r(\033\\[33m)?[^\r\033]{30,}' <<<"$out"
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run wanted -- true\r' 'expect:our place' 'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \
+    'send:fg\r' 'expect:our place' 'send:\x03' 'expect:PROMPT> ' 'send:exit 10\r' -- "${shell[@]}")
+like "Ctrl-Z and fg work while waiting" "$out" 'exit 10'
+kill $holder
+wait $holder
+done_testing

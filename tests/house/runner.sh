@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# runner.sh - the runner itself: whatever goes wrong with a suite, it is counted red and the reason is said.
+. "$(dirname "$0")/../tap.sh"
+
+# with LINES [PATTERN]: runs a list of suites; its output is in `said`, its exit status in `status`, its last line in
+# `closing`.
+with() {
+    printf '%s\n' "$1" >"$SCRATCH/list"
+    said=$("$ROOT/tests/run" "$SCRATCH/list" "$SCRATCH/logs" "${2:-*}" 2>&1)
+    status=$?
+    closing=${said##*$'\n'}
+}
+
+# red NAME LINE CLOSING REASON: the runner must fail with this closing line and say this reason.
+red() {
+    with "$2"
+    is "$1: the closing line counts it" "$closing" "$3"
+    is "$1: the runner exits with 1" $status 1
+    like "$1: the reason is said" "$said" "$4"
+}
+
+with "good 5 plain pair printf '1..2\nok 1 - a\nok 2 - b\n'"
+is "a suite that passes is counted" "$closing" "2 passed, 0 failed"
+is "the runner exits with 0 when all passed" $status 0
+
+with "skips 5 plain pair printf '1..2\nok 1 - a\nok 2 - b # SKIP no server\n'"
+is "a skipped test is counted apart" "$closing" "1 passed, 0 failed, 1 skipped"
+
+with "groups 5 plain pair printf '1..1\nok 1 - a\n1..2\nok 1 - b\nok 2 - c\n'"
+is "the plans of several groups add up" "$closing" "3 passed, 0 failed"
+
+red "a failing test" "x 5 plain pair printf '1..2\nok 1 - a\nnot ok 2 - the moon is cheese\n'; exit 1" \
+    "1 passed, 1 failed" "not ok 2 - the moon is cheese"
+red "a failing test in a suite that exits with 0" "x 5 plain pair printf '1..1\nnot ok 1 - b\n'" \
+    "0 passed, 1 failed" "not ok 1 - b"
+red "a suite that exits with an error" "x 5 plain pair printf '1..1\nok 1 - a\n'; exit 3" \
+    "1 passed, 1 failed" "exit status 3 although no test failed"
+red "a suite that crashes" "x 5 plain pair printf '1..2\nok 1 - a\n'; kill -SEGV \$\$" \
+    "1 passed, 1 failed" "planned 2 tests and ran 1, exit status 139"
+red "a suite that prints nothing" "x 5 plain pair true" "0 passed, 1 failed" "printed no test, exit status 0"
+red "a suite that is not there" "x 5 plain pair ./no-such-suite" "0 passed, 1 failed" "printed no test, exit status 127"
+red "a suite without a plan" "x 5 plain pair echo ok 1 - a" "1 passed, 1 failed" "ended without a plan"
+red "a suite with fewer tests than planned" "x 5 plain pair printf '1..3\nok 1 - a\n'" \
+    "1 passed, 1 failed" "planned 3 tests and ran 1"
+red "a suite that hangs" "x 1 plain pair printf '1..2\nok 1 - a\n'; sleep 1000" \
+    "1 passed, 1 failed" "over its budget of 1 s, killed"
+red "a suite that hangs in another session and ignores SIGTERM" \
+    "x 1 plain pair printf '1..1\nok 1 - a\n'; trap '' TERM; setsid -w sleep 1001" \
+    "1 passed, 1 failed" "over its budget of 1 s, killed"
+red "a suite that leaves a process behind" "x 5 plain pair sleep 1002 & printf '1..1\nok 1 - a\n'" \
+    "1 passed, 1 failed" "left processes behind"
+red "a suite that leaves a process behind in another session" \
+    "x 5 plain pair setsid -f sleep 1003; printf '1..1\nok 1 - a\n'" "1 passed, 1 failed" "left processes behind"
+red "a suite that leaves a process behind without its environment" \
+    "x 5 plain pair env -i sleep 1004 & printf '1..1\nok 1 - a\n'" "1 passed, 1 failed" "left processes behind"
+
+printf '%s\n' "x 60 plain pair sleep 1005" "y 60 plain pair setsid sleep 1006" "z 60 plain pair true" >"$SCRATCH/list"
+"$ROOT/tests/run" "$SCRATCH/list" "$SCRATCH/logs" >"$SCRATCH/said" 2>&1 &
+runner=$!
+until [ "$(pgrep -cfx 'sleep 100[56]')" -eq 2 ]; do sleep 0.02; done
+kill -TERM $runner
+wait $runner
+is "a runner that is interrupted says so by its exit status" $? 130
+is "nothing of all that is still running" "$(pgrep -fx 'sleep 100[0-6]')" ""
+
+# Each of a pair ends only when it has seen the other begin; those alone leave time to be seen.
+begin="echo begin >>$SCRATCH/order"
+end="echo end >>$SCRATCH/order; printf '1..1\nok 1 - a\n'"
+both="until [ \$(grep -c begin $SCRATCH/order) = 2 ]; do sleep 0.02; done"
+with "left 8 plain pair $begin; $both; $end"$'\n'"right 8 plain pair $begin; $both; $end"
+is "two suites marked pair run at the same time" "$closing" "2 passed, 0 failed"
+rm "$SCRATCH/order"
+with "left 8 plain alone $begin; sleep 0.3; $end"$'\n'"right 8 plain alone $begin; sleep 0.3; $end"
+is "two suites marked alone run one after the other" "$(tr '\n' ' ' <"$SCRATCH/order")" "begin end begin end "
+
+with "a-one 5 plain pair printf '1..1\nok 1\n'"$'\n'"b-two 5 plain pair printf '1..1\nok 1\n'" 'a-*'
+is "a pattern picks suites by name" "$closing" "1 passed, 0 failed"
+with "x 5 plain pair true" 'y*'
+is "a pattern that fits no suite is an error" $status 64
+with "x five plain pair true"
+is "a line that cannot be read is an error" $status 64
+like "a line that cannot be read is shown" "$said" "cannot read the line: x five plain pair true"
+with "x 5 plain pair true"$'\n'"x 5 plain pair true"
+is "two suites of one name are an error" $status 64
+done_testing

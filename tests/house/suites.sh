@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# suites.sh - the lists of suites name every test that lies in tests/, and nothing that is not there.
+. "$(dirname "$0")/../tap.sh"
+
+cd "$ROOT/tests" || exit 70
+listed() {
+    grep -hv '^#' suites suites.nightly
+}
+# names TEXT: does a suite's command contain this word?
+names() {
+    listed | grep -qE "(^| )[^ ]*$1( |\$)"
+}
+# A program may also be there for a script that starts it, or to draw a page of docs/.
+forgotten() {
+    local source
+    for source in {unit,fault,conformance,sim,cli,house}/*.c fuzz/fuzz_*.c; do
+        [[ ! -e $source || $source == */draw_* ]] || names "BUILD/tests/${source%.c}" ||
+            grep -qsE "tests/${source%.c}\>" {cli,fault,house}/*.sh || echo "tests/$source"
+    done
+    for source in {cli,fault,house}/*.sh; do
+        [ ! -x "$source" ] || names "tests/$source" || echo "tests/$source"
+    done
+    for source in fuzz/fuzz_*.c; do
+        source=${source#fuzz/fuzz_}
+        listed | grep -q "tests/fuzz/search ${source%.c} " || echo "tests/fuzz/search ${source%.c}"
+    done
+}
+is "every test is in tests/suites or tests/suites.nightly" "$(forgotten)" ""
+
+budgets() {
+    awk '!/^#/ && NF { sum += $4 == "pair" ? $2 / 2 : $2 } END { print sum }' suites
+}
+ok "all budgets of tests/suites together leave two of 21 minutes for building" test "$(budgets | cut -d. -f1)" -lt 1140
+done_testing

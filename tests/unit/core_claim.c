@@ -1,0 +1,686 @@
+/* core_claim.c - tests of the claim's rules one by one: asking, queueing, leaving, renewing, losing, releasing. */
+#include "core/claim.h"
+#include "core/retry.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS HF_MS(1)
+#define TTL HF_MS(1000)
+#define DRIFT HF_MS(12) /* 1% of TTL and 2 ms */
+
+/* One claim under test. Times in the tests are milliseconds since its start. */
+struct table_top {
+    struct hf_claim claim;
+    struct hf_move move;
+};
+
+static const struct hf_limits limits = {
+    .ttl_min_ms = 10, .ttl_max_ms = 86400000, .drift_ppm = 10000, .drift_ms = 2, .offers = HF_QUEUES};
+static const hf_nanos epoch = HF_MS(1000000);
+
+static struct hf_move *send(struct table_top *top, struct hf_event event, int64_t at_ms)
+{
+    event.now = epoch + HF_MS(at_ms);
+    top->move = hf_claim_step(&top->claim, &event);
+    return &top->move;
+}
+
+static struct hf_move *wish(struct table_top *top, enum hf_input in, int64_t at_ms)
+{
+    return send(top, (struct hf_event){.in = in, .status = HF_CANCELLED, .random = 1u << 31}, at_ms);
+}
+
+static struct hf_move *timer(struct table_top *top, int64_t at_ms)
+{
+    return wish(top, HF_I_TIMER, at_ms);
+}
+
+static struct hf_move *tell_full(struct table_top *top, struct hf_news news, int64_t at_ms)
+{
+    return send(top, (struct hf_event){.in = hf_input_of_cue(news.cue), .news = &news, .random = 1u << 31}, at_ms);
+}
+
+static struct hf_move *tell(struct table_top *top, enum hf_cue cue, int64_t at_ms)
+{
+    return tell_full(top, (struct hf_news){.cue = cue, .retry_at = HF_NEVER, .status = HF_UNAVAILABLE}, at_ms);
+}
+
+/* Ours for TTL, counted from a request that was handed over at `asked_ms`. */
+static struct hf_move *tell_good(struct table_top *top, enum hf_cue cue, int64_t asked_ms, int64_t at_ms)
+{
+    return tell_full(top, (struct hf_news){.cue = cue, .asked_at = epoch + HF_MS(asked_ms), .good = TTL, .token = 9},
+                     at_ms);
+}
+
+static struct table_top asking_for(struct hf_claim_terms terms, int64_t wait_ms)
+{
+    struct table_top top;
+    struct hf_timing_wishes no_wishes = {0};
+    terms.ttl_ms = TTL / MS;
+    terms.deadline = wait_ms < 0 ? HF_NEVER : epoch + HF_MS(wait_ms);
+    hf_claim_init(&top.claim, &terms, &limits, &no_wishes);
+    wish(&top, HF_I_START, 0);
+    assert_int_equal(top.move.verb, HF_V_ACQUIRE);
+    return top;
+}
+
+static struct table_top asking(int64_t wait_ms)
+{
+    return asking_for((struct hf_claim_terms){.auto_renew = true}, wait_ms);
+}
+
+static struct table_top held_for(struct hf_claim_terms terms)
+{
+    struct table_top top = asking_for(terms, 5000);
+    tell_good(&top, HF_N_GRANTED, 0, 1);
+    return top;
+}
+
+static struct table_top held(void)
+{
+    return held_for((struct hf_claim_terms){.auto_renew = true});
+}
+
+static void expect(const struct table_top *top, enum hf_state state, enum hf_verb verb, enum hf_report report,
+                   hf_status status)
+{
+    assert_string_equal(hf_state_name(top->claim.state), hf_state_name(state));
+    assert_int_equal(top->move.verb, verb);
+    assert_int_equal(top->move.report, report);
+    assert_int_equal(top->move.status, status);
+}
+
+static void expect_wake(const struct table_top *top, int64_t at_ms)
+{
+    assert_int_equal(top->move.wake_at, at_ms < 0 ? HF_NEVER : epoch + HF_MS(at_ms));
+}
+
+/* ---- Asking -------------------------------------------------------------------------------------------------- */
+
+static void a_grant_is_good_from_the_request_that_was_executed_less_the_drift(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    expect_wake(&top, 5000);
+    tell_good(&top, HF_N_GRANTED, 0, 400);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_GRANTED, HF_OK);
+    assert_int_equal(top.claim.valid_until, epoch + TTL - DRIFT);
+    assert_int_equal(top.claim.token, 9);
+    assert_int_equal(top.claim.granted_at, epoch + HF_MS(400));
+    assert_true(hf_claim_valid(&top.claim, epoch + TTL - DRIFT - 1));
+    assert_false(hf_claim_valid(&top.claim, epoch + TTL - DRIFT));
+}
+
+static void a_grant_without_time_left_is_never_reported_but_asked_for_again(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    tell_good(&top, HF_N_GRANTED, 0, 988);
+    expect(&top, HF_S_PAUSED, HF_V_NONE, HF_R_NONE, HF_OK);
+    assert_int_equal(top.claim.valid_until, 0);
+    timer(&top, 1100);
+    expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_GRANTED, 1100, 1101);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_GRANTED, HF_OK);
+}
+
+static void a_grant_without_time_left_that_came_after_the_wait_is_given_back(void **state)
+{
+    (void)state;
+    struct table_top top = asking(900);
+    tell_good(&top, HF_N_GRANTED, 0, 988);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_TIMEOUT);
+    assert_true(top.move.doubt);
+}
+
+static void busy_is_an_answer_for_whoever_does_not_wait(void **state)
+{
+    (void)state;
+    struct table_top top = asking(0);
+    expect_wake(&top, 100); /* two op_timeouts: the one ask gets the time for its answer */
+    timer(&top, 0);
+    expect(&top, HF_S_ASKING, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_BUSY, 3);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_BUSY);
+    expect_wake(&top, -1);
+}
+
+static void an_ask_without_wait_and_without_answer_leaves_after_two_op_timeouts(void **state)
+{
+    (void)state;
+    struct table_top top = asking(0);
+    timer(&top, 100);
+    expect(&top, HF_S_LEAVING, HF_V_LEAVE, HF_R_NONE, HF_OK);
+}
+
+static void busy_before_the_deadline_pauses_with_jitter_and_asks_again_until_the_deadline(void **state)
+{
+    (void)state;
+    struct table_top top = asking(60);
+    tell(&top, HF_N_BUSY, 1);
+    expect(&top, HF_S_PAUSED, HF_V_NONE, HF_R_NONE, HF_OK);
+    assert_int_equal(top.move.wake_at, epoch + HF_MS(1) + hf_retry_pause(&top.claim.t, 0, 1u << 31));
+    timer(&top, 40);
+    expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_BUSY, 50);
+    expect_wake(&top, 60); /* the second pause would be longer */
+    timer(&top, 60);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_TIMEOUT);
+}
+
+static void a_pause_ends_when_the_hold_ahead_ends_but_not_below_the_floor(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    struct hf_news busy = {.cue = HF_N_BUSY, .retry_at = epoch + HF_MS(8)};
+    tell_full(&top, busy, 1);
+    expect_wake(&top, 8);
+    timer(&top, 8);
+    tell_full(&top, busy, 9);
+    expect_wake(&top, 10);
+}
+
+static void a_hint_ends_a_pause_and_one_that_crossed_the_answer_counts_too(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    tell(&top, HF_N_BUSY, 1);
+    tell(&top, HF_N_HINT, 2);
+    expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_HINT, 3);
+    expect(&top, HF_S_ASKING, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_BUSY, 4);
+    expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_BUSY, 5);
+    expect(&top, HF_S_PAUSED, HF_V_NONE, HF_R_NONE, HF_OK);
+}
+
+static void no_answer_means_doubt_and_the_same_attempt_asks_again(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    tell(&top, HF_N_CUT, 50);
+    expect(&top, HF_S_PAUSED, HF_V_NONE, HF_R_NONE, HF_OK);
+    timer(&top, 200);
+    expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_GRANTED, 200, 201);
+    wish(&top, HF_I_RELEASE, 300);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    assert_true(top.move.doubt); /* the first ask may still be under way */
+}
+
+static void no_answer_without_a_wait_is_in_doubt_and_taken_back_in_the_background(void **state)
+{
+    (void)state;
+    struct table_top top = asking(0);
+    tell(&top, HF_N_CUT, 50);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_IN_DOUBT);
+    assert_true(top.move.doubt);
+    tell(&top, HF_N_CUT, 100);
+    expect(&top, HF_S_RELEASING, HF_V_NONE, HF_R_NONE, HF_OK);
+    expect_wake(&top, 150);
+    timer(&top, 150);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_GONE, 151);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+}
+
+static void busy_after_a_doubt_ends_the_call_but_not_the_ghost(void **state)
+{
+    (void)state;
+    struct table_top top = asking(60);
+    tell(&top, HF_N_CUT, 10);
+    timer(&top, 59);
+    tell(&top, HF_N_BUSY, 61);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_TIMEOUT);
+    assert_true(top.move.doubt);
+}
+
+static void a_refusal_that_may_pass_is_tried_again_and_one_that_cannot_ends_the_call(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    tell(&top, HF_N_FAILED, 1);
+    expect(&top, HF_S_PAUSED, HF_V_NONE, HF_R_NONE, HF_OK);
+    timer(&top, 100);
+    tell_full(&top, (struct hf_news){.cue = HF_N_FAILED, .status = HF_FULL}, 101);
+    expect(&top, HF_S_PAUSED, HF_V_NONE, HF_R_NONE, HF_OK);
+    timer(&top, 300);
+    tell_full(&top, (struct hf_news){.cue = HF_N_FAILED, .status = HF_MISMATCH}, 301);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_MISMATCH);
+
+    top = asking(0);
+    tell(&top, HF_N_FAILED, 1);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_UNAVAILABLE);
+}
+
+static void a_wait_that_ends_while_the_engine_is_away_says_that_rather_than_time_out(void **state)
+{
+    (void)state;
+    struct table_top top = asking(20);
+    tell(&top, HF_N_FAILED, 1);
+    timer(&top, 20);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_UNAVAILABLE);
+}
+
+/* ---- Queueing ------------------------------------------------------------------------------------------------ */
+
+static void a_place_in_the_queue_is_reported_once_and_refreshed_when_the_engine_says_so(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    struct hf_news queued = {.cue = HF_N_QUEUED, .retry_at = epoch + HF_MS(700), .place = 2};
+    tell_full(&top, queued, 1);
+    expect(&top, HF_S_QUEUED, HF_V_NONE, HF_R_QUEUED, HF_OK);
+    expect_wake(&top, 700);
+    timer(&top, 700);
+    expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
+    queued.retry_at = HF_NEVER;
+    tell_full(&top, queued, 701);
+    expect(&top, HF_S_QUEUED, HF_V_NONE, HF_R_NONE, HF_OK);
+    expect_wake(&top, 5000);
+    tell_good(&top, HF_N_GRANTED, 700, 900);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_GRANTED, HF_OK);
+    assert_int_equal(top.claim.valid_until, epoch + HF_MS(700) + TTL - DRIFT);
+}
+
+static void a_wait_that_is_over_leaves_and_only_the_engine_says_whether_the_grant_came_first(void **state)
+{
+    (void)state;
+    struct table_top top = asking(100);
+    tell(&top, HF_N_QUEUED, 1);
+    timer(&top, 100);
+    expect(&top, HF_S_LEAVING, HF_V_LEAVE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_QUEUED, 101);
+    tell(&top, HF_N_BUSY, 101);
+    tell(&top, HF_N_HINT, 101);
+    expect(&top, HF_S_LEAVING, HF_V_NONE, HF_R_NONE, HF_OK);
+    struct table_top other = top;
+    tell(&top, HF_N_RELEASED, 102);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_TIMEOUT);
+    tell_good(&other, HF_N_GRANTED, 0, 102);
+    expect(&other, HF_S_HELD, HF_V_NONE, HF_R_GRANTED, HF_OK);
+}
+
+static void a_cancelled_wait_gives_back_the_grant_that_came_first(void **state)
+{
+    (void)state;
+    struct table_top top = asking(-1);
+    expect_wake(&top, -1);
+    tell(&top, HF_N_QUEUED, 1);
+    wish(&top, HF_I_CANCEL, 50);
+    expect(&top, HF_S_LEAVING, HF_V_LEAVE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_GRANTED, 0, 51);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_CANCELLED);
+    tell(&top, HF_N_RELEASED, 52);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+}
+
+static void a_cancel_during_a_time_out_changes_the_outcome_and_unwants_the_grant(void **state)
+{
+    (void)state;
+    struct table_top top = asking(100);
+    timer(&top, 100);
+    wish(&top, HF_I_CANCEL, 101);
+    expect(&top, HF_S_LEAVING, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_GRANTED, 0, 102);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_CANCELLED);
+}
+
+static void a_cancelled_pause_ends_at_once_unless_something_may_be_under_way(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    tell(&top, HF_N_BUSY, 1);
+    wish(&top, HF_I_CANCEL, 2);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_CANCELLED);
+
+    top = asking(5000);
+    tell(&top, HF_N_CUT, 1);
+    wish(&top, HF_I_CANCEL, 2);
+    expect(&top, HF_S_LEAVING, HF_V_LEAVE, HF_R_NONE, HF_OK);
+    assert_true(top.move.doubt);
+
+    top = asking(5000); /* a refused refresh leaves the place in the queue as it was */
+    tell(&top, HF_N_QUEUED, 1);
+    tell(&top, HF_N_FAILED, 2);
+    wish(&top, HF_I_CANCEL, 3);
+    expect(&top, HF_S_LEAVING, HF_V_LEAVE, HF_R_NONE, HF_OK);
+}
+
+static void a_leave_without_answer_ends_the_call_and_is_made_good_in_the_background(void **state)
+{
+    (void)state;
+    struct table_top top = asking(100);
+    timer(&top, 100);
+    expect_wake(&top, 200);
+    struct table_top other = top;
+    tell(&top, HF_N_CUT, 150);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_TIMEOUT);
+    assert_true(top.move.doubt);
+    timer(&other, 200);
+    expect(&other, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_TIMEOUT);
+    timer(&other, 60200);
+    expect(&other, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+}
+
+/* ---- Holding ------------------------------------------------------------------------------------------------- */
+
+static void a_hold_is_renewed_after_a_third_of_its_ttl_and_counts_from_that_request(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    assert_int_equal(top.move.wake_at, epoch + TTL / 3);
+    timer(&top, 334);
+    expect(&top, HF_S_EXTENDING, HF_V_EXTEND, HF_R_NONE, HF_OK);
+    assert_int_equal(top.move.ttl, TTL);
+    assert_true(hf_claim_valid(&top.claim, epoch + HF_MS(334)));
+    tell_good(&top, HF_N_EXTENDED, 334, 600);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_NONE, HF_OK);
+    assert_int_equal(top.claim.valid_until, epoch + HF_MS(334) + TTL - DRIFT);
+    assert_int_equal(top.move.wake_at, epoch + HF_MS(334) + TTL / 3);
+}
+
+static void a_failed_renewal_is_tried_every_op_timeout_warned_of_once_and_lost_by_our_own_clock(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    unsigned warned = 0, tried = 0;
+    for (int64_t at = 334; at < 988; at++) {
+        if (top.move.wake_at > epoch + HF_MS(at))
+            continue;
+        timer(&top, at);
+        warned += top.move.report == HF_R_WARN;
+        if (top.move.verb == HF_V_EXTEND) {
+            tried++;
+            tell(&top, tried % 2 ? HF_N_CUT : HF_N_FAILED, at);
+        }
+        assert_int_equal(top.claim.state, HF_S_HELD);
+    }
+    assert_int_equal(warned, 1);
+    assert_in_range(tried, 12, 14);
+    expect_wake(&top, 988);
+    timer(&top, 988);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
+    assert_true(top.move.doubt);
+    assert_false(hf_claim_valid(&top.claim, epoch));
+    tell(&top, HF_N_GONE, 990);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+}
+
+static void an_answer_that_comes_after_the_end_does_not_revive(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    timer(&top, 334);
+    tell_good(&top, HF_N_EXTENDED, 334, 988);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
+}
+
+static void a_renewal_in_flight_does_not_hide_the_end(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    timer(&top, 334);
+    assert_int_equal(top.move.wake_at, epoch + TTL / 3 * 2);
+    timer(&top, 667);
+    expect(&top, HF_S_EXTENDING, HF_V_NONE, HF_R_WARN, HF_OK);
+    expect_wake(&top, 988);
+    timer(&top, 988);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
+}
+
+static void an_extension_never_shortens(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    wish(&top, HF_I_EXTEND, 10);
+    tell_full(&top, (struct hf_news){.cue = HF_N_EXTENDED, .asked_at = epoch + HF_MS(10), .good = HF_MS(50)}, 11);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_EXTENDED, HF_OK);
+    assert_int_equal(top.claim.valid_until, epoch + TTL - DRIFT);
+}
+
+static void another_token_is_another_hold_and_ours_is_lost(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    timer(&top, 334);
+    tell_full(&top, (struct hf_news){.cue = HF_N_EXTENDED, .asked_at = epoch, .good = TTL, .token = 10}, 335);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
+    top = held();
+    tell_full(&top, (struct hf_news){.cue = HF_N_GRANTED, .asked_at = epoch, .good = TTL, .token = 8}, 335);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell_full(&top, (struct hf_news){.cue = HF_N_GRANTED, .asked_at = epoch, .good = TTL, .token = 10}, 335);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
+}
+
+static void a_hold_without_auto_renewal_is_checked_and_ends_by_itself(void **state)
+{
+    (void)state;
+    struct table_top top = held_for((struct hf_claim_terms){.auto_renew = false});
+    timer(&top, 334);
+    expect(&top, HF_S_EXTENDING, HF_V_CHECK, HF_R_NONE, HF_OK);
+    struct hf_news left = {.cue = HF_N_EXTENDED, .asked_at = epoch + HF_MS(334), .good = HF_MS(666), .token = 9};
+    tell_full(&top, left, 335);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_NONE, HF_OK);
+    assert_true(top.claim.valid_until < epoch + TTL);
+    assert_int_equal(top.move.wake_at, epoch + HF_MS(334) + TTL / 3);
+    timer(&top, 700);
+    expect(&top, HF_S_EXTENDING, HF_V_CHECK, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_GONE, 701);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_LOST, HF_LOST);
+}
+
+static void renewal_reaches_the_end_of_max_hold_and_then_only_checks(void **state)
+{
+    (void)state;
+    struct table_top top = held_for((struct hf_claim_terms){.auto_renew = true, .max_hold_ms = 1500});
+    timer(&top, 334); /* granted at 1: max_hold ends at 1501 */
+    expect(&top, HF_S_EXTENDING, HF_V_EXTEND, HF_R_NONE, HF_OK);
+    assert_int_equal(top.move.ttl, TTL);
+    tell_good(&top, HF_N_EXTENDED, 334, 335);
+    timer(&top, 700);
+    expect(&top, HF_S_EXTENDING, HF_V_EXTEND, HF_R_NONE, HF_OK);
+    assert_int_equal(top.move.ttl, HF_MS(801));
+    tell_full(&top, (struct hf_news){.cue = HF_N_EXTENDED, .asked_at = epoch + HF_MS(700), .good = HF_MS(801)}, 701);
+    timer(&top, 1100);
+    expect(&top, HF_S_EXTENDING, HF_V_CHECK, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_FAILED, 1101);
+    timer(&top, 1495);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
+}
+
+static void an_extend_by_the_caller_is_reported_with_its_outcome(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    send(&top, (struct hf_event){.in = HF_I_EXTEND, .ttl_ms = 3000}, 10);
+    expect(&top, HF_S_EXTENDING, HF_V_EXTEND, HF_R_NONE, HF_OK);
+    assert_int_equal(top.move.ttl, HF_MS(3000));
+    struct table_top cut = top, failed = top, gone = top, late = top;
+    tell_full(&top, (struct hf_news){.cue = HF_N_EXTENDED, .asked_at = epoch + HF_MS(10), .good = HF_MS(3000)}, 11);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_EXTENDED, HF_OK);
+    assert_int_equal(top.claim.valid_until, epoch + HF_MS(10 + 3000 - 32));
+    tell(&cut, HF_N_CUT, 60);
+    expect(&cut, HF_S_HELD, HF_V_NONE, HF_R_EXTENDED, HF_IN_DOUBT);
+    tell(&failed, HF_N_FAILED, 11);
+    expect(&failed, HF_S_HELD, HF_V_NONE, HF_R_EXTENDED, HF_UNAVAILABLE);
+    tell(&gone, HF_N_GONE, 11);
+    expect(&gone, HF_S_OVER, HF_V_NONE, HF_R_LOST, HF_LOST);
+    wish(&late, HF_I_EXTEND, 988);
+    expect(&late, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
+}
+
+static void an_extend_by_the_caller_waits_for_the_renewal_in_flight(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    timer(&top, 334);
+    send(&top, (struct hf_event){.in = HF_I_EXTEND, .ttl_ms = 3000}, 335);
+    send(&top, (struct hf_event){.in = HF_I_EXTEND, .ttl_ms = 2000}, 336);
+    expect(&top, HF_S_EXTENDING, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_EXTENDED, 334, 340);
+    expect(&top, HF_S_EXTENDING, HF_V_EXTEND, HF_R_NONE, HF_OK);
+    assert_int_equal(top.move.ttl, HF_MS(3000));
+    tell_good(&top, HF_N_EXTENDED, 340, 341);
+    expect(&top, HF_S_HELD, HF_V_NONE, HF_R_EXTENDED, HF_OK);
+}
+
+/* ---- Releasing ----------------------------------------------------------------------------------------------- */
+
+static void belief_ends_when_the_release_is_sent_and_the_claim_on_its_answer(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    wish(&top, HF_I_RELEASE, 10);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    assert_false(top.move.doubt);
+    assert_int_equal(top.claim.valid_until, 0);
+    struct table_top gone = top;
+    tell(&top, HF_N_RELEASED, 11);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_RELEASED, HF_OK);
+    expect_wake(&top, -1);
+    tell(&gone, HF_N_GONE, 11);
+    expect(&gone, HF_S_OVER, HF_V_NONE, HF_R_RELEASED, HF_NOT_HELD);
+    wish(&gone, HF_I_RELEASE, 12);
+    expect(&gone, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_NOT_HELD);
+}
+
+static void a_release_without_answer_is_in_doubt_once_and_tried_until_it_is_given_up(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    wish(&top, HF_I_RELEASE, 0);
+    struct table_top silent = top, refused = top;
+    tell(&top, HF_N_CUT, 50);
+    expect(&top, HF_S_RELEASING, HF_V_NONE, HF_R_RELEASED, HF_IN_DOUBT);
+    unsigned tries = 0;
+    while (top.claim.state != HF_S_OVER) {
+        int64_t at = (top.move.wake_at - epoch) / MS;
+        timer(&top, at);
+        tries += top.move.verb == HF_V_RELEASE;
+        if (top.move.verb)
+            tell(&top, HF_N_FAILED, at);
+        assert_int_equal(top.move.report, HF_R_NONE);
+        assert_true(at <= 60000);
+    }
+    assert_in_range(tries, 1000, 1200);
+    timer(&silent, 100);
+    expect(&silent, HF_S_RELEASING, HF_V_RELEASE, HF_R_RELEASED, HF_IN_DOUBT);
+    tell_full(&refused, (struct hf_news){.cue = HF_N_FAILED, .status = HF_DENIED}, 1);
+    expect(&refused, HF_S_OVER, HF_V_NONE, HF_R_RELEASED, HF_DENIED);
+}
+
+static void a_release_overtakes_the_renewal_in_flight(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    timer(&top, 334);
+    wish(&top, HF_I_RELEASE, 335);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_EXTENDED, 334, 336);
+    expect(&top, HF_S_RELEASING, HF_V_NONE, HF_R_NONE, HF_OK);
+    assert_int_equal(top.claim.valid_until, 0);
+    tell(&top, HF_N_RELEASED, 337);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_RELEASED, HF_OK);
+}
+
+static void a_grant_that_nobody_wants_is_given_back_with_a_tombstone(void **state)
+{
+    (void)state;
+    struct table_top top = asking(0);
+    tell(&top, HF_N_BUSY, 1);
+    tell_good(&top, HF_N_GRANTED, 0, 30);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    assert_true(top.move.doubt);
+    tell_good(&top, HF_N_GRANTED, 0, 31);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_RELEASED, 32);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+}
+
+/* ---- Everything at once, and from elsewhere ------------------------------------------------------------------ */
+
+static void when_the_engines_state_is_gone_holds_are_lost_and_waits_denied(void **state)
+{
+    (void)state;
+    struct hf_event gone = {.in = HF_I_LOST_ALL, .status = HF_DAMAGED};
+    struct table_top top = held();
+    send(&top, gone, 10);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_LOST, HF_DAMAGED);
+    top = asking(5000);
+    tell(&top, HF_N_QUEUED, 1);
+    send(&top, gone, 10);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_DAMAGED);
+    top = asking(5000);
+    wish(&top, HF_I_CANCEL, 1);
+    send(&top, gone, 10);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_CANCELLED);
+    top = held();
+    wish(&top, HF_I_RELEASE, 1);
+    send(&top, gone, 10);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_RELEASED, HF_NOT_HELD);
+}
+
+static void an_adopted_hold_is_held_for_what_is_left_of_it(void **state)
+{
+    (void)state;
+    struct table_top top = {0};
+    struct hf_timing_wishes no_wishes = {0};
+    struct hf_claim_terms terms = {.ttl_ms = 1000, .auto_renew = true, .deadline = HF_NEVER};
+    hf_claim_init(&top.claim, &terms, &limits, &no_wishes);
+    hf_claim_adopt(&top.claim, epoch, epoch + HF_MS(500), 44);
+    assert_int_equal(top.claim.token, 44);
+    assert_true(hf_claim_valid(&top.claim, epoch + HF_MS(499)));
+    timer(&top, 0);
+    assert_in_range(top.move.wake_at, epoch + HF_MS(160), epoch + HF_MS(175)); /* a third of what is left */
+    timer(&top, 180);
+    expect(&top, HF_S_EXTENDING, HF_V_EXTEND, HF_R_NONE, HF_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_grant_is_good_from_the_request_that_was_executed_less_the_drift),
+        cmocka_unit_test(a_grant_without_time_left_is_never_reported_but_asked_for_again),
+        cmocka_unit_test(a_grant_without_time_left_that_came_after_the_wait_is_given_back),
+        cmocka_unit_test(busy_is_an_answer_for_whoever_does_not_wait),
+        cmocka_unit_test(an_ask_without_wait_and_without_answer_leaves_after_two_op_timeouts),
+        cmocka_unit_test(busy_before_the_deadline_pauses_with_jitter_and_asks_again_until_the_deadline),
+        cmocka_unit_test(a_pause_ends_when_the_hold_ahead_ends_but_not_below_the_floor),
+        cmocka_unit_test(a_hint_ends_a_pause_and_one_that_crossed_the_answer_counts_too),
+        cmocka_unit_test(no_answer_means_doubt_and_the_same_attempt_asks_again),
+        cmocka_unit_test(no_answer_without_a_wait_is_in_doubt_and_taken_back_in_the_background),
+        cmocka_unit_test(busy_after_a_doubt_ends_the_call_but_not_the_ghost),
+        cmocka_unit_test(a_refusal_that_may_pass_is_tried_again_and_one_that_cannot_ends_the_call),
+        cmocka_unit_test(a_wait_that_ends_while_the_engine_is_away_says_that_rather_than_time_out),
+        cmocka_unit_test(a_place_in_the_queue_is_reported_once_and_refreshed_when_the_engine_says_so),
+        cmocka_unit_test(a_wait_that_is_over_leaves_and_only_the_engine_says_whether_the_grant_came_first),
+        cmocka_unit_test(a_cancelled_wait_gives_back_the_grant_that_came_first),
+        cmocka_unit_test(a_cancel_during_a_time_out_changes_the_outcome_and_unwants_the_grant),
+        cmocka_unit_test(a_cancelled_pause_ends_at_once_unless_something_may_be_under_way),
+        cmocka_unit_test(a_leave_without_answer_ends_the_call_and_is_made_good_in_the_background),
+        cmocka_unit_test(a_hold_is_renewed_after_a_third_of_its_ttl_and_counts_from_that_request),
+        cmocka_unit_test(a_failed_renewal_is_tried_every_op_timeout_warned_of_once_and_lost_by_our_own_clock),
+        cmocka_unit_test(an_answer_that_comes_after_the_end_does_not_revive),
+        cmocka_unit_test(a_renewal_in_flight_does_not_hide_the_end),
+        cmocka_unit_test(an_extension_never_shortens),
+        cmocka_unit_test(another_token_is_another_hold_and_ours_is_lost),
+        cmocka_unit_test(a_hold_without_auto_renewal_is_checked_and_ends_by_itself),
+        cmocka_unit_test(renewal_reaches_the_end_of_max_hold_and_then_only_checks),
+        cmocka_unit_test(an_extend_by_the_caller_is_reported_with_its_outcome),
+        cmocka_unit_test(an_extend_by_the_caller_waits_for_the_renewal_in_flight),
+        cmocka_unit_test(belief_ends_when_the_release_is_sent_and_the_claim_on_its_answer),
+        cmocka_unit_test(a_release_without_answer_is_in_doubt_once_and_tried_until_it_is_given_up),
+        cmocka_unit_test(a_release_overtakes_the_renewal_in_flight),
+        cmocka_unit_test(a_grant_that_nobody_wants_is_given_back_with_a_tombstone),
+        cmocka_unit_test(when_the_engines_state_is_gone_holds_are_lost_and_waits_denied),
+        cmocka_unit_test(an_adopted_hold_is_held_for_what_is_left_of_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
