@@ -101,8 +101,7 @@ say "  Somebody who will not wait:  holdfast run -n printer -- true   exits with
 
 title '3. kill -9 of the one that hangs.'
 killed=$(micros)
-kill -KILL $clumsy
-wait $clumsy 2>/dev/null || true
+{ kill -KILL $clumsy && wait $clumsy; } 2>/dev/null || true # the shell would announce the death
 wait $next
 later=$(($(<"$SCRATCH/next") - killed))
 later=$((later / 1000)).$((later / 100 % 10))

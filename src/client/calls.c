@@ -17,16 +17,17 @@ hf_status hf_client_enter(struct hf_client *client)
 {
     if (!hf_forkmark_ours(&client->mark))
         return hf_why(HF_FORKED, "%s: the client belongs to the parent process; open one of your own", client->url);
-    atomic_fetch_add(&client->inside, 1);
-    if (!atomic_load(&client->closing))
+    if (!(atomic_fetch_add(&client->inside, 1) & HF_CLOSING))
         return HF_OK;
+    hf_why(HF_CLOSED, "%s: the client is being closed", client->url);
     hf_client_exit(client);
-    return hf_why(HF_CLOSED, "%s: the client is being closed", client->url);
+    return HF_CLOSED;
 }
 
+/* The last one out wakes hf_close, which may free the client before the wake is made: it goes to the address alone. */
 void hf_client_exit(struct hf_client *client)
 {
-    if (atomic_fetch_sub(&client->inside, 1) == 1 && atomic_load(&client->closing))
+    if (atomic_fetch_sub(&client->inside, 1) == (HF_CLOSING | 1))
         hf_futex_wake(&client->inside, INT32_MAX);
 }
 
@@ -45,10 +46,12 @@ static hf_status explain(struct hf_lease *lease, hf_status status)
 
 /* ---- Acquiring ---- */
 
-static void begin(struct hf_lease *lease)
+/* `now` is the time from which the wait was counted. */
+static void begin(struct hf_lease *lease, hf_nanos now)
 {
+    struct hf_event event = {.in = HF_I_START, .now = now};
     atomic_fetch_add_explicit(&lease->client->count[COUNT_ASKED], 1, memory_order_relaxed);
-    hf_drive_input(lease, HF_I_START, HF_OK);
+    hf_drive(lease, &event);
 }
 
 /* Sleeps until the lease has news or its timer is due. The lock is given up meanwhile. */
@@ -89,7 +92,7 @@ hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *req
         return status;
     pthread_mutex_lock(&lease->lock);
     lease->caller_drives = true;
-    begin(lease);
+    begin(lease, now);
     wait_for_outcome(lease);
     status = explain(lease, lease->outcome);
     pthread_mutex_unlock(&lease->lock);
@@ -113,7 +116,7 @@ hf_status hf_call_start(struct hf_client *client, const struct hf_request *reque
     lease->ask.bell = true;
     *out = lease; /* before the callback can run */
     pthread_mutex_lock(&lease->lock);
-    begin(lease);
+    begin(lease, now);
     pthread_mutex_unlock(&lease->lock);
     return HF_OK;
 }

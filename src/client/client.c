@@ -183,7 +183,7 @@ static void end_leases(struct hf_client *client, hf_nanos until)
 /* Blocked callers have been told; they need a moment to leave. */
 static bool wait_until_empty(struct hf_client *client, hf_nanos until)
 {
-    for (uint32_t inside; (inside = atomic_load(&client->inside)) != 0;) {
+    for (uint32_t inside; (inside = atomic_load(&client->inside)) != HF_CLOSING;) {
         if (hf_clock_boot() >= until)
             return false;
         hf_futex_wait(&client->inside, inside, until);
@@ -208,7 +208,7 @@ hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
     if (hf_keeper_is_me(client))
         return hf_why(HF_INVALID, "%s: hf_close inside a callback", client->url);
     hf_nanos until = hf_deadline(hf_clock_boot(), timeout_ms);
-    atomic_store(&client->closing, true);
+    atomic_fetch_or(&client->inside, HF_CLOSING);
     end_leases(client, until);
     if (!wait_until_empty(client, until))
         return hf_why(HF_TIMEOUT, "%s: another thread is still inside a call", client->url);

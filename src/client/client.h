@@ -93,8 +93,8 @@ struct hf_client {
     struct hf_timing_wishes wishes;
     char *url; /* as opened, without its query, for messages */
 
-    hf_word inside; /* callers in a call; hf_close waits for 0 */
-    _Atomic bool closing;
+    hf_word inside; /* callers in a call, and HF_CLOSING: one word, because whoever leaves must not look at the client
+                       after */
     _Atomic uint64_t count[HF_COUNTERS];
 
     pthread_mutex_t lock;
@@ -137,6 +137,7 @@ void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why);
 void hf_drive_peek(struct hf_lease *lease);
 
 /* ---- calls.c ---- */
+#define HF_CLOSING 0x80000000u
 hf_status hf_client_enter(struct hf_client *client);
 void hf_client_exit(struct hf_client *client);
 hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **lease);

@@ -169,7 +169,7 @@ static void run_lost_all(struct hf_client *client)
         pthread_mutex_unlock(&client->lock);
         pthread_mutex_lock(&l->lock);
         hf_lease_words(l, client->lost_text);
-        hf_drive_input(l, HF_I_LOST_ALL, client->lost_status);
+        hf_drive_input(l, HF_I_LOST_ALL, l->decided ? client->lost_status : HF_UNAVAILABLE);
         pthread_mutex_unlock(&l->lock);
         hf_lease_unref(l);
         pthread_mutex_lock(&client->lock);

@@ -20,7 +20,8 @@ hf_action hf_act_timer_held, hf_act_timer_extending, hf_act_extend, hf_act_exten
     hf_act_grant_again, hf_act_gone, hf_act_lose_all;
 
 /* From the release to its answer (claim_release.c). */
-hf_action hf_act_release, hf_act_release_answered, hf_act_release_failed, hf_act_timer_releasing, hf_act_give_back;
+hf_action hf_act_release, hf_act_release_answered, hf_act_release_failed, hf_act_timer_releasing, hf_act_give_back,
+    hf_act_unanswered_end;
 
 /* May the same request succeed later? The retry column of status.def. */
 bool hf_claim_transient(hf_status status);

@@ -75,6 +75,8 @@ struct hf_move hf_act_release_failed(struct hf_claim *claim, const struct hf_eve
         claim->state = HF_S_OVER;
         return report_release(claim, move, event->news->status);
     }
+    /* What was cut may have been a refresh of the queue place that the release overtook. */
+    claim->doubt |= event->in == HF_I_CUT && claim->queued;
     claim->act_at = event->now + claim->t.op_timeout;
     return report_release(claim, move, HF_IN_DOUBT);
 }
@@ -97,5 +99,19 @@ struct hf_move hf_act_give_back(struct hf_claim *claim, const struct hf_event *e
     claim->doubt = true;
     if (claim->state == HF_S_OVER)
         claim->give_up_at = event->now + claim->t.release_for;
+    return send_release(claim, event->now);
+}
+
+/* The claim ended, and then a request of it turns out to be unanswered: the answer that ended it was an older one's (a
+ * leave and a release crossed), or a refresh of the queue place comes to light. Seen in one of a million simulated
+ * schedules: the ghost takes a place in the queue. One more release, within the time that was set for them. */
+struct hf_move hf_act_unanswered_end(struct hf_claim *claim, const struct hf_event *event)
+{
+    bool ghost = event->in == HF_I_CUT || (claim->doubt && hf_claim_transient(event->news->status));
+    if (!ghost || event->now >= claim->give_up_at)
+        return (struct hf_move){.verb = HF_V_NONE};
+    if (claim->give_up_at == HF_NEVER)
+        claim->give_up_at = event->now + claim->t.release_for;
+    claim->doubt = true;
     return send_release(claim, event->now);
 }

@@ -43,6 +43,19 @@ enum hf_robust_result hf_robust_try(pthread_mutex_t *mutex)
     return result_of(pthread_mutex_trylock(mutex));
 }
 
+static int lock_until(pthread_mutex_t *mutex, int64_t until)
+{
+#ifdef __SANITIZE_THREAD__ /* which does not know pthread_mutex_clocklock and would see no lock at all */
+    int64_t end = hf_clock_wall_us() * 1000 + (until - hf_clock_boot());
+    struct timespec limit = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    return pthread_mutex_timedlock(mutex, &limit);
+#else
+    int64_t end = hf_clock_monotonic() + (until - hf_clock_boot());
+    struct timespec limit = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &limit);
+#endif
+}
+
 enum hf_robust_result hf_robust_lock(pthread_mutex_t *mutex, int64_t until)
 {
     enum hf_robust_result r = hf_robust_try(mutex);
@@ -50,9 +63,7 @@ enum hf_robust_result hf_robust_lock(pthread_mutex_t *mutex, int64_t until)
         return r;
     if (until == INT64_MAX)
         return result_of(pthread_mutex_lock(mutex));
-    int64_t end = hf_clock_monotonic() + (until - hf_clock_boot());
-    struct timespec limit = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
-    return result_of(pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &limit));
+    return result_of(lock_until(mutex, until));
 }
 
 void hf_robust_mend(pthread_mutex_t *mutex)

@@ -111,8 +111,9 @@ ok "a waiter shows up in show" rows waiter busy 1
 eventually lines waiting.log 1
 like "who waits without a terminal says so in a line" "$(cat waiting.log)" \
     '^holdfast: waiting: "busy" is held by pid [0-9]+ .*; our place 1 of 1$'
+# A script's background job ignores SIGINT and SIGQUIT; env gives them back.
 for number in INT TERM HUP USR1; do
-    "$HOLDFAST" run busy -- touch never 2>/dev/null &
+    env --default-signal "$HOLDFAST" run busy -- touch never 2>/dev/null &
     leaver=$!
     eventually rows waiter busy 2
     kill -$number $leaver
@@ -128,7 +129,7 @@ is "SIGTERM reaches the command, and run says so" $? 143
 wait $waiter
 is "SIGWINCH does not end a wait: the waiter was next" "$? $(ls waited)" "0 waited"
 
-"$HOLDFAST" run sig -- bash -c 'for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap "echo $s >>got" $s; done
+env --default-signal "$HOLDFAST" run sig -- bash -c 'for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap "echo $s >>got" $s; done
     echo ready >>got; for ((i = 0; i < 1000; i++)); do sleep 0.02; [ -e enough ] && exit 21; done' &
 front=$!
 eventually lines got 1

@@ -15,10 +15,10 @@ forgotten() {
     local source
     for source in {unit,fault,conformance,sim,cli,house}/*.c fuzz/fuzz_*.c; do
         [[ ! -e $source || $source == */draw_* ]] || names "BUILD/tests/${source%.c}" ||
-            grep -qsE "tests/${source%.c}\>" {cli,fault,house}/*.sh || echo "tests/$source"
+            grep -qsE "(tests/cli|TEST_BIN)/$(basename "$source" .c)\>" cli/*.sh || echo "tests/$source"
     done
     for source in {cli,fault,house}/*.sh; do
-        [ ! -x "$source" ] || names "tests/$source" || echo "tests/$source"
+        [[ ! -e $source || $source == */tap.sh ]] || names "tests/$source" || echo "tests/$source"
     done
     for source in fuzz/fuzz_*.c; do
         source=${source#fuzz/fuzz_}

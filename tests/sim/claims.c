@@ -4,6 +4,7 @@
  *
  *     claims [SCHEDULES [FIRST_SEED]]     all invariants on that many schedules; then every planted bug must be found
  *     claims --bug NAME [SCHEDULES]       that bug alone
+ *     claims --trace SEED [BUG]           every step of every claim in that schedule
  *
  * The same seed is the same schedule. Prints TAP. */
 #include "world.h"
@@ -13,7 +14,9 @@
 #define SCHEDULES 20000
 #define FIND_WITHIN 20000 /* schedules in which each planted bug must show */
 
-static bool process_of_moved_on(unsigned id)
+static bool tracing;
+
+static bool has_moved_on(unsigned id)
 {
     const struct actor *actor = &w.actors[id];
     return !w.processes[actor->process].dead && actor->claim.state == HF_S_OVER;
@@ -38,7 +41,7 @@ static void check_outcome(unsigned id, hf_nanos local)
 {
     struct actor *actor = &w.actors[id];
     const struct process *process = &w.processes[actor->process];
-    hf_nanos woke = local_time(process, process->last_stall_end), op = actor->claim.t.op_timeout;
+    hf_nanos woke = local_time(process, process->stalled_until), op = actor->claim.t.op_timeout;
     hf_nanos due = actor->claim.deadline > woke ? actor->claim.deadline : woke;
     if (actor->decided)
         server_fails(&w.server, "attempt %u has two outcomes", id);
@@ -89,6 +92,23 @@ static bool spoil_event(const struct actor *actor, struct hf_event *event, struc
     return w.plant != PLANT_DEAF_TO_END || actor->claim.state != HF_S_EXTENDING || event->in != HF_I_TIMER;
 }
 
+static void trace_step(unsigned id, unsigned from, enum hf_input in, const struct hf_move *move)
+{
+    static const char *const verbs[] = {
+        "", " sends ACQUIRE", " sends LEAVE", " sends EXTEND", " sends CHECK", " sends RELEASE"};
+    static const char *const reports[] = {"",
+                                          " reports GRANTED",
+                                          " reports DENIED",
+                                          " reports QUEUED",
+                                          " reports EXTENDED",
+                                          " reports WARN",
+                                          " reports LOST",
+                                          " reports RELEASED"};
+    printf("# %10.3f ms attempt %u: %s, %s -> %s%s%s%s\n", (double)w.now / 1e6, id, hf_input_name(in),
+           hf_state_name(from), hf_state_name(w.actors[id].claim.state), verbs[move->verb],
+           move->verb && move->doubt ? " with doubt" : "", reports[move->report]);
+}
+
 static void apply(unsigned id, struct hf_event event)
 {
     struct actor *actor = &w.actors[id];
@@ -102,7 +122,10 @@ static void apply(unsigned id, struct hf_event event)
     }
     if (!spoil_event(actor, &event, event.news ? &news : NULL))
         return;
+    unsigned from = actor->claim.state;
     struct hf_move move = hf_claim_step(&actor->claim, &event);
+    if (tracing)
+        trace_step(id, from, event.in, &move);
     if (move.status == HF_INTERNAL)
         server_fails(&w.server, "attempt %u: %s in %s cannot be", id, hf_input_name(event.in),
                      hf_state_name(actor->claim.state));
@@ -166,7 +189,8 @@ static bool postponed(struct occurrence o)
 static void stall(struct process *process)
 {
     hf_nanos until = w.now + draw_time(3 * w.ttl);
-    process->stalled_until = process->last_stall_end = until;
+    if (until > process->stalled_until)
+        process->stalled_until = until;
     w.tally.stalls++;
 }
 
@@ -253,7 +277,7 @@ static void set_up(uint64_t seed, enum plant plant)
     w.server.capacity = draw(3) ? 1 : 1 + draw(3);
     w.server.refresh = w.ttl / 2;
     w.server.grace = 4 * (w.ttl / 5 < HF_MS(50) ? w.ttl / 5 : HF_MS(50));
-    w.server.moved_on = process_of_moved_on;
+    w.server.moved_on = has_moved_on;
     for (unsigned p = 0; p < PROCESSES; p++) {
         w.processes[p].rate_ppm = (int64_t)draw(8001) - 4000;
         w.processes[p].offset = HF_MS(1000 + draw(100000));
@@ -284,26 +308,6 @@ static const char *run(uint64_t seed, enum plant plant)
     w.tally.schedules++;
     w.tally.hand_overs += w.server.hand_overs;
     return w.server.failure;
-}
-
-static const char *plant_name(unsigned plant)
-{
-    static const char *const names[] = {
-#define X(id, name, text) name,
-        PLANTS(X)
-#undef X
-    };
-    return plant < PLANT_COUNT ? names[plant] : "unknown";
-}
-
-static const char *plant_text(unsigned plant)
-{
-    static const char *const texts[] = {
-#define X(id, name, text) text,
-        PLANTS(X)
-#undef X
-    };
-    return texts[plant];
 }
 
 static bool all_hold(unsigned number, uint64_t count, uint64_t first)
@@ -346,26 +350,35 @@ static bool is_found(unsigned number, enum plant plant, uint64_t within)
 
 static int one_bug(const char *name, uint64_t within)
 {
-    for (unsigned plant = 1; plant < PLANT_COUNT; plant++) {
-        if (strcmp(plant_name(plant), name))
-            continue;
-        puts("1..1");
-        return is_found(1, (enum plant)plant, within) ? 0 : 1;
-    }
-    fprintf(stderr, "claims: no bug is called %s; there are:", name);
-    for (unsigned plant = 1; plant < PLANT_COUNT; plant++)
-        fprintf(stderr, " %s", plant_name(plant));
-    fputc('\n', stderr);
-    return 64;
+    unsigned plant = find_plant(name);
+    if (plant == PLANT_COUNT)
+        return 64;
+    puts("1..1");
+    return is_found(1, (enum plant)plant, within) ? 0 : 1;
+}
+
+static int one_schedule(uint64_t seed, const char *bug)
+{
+    unsigned plant = find_plant(bug);
+    if (plant == PLANT_COUNT)
+        return 64;
+    tracing = true;
+    puts("1..1");
+    const char *failure = run(seed, (enum plant)plant);
+    printf("%s 1 - seed %llu %s\n", *failure ? "not ok" : "ok", (unsigned long long)seed, failure);
+    return *failure ? 1 : 0;
 }
 
 int main(int argc, char **argv)
 {
     if (argc > 2 && !strcmp(argv[1], "--bug"))
         return one_bug(argv[2], argc > 3 ? strtoull(argv[3], NULL, 10) : FIND_WITHIN);
+    if (argc > 2 && !strcmp(argv[1], "--trace"))
+        return one_schedule(strtoull(argv[2], NULL, 10), argc > 3 ? argv[3] : "none");
     uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 10) : SCHEDULES;
     if (!count) {
-        fputs("usage: claims [SCHEDULES [FIRST_SEED]] | claims --bug NAME [SCHEDULES]\n", stderr);
+        fputs("usage: claims [SCHEDULES [FIRST_SEED]] | claims --bug NAME [SCHEDULES] | claims --trace SEED [BUG]\n",
+              stderr);
         return 64;
     }
     printf("1..%d\n", (int)PLANT_COUNT);

@@ -4,6 +4,7 @@
  * Included once, by claims.c. Times are those of the server's own clock. */
 #pragma once
 #include "core/message.h"
+#include "plants.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,30 +12,6 @@
 
 #define MAX_ATTEMPTS 32
 #define TOMBSTONE_FOR HF_MS(60000)
-
-/* Bugs to plant: what the simulator must find. Those of the server are acted on here, the others around the claim. */
-#define PLANTS(X)                                                                                                      \
-    X(NONE, "none", "")                                                                                                \
-    X(ARRIVAL, "arrival", "a grant is counted from the arrival of its news")                                           \
-    X(NO_DRIFT, "no-drift", "the drift is not taken off")                                                              \
-    X(REVIVE, "revive", "a renewal extends whoever holds")                                                             \
-    X(SHORTEN, "shorten", "a renewal may shorten the hold")                                                            \
-    X(RELEASE_ANY, "release-any", "a release does not look at the attempt")                                            \
-    X(NO_LEAVE, "no-leave", "a time-out forgets to leave the queue")                                                   \
-    X(LATE_GRANT, "late-grant", "a grant that comes while leaving is ignored")                                         \
-    X(NO_DOUBT, "no-doubt", "a request without answer raises no doubt")                                                \
-    X(NO_TOMBSTONE, "no-tombstone", "a release with doubt leaves no tombstone")                                        \
-    X(BARGE, "barge", "a newcomer passes the queue")                                                                   \
-    X(NO_HAND_OVER, "no-hand-over", "a release wakes nobody")                                                          \
-    X(SAME_TOKEN, "same-token", "a hand-over repeats the token")                                                       \
-    X(DEAF_TO_END, "deaf-to-end", "the end of the belief is not noticed while a renewal is in flight")
-
-enum plant {
-#define X(id, name, text) PLANT_##id,
-    PLANTS(X)
-#undef X
-        PLANT_COUNT
-};
 
 struct hold {
     unsigned id;
@@ -204,16 +181,16 @@ static struct answer serve_acquire(struct lock_server *s, unsigned id, bool wait
 static struct answer serve_renewal(struct lock_server *s, enum hf_verb verb, unsigned id, hf_nanos ttl, hf_nanos now)
 {
     struct hold *mine = find_hold(s, id);
-    if (!mine && s->plant == PLANT_REVIVE && s->hold_count)
-        mine = &s->holds[0];
+    if (!mine && s->plant == PLANT_REVIVE && s->hold_count < s->capacity) {
+        mine = &s->holds[s->hold_count++];
+        *mine = (struct hold){.id = id, .end = now + ttl};
+    }
     if (!mine)
         return (struct answer){.cue = HF_N_GONE, .at = now};
     if (verb == HF_V_EXTEND && (now + ttl > mine->end || s->plant == PLANT_SHORTEN))
         mine->end = now + ttl;
     hf_nanos good = verb == HF_V_EXTEND ? ttl : mine->end - now;
-    /* The revived one is told its own token: the client must not be what finds this. */
-    uint64_t token = mine->id == id ? mine->token : 0;
-    return (struct answer){.cue = HF_N_EXTENDED, .good = good, .token = token, .at = now};
+    return (struct answer){.cue = HF_N_EXTENDED, .good = good, .token = mine->token, .at = now};
 }
 
 static struct answer serve_end(struct lock_server *s, enum hf_verb verb, unsigned id, bool doubt, hf_nanos now)

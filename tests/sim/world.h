@@ -46,7 +46,7 @@ struct actor {
 
 struct process {
     int64_t rate_ppm;
-    hf_nanos offset, stalled_until, last_stall_end;
+    hf_nanos offset, stalled_until;
     bool dead;
     unsigned rounds;
 };
@@ -89,15 +89,15 @@ static hf_nanos draw_time(hf_nanos below)
 
 static hf_nanos local_time(const struct process *p, hf_nanos real)
 {
-    return p->offset + real + real / 1000000 * p->rate_ppm;
+    return p->offset + real + real * p->rate_ppm / 1000000;
 }
 
 /* The first real moment at which that clock shows at least `local`. */
 static hf_nanos real_time(const struct process *p, hf_nanos local)
 {
-    hf_nanos real = (local - p->offset) / (1000000 + p->rate_ppm) * 1000000;
+    hf_nanos real = (local - p->offset) * 1000000 / (1000000 + p->rate_ppm);
     while (local_time(p, real) < local)
-        real += 1000000;
+        real++;
     while (local_time(p, real - 1) >= local)
         real--;
     return real;

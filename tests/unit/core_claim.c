@@ -604,6 +604,40 @@ static void a_grant_that_nobody_wants_is_given_back_with_a_tombstone(void **stat
     expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
 }
 
+static void an_end_by_an_older_answer_is_made_good_when_the_newer_request_turns_out_unanswered(void **state)
+{
+    (void)state;
+    struct table_top top = asking(100);
+    timer(&top, 300);          /* the process was stopped: the wait is over, */
+    tell(&top, HF_N_CUT, 300); /* and only now it hears that its ask was cut */
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_TIMEOUT);
+    tell(&top, HF_N_RELEASED, 301); /* the leave's answer; it left no tombstone */
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_CUT, 350);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    assert_true(top.move.doubt);
+    timer(&top, 60300);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_CUT, 60301);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
+}
+
+static void a_release_that_overtook_a_refresh_leaves_a_tombstone_when_it_is_sent_again(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    tell(&top, HF_N_QUEUED, 1);
+    tell(&top, HF_N_HINT, 2);
+    tell_good(&top, HF_N_GRANTED, 0, 3);
+    wish(&top, HF_I_RELEASE, 4);
+    assert_false(top.move.doubt);
+    tell(&top, HF_N_CUT, 54);
+    expect(&top, HF_S_RELEASING, HF_V_NONE, HF_R_RELEASED, HF_IN_DOUBT);
+    timer(&top, 104);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    assert_true(top.move.doubt);
+}
+
 /* ---- Everything at once, and from elsewhere ------------------------------------------------------------------ */
 
 static void when_the_engines_state_is_gone_holds_are_lost_and_waits_denied(void **state)
@@ -679,6 +713,8 @@ int main(void)
         cmocka_unit_test(a_release_without_answer_is_in_doubt_once_and_tried_until_it_is_given_up),
         cmocka_unit_test(a_release_overtakes_the_renewal_in_flight),
         cmocka_unit_test(a_grant_that_nobody_wants_is_given_back_with_a_tombstone),
+        cmocka_unit_test(an_end_by_an_older_answer_is_made_good_when_the_newer_request_turns_out_unanswered),
+        cmocka_unit_test(a_release_that_overtook_a_refresh_leaves_a_tombstone_when_it_is_sent_again),
         cmocka_unit_test(when_the_engines_state_is_gone_holds_are_lost_and_waits_denied),
         cmocka_unit_test(an_adopted_hold_is_held_for_what_is_left_of_it),
     };

@@ -114,7 +114,7 @@ struct hf_entry {
     uint32_t resource, client; /* client 0: detached */
     uint32_t units;
     _Atomic uint32_t ready_next; /* in its client's ready list */
-    uint32_t cookie;             /* where its client keeps the ask; 0: a caller is parked on the word */
+    _Atomic uint32_t cookie;     /* where its client keeps the ask; 0: a caller is parked on the word */
     _Atomic uint8_t linked;      /* in the ready list: the cell may not be used again */
     uint8_t kind, label_len;
     struct hf_id owner, attempt;

@@ -1,0 +1,61 @@
+/* plants.h - the bugs that the simulator can plant, each of which it must find. They live in the model of the server
+ * and around the claim's step function, never in the product. Included once, by claims.c. */
+#pragma once
+#include <stdio.h>
+#include <string.h>
+
+#define PLANTS(X)                                                                                                      \
+    X(NONE, "none", "")                                                                                                \
+    X(ARRIVAL, "arrival", "a grant is counted from the arrival of its news")                                           \
+    X(NO_DRIFT, "no-drift", "the drift is not taken off")                                                              \
+    X(REVIVE, "revive", "a renewal revives a hold that has ended")                                                     \
+    X(SHORTEN, "shorten", "a renewal may shorten the hold")                                                            \
+    X(RELEASE_ANY, "release-any", "a release does not look at the attempt")                                            \
+    X(NO_LEAVE, "no-leave", "a time-out forgets to leave the queue")                                                   \
+    X(LATE_GRANT, "late-grant", "a grant that comes while leaving is ignored")                                         \
+    X(NO_DOUBT, "no-doubt", "a request without answer raises no doubt")                                                \
+    X(NO_TOMBSTONE, "no-tombstone", "a release with doubt leaves no tombstone")                                        \
+    X(BARGE, "barge", "a newcomer passes the queue")                                                                   \
+    X(NO_HAND_OVER, "no-hand-over", "a release wakes nobody")                                                          \
+    X(SAME_TOKEN, "same-token", "a hand-over repeats the token")                                                       \
+    X(DEAF_TO_END, "deaf-to-end", "the end of the belief is not noticed while a renewal is in flight")
+
+enum plant {
+#define X(id, name, text) PLANT_##id,
+    PLANTS(X)
+#undef X
+        PLANT_COUNT
+};
+
+static const char *plant_name(unsigned plant)
+{
+    static const char *const names[] = {
+#define X(id, name, text) name,
+        PLANTS(X)
+#undef X
+    };
+    return plant < PLANT_COUNT ? names[plant] : "unknown";
+}
+
+static const char *plant_text(unsigned plant)
+{
+    static const char *const texts[] = {
+#define X(id, name, text) text,
+        PLANTS(X)
+#undef X
+    };
+    return texts[plant];
+}
+
+/* The bug of that name; PLANT_COUNT, with a message, if there is none. */
+static unsigned find_plant(const char *name)
+{
+    for (unsigned plant = 0; plant < PLANT_COUNT; plant++)
+        if (!strcmp(plant_name(plant), name))
+            return plant;
+    fprintf(stderr, "claims: no bug is called %s; there are:", name);
+    for (unsigned plant = 0; plant < PLANT_COUNT; plant++)
+        fprintf(stderr, " %s", plant_name(plant));
+    fputc('\n', stderr);
+    return PLANT_COUNT;
+}
