@@ -169,7 +169,7 @@ void hf_drive(struct hf_lease *lease, const struct hf_event *first)
             return;
         event = (struct hf_event){
             .in = hf_input_of_cue(news.cue),
-            .now = hf_clock_boot(),
+            .now = news.asked_at > event.now ? news.asked_at : event.now, /* later only if the engine took its time */
             .news = &news,
             .random = jitter(lease),
         };

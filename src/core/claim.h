@@ -41,7 +41,7 @@ struct hf_claim {
     bool hinted;        /* a hint came while an ask was in flight: the answer may be older than the hint */
     bool asked_extend;  /* the extend in flight was the caller's */
     bool asked_release; /* the caller waits for the outcome of the release */
-    bool warned;
+    bool warned;        /* WARN was reported and no renewal came through since */
     uint32_t tries;
     struct hf_timing t;
     struct hf_limits limits;

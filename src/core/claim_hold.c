@@ -75,7 +75,7 @@ static struct hf_move renew_or_check(struct hf_claim *claim, hf_nanos now)
 
 static struct hf_move warn_if_due(struct hf_claim *claim, hf_nanos now, struct hf_move move)
 {
-    if (!claim->warned && now >= claim->warn_at) {
+    if (now >= claim->warn_at) {
         claim->warned = true;
         claim->warn_at = HF_NEVER;
         move.report = HF_R_WARN;

@@ -10,23 +10,24 @@ static inline uint32_t rotate(uint32_t v, int bits)
     return v << bits | v >> (32 - bits);
 }
 
-static inline void quarter(uint32_t *w, int a, int b, int c, int d)
-{
-    w[a] += w[b], w[d] = rotate(w[d] ^ w[a], 16);
-    w[c] += w[d], w[b] = rotate(w[b] ^ w[c], 12);
-    w[a] += w[b], w[d] = rotate(w[d] ^ w[a], 8);
-    w[c] += w[d], w[b] = rotate(w[b] ^ w[c], 7);
-}
+/* A macro, so that the sixteen words stay in registers. */
+#define QUARTER(a, b, c, d)                                                                                            \
+    (a += b, d = rotate(d ^ a, 16), c += d, b = rotate(b ^ c, 12), a += b, d = rotate(d ^ a, 8), c += d,               \
+     b = rotate(b ^ c, 7))
 
 void hf_chacha_block(const uint32_t state[16], uint8_t out[64])
 {
     uint32_t w[16];
     memcpy(w, state, sizeof w);
     for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < 4; i++)
-            quarter(w, i, i + 4, i + 8, i + 12);
-        for (int i = 0; i < 4; i++)
-            quarter(w, i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4);
+        QUARTER(w[0], w[4], w[8], w[12]);
+        QUARTER(w[1], w[5], w[9], w[13]);
+        QUARTER(w[2], w[6], w[10], w[14]);
+        QUARTER(w[3], w[7], w[11], w[15]);
+        QUARTER(w[0], w[5], w[10], w[15]);
+        QUARTER(w[1], w[6], w[11], w[12]);
+        QUARTER(w[2], w[7], w[8], w[13]);
+        QUARTER(w[3], w[4], w[9], w[14]);
     }
     for (int i = 0; i < 16; i++) {
         w[i] += state[i];

@@ -42,26 +42,28 @@ red "a suite that is not there" "x 5 plain pair ./no-such-suite" "0 passed, 1 fa
 red "a suite without a plan" "x 5 plain pair echo ok 1 - a" "1 passed, 1 failed" "ended without a plan"
 red "a suite with fewer tests than planned" "x 5 plain pair printf '1..3\nok 1 - a\n'" \
     "1 passed, 1 failed" "planned 3 tests and ran 1"
-red "a suite that hangs" "x 1 plain pair printf '1..2\nok 1 - a\n'; sleep 1000" \
+red "a suite that hangs" "x 1 plain pair printf '1..2\nok 1 - a\n'; sleep 7654320" \
     "1 passed, 1 failed" "over its budget of 1 s, killed"
 red "a suite that hangs in another session and ignores SIGTERM" \
-    "x 1 plain pair printf '1..1\nok 1 - a\n'; trap '' TERM; setsid -w sleep 1001" \
+    "x 1 plain pair printf '1..1\nok 1 - a\n'; trap '' TERM; setsid -w sleep 7654321" \
     "1 passed, 1 failed" "over its budget of 1 s, killed"
-red "a suite that leaves a process behind" "x 5 plain pair sleep 1002 & printf '1..1\nok 1 - a\n'" \
+with "x 5 plain pair printf '1..1\n'; sh -c 'kill -INT \$\$'; [ \$? -eq 130 ] && echo ok 1 || echo not ok 1"
+is "the signals of the keyboard are not ignored in a suite" "$closing" "1 passed, 0 failed"
+red "a suite that leaves a process behind" "x 5 plain pair sleep 7654322 & printf '1..1\nok 1 - a\n'" \
     "1 passed, 1 failed" "left processes behind"
 red "a suite that leaves a process behind in another session" \
-    "x 5 plain pair setsid -f sleep 1003; printf '1..1\nok 1 - a\n'" "1 passed, 1 failed" "left processes behind"
+    "x 5 plain pair setsid -f sleep 7654323; printf '1..1\nok 1 - a\n'" "1 passed, 1 failed" "left processes behind"
 red "a suite that leaves a process behind without its environment" \
-    "x 5 plain pair env -i sleep 1004 & printf '1..1\nok 1 - a\n'" "1 passed, 1 failed" "left processes behind"
+    "x 5 plain pair env -i sleep 7654324 & printf '1..1\nok 1 - a\n'" "1 passed, 1 failed" "left processes behind"
 
-printf '%s\n' "x 60 plain pair sleep 1005" "y 60 plain pair setsid sleep 1006" "z 60 plain pair true" >"$SCRATCH/list"
+printf '%s\n' "x 60 plain pair sleep 7654325" "y 60 plain pair setsid sleep 7654326" "z 60 plain pair true" >"$SCRATCH/list"
 "$ROOT/tests/run" "$SCRATCH/list" "$SCRATCH/logs" >"$SCRATCH/said" 2>&1 &
 runner=$!
-until [ "$(pgrep -cfx 'sleep 100[56]')" -eq 2 ]; do sleep 0.02; done
+until [ "$(pgrep -cfx 'sleep 765432[56]')" -eq 2 ]; do sleep 0.02; done
 kill -TERM $runner
 wait $runner
 is "a runner that is interrupted says so by its exit status" $? 130
-is "nothing of all that is still running" "$(pgrep -fx 'sleep 100[0-6]')" ""
+is "nothing of all that is still running" "$(pgrep -fx 'sleep 765432[0-6]')" ""
 
 # Each of a pair ends only when it has seen the other begin; those alone leave time to be seen.
 begin="echo begin >>$SCRATCH/order"

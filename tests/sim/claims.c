@@ -69,6 +69,8 @@ static void hear_report(unsigned id, const struct hf_move *move, hf_nanos local)
     struct actor *actor = &w.actors[id];
     if (move->report == HF_R_GRANTED || move->report == HF_R_DENIED)
         check_outcome(id, local);
+    if (move->report == HF_R_GRANTED && actor->claim.cancelled)
+        server_fails(&w.server, "attempt %u was cancelled and is granted", id);
     if (move->report == HF_R_GRANTED)
         user_got_it(id);
     if (move->report == HF_R_LOST && w.calm && actor->claim.auto_renew)
@@ -123,7 +125,10 @@ static void apply(unsigned id, struct hf_event event)
     if (!spoil_event(actor, &event, event.news ? &news : NULL))
         return;
     unsigned from = actor->claim.state;
+    bool had_ended = actor->claim.valid_until && !hf_claim_valid(&actor->claim, event.now);
     struct hf_move move = hf_claim_step(&actor->claim, &event);
+    if (had_ended && hf_claim_valid(&actor->claim, event.now))
+        server_fails(&w.server, "attempt %u came back to life", id);
     if (tracing)
         trace_step(id, from, event.in, &move);
     if (move.status == HF_INTERNAL)

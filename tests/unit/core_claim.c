@@ -430,7 +430,11 @@ static void a_renewal_in_flight_does_not_hide_the_end(void **state)
     assert_int_equal(top.move.wake_at, epoch + TTL / 3 * 2);
     timer(&top, 667);
     expect(&top, HF_S_EXTENDING, HF_V_NONE, HF_R_WARN, HF_OK);
+    assert_true(top.claim.warned);
     expect_wake(&top, 988);
+    struct table_top renewed = top;
+    tell_good(&renewed, HF_N_EXTENDED, 334, 700);
+    assert_false(renewed.claim.warned);
     timer(&top, 988);
     expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_LOST, HF_LOST);
 }
@@ -638,6 +642,23 @@ static void a_release_that_overtook_a_refresh_leaves_a_tombstone_when_it_is_sent
     assert_true(top.move.doubt);
 }
 
+static void a_cut_renewal_of_a_hold_that_came_from_the_queue_raises_doubt_and_of_another_does_not(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000), direct = held();
+    tell(&top, HF_N_QUEUED, 1);
+    tell(&top, HF_N_HINT, 2); /* the refresh that may be on the same connection */
+    tell_good(&top, HF_N_GRANTED, 0, 3);
+    timer(&top, 340);
+    timer(&direct, 340);
+    tell(&top, HF_N_CUT, 390);
+    tell(&direct, HF_N_CUT, 390);
+    wish(&top, HF_I_RELEASE, 400);
+    wish(&direct, HF_I_RELEASE, 400);
+    assert_true(top.move.doubt);
+    assert_false(direct.move.doubt);
+}
+
 /* ---- Everything at once, and from elsewhere ------------------------------------------------------------------ */
 
 static void when_the_engines_state_is_gone_holds_are_lost_and_waits_denied(void **state)
@@ -715,6 +736,7 @@ int main(void)
         cmocka_unit_test(a_grant_that_nobody_wants_is_given_back_with_a_tombstone),
         cmocka_unit_test(an_end_by_an_older_answer_is_made_good_when_the_newer_request_turns_out_unanswered),
         cmocka_unit_test(a_release_that_overtook_a_refresh_leaves_a_tombstone_when_it_is_sent_again),
+        cmocka_unit_test(a_cut_renewal_of_a_hold_that_came_from_the_queue_raises_doubt_and_of_another_does_not),
         cmocka_unit_test(when_the_engines_state_is_gone_holds_are_lost_and_waits_denied),
         cmocka_unit_test(an_adopted_hold_is_held_for_what_is_left_of_it),
     };

@@ -72,16 +72,15 @@ static uint32_t find_attempt(struct hf_table *t, const struct hf_ask *ask, uint6
     return 0;
 }
 
-/* Enters the shard of an ask and finds its entry, its resource's ended holds reaped. NULL in *e: there is none (any
- * more). HF_OK: the mutex is held. */
+/* Enters the shard of an ask and finds its entry, its resource's ended holds reaped; *now is moved on if that took
+ * time. NULL in *e: there is none (any more). HF_OK: the mutex is held. */
 static hf_status enter(struct hf_table *t, struct hf_ask *ask, hf_nanos *now, uint32_t *shard, struct hf_entry **e)
 {
     uint64_t hash = hf_name_hash(ask->name, ask->name_len);
     *shard = hf_shard_of(hash);
-    hf_status status = hf_shard_lock(t, *shard, ask->until);
+    hf_status status = hf_shard_enter(t, *shard, ask->until, now);
     if (status != HF_OK)
         return status;
-    *now = hf_clock_boot();
     *e = own_entry(t, ask);
     if (!*e) {
         uint32_t found = ask->detached ? find_attempt(t, ask, hash) : 0;
@@ -257,7 +256,7 @@ void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask 
 {
     uint32_t shard;
     struct hf_entry *e;
-    hf_nanos inside;
+    hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
         answer_failed(news, now, status);
@@ -294,7 +293,7 @@ void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct
 {
     uint32_t shard;
     struct hf_entry *e;
-    hf_nanos inside;
+    hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
         answer_failed(news, now, status);
@@ -315,7 +314,7 @@ void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool 
 {
     uint32_t shard;
     struct hf_entry *e;
-    hf_nanos inside;
+    hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
         answer_failed(news, now, status);
@@ -336,7 +335,7 @@ void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, stru
 {
     uint32_t shard;
     struct hf_entry *e;
-    hf_nanos inside;
+    hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
         answer_failed(news, now, status);
@@ -366,7 +365,7 @@ void hf_lease_detach(struct hf_table *t, struct hf_ask *ask)
 {
     uint32_t shard;
     struct hf_entry *e;
-    hf_nanos inside;
+    hf_nanos inside = hf_clock_boot();
     if (enter(t, ask, &inside, &shard, &e) != HF_OK)
         return;
     if (e && e->client && state_of(t, ask) == CELL_HELD) {

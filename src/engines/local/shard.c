@@ -141,9 +141,9 @@ static hf_status blame_owner(struct hf_table *t, uint32_t shard)
                   shard);
 }
 
-hf_status hf_shard_lock(struct hf_table *t, uint32_t shard, int64_t until)
+static hf_status settle_lock(struct hf_table *t, uint32_t shard, enum hf_robust_result locked)
 {
-    switch (hf_robust_lock(&t->shards[shard].mutex, until)) {
+    switch (locked) {
     case HF_ROBUST_LOCKED:
         return HF_OK;
     case HF_ROBUST_OWNER_DIED:
@@ -155,6 +155,23 @@ hf_status hf_shard_lock(struct hf_table *t, uint32_t shard, int64_t until)
     default:
         return hf_why(HF_DAMAGED, "%s: part %u of the table is damaged", t->path, shard);
     }
+}
+
+hf_status hf_shard_lock(struct hf_table *t, uint32_t shard, int64_t until)
+{
+    return settle_lock(t, shard, hf_robust_lock(&t->shards[shard].mutex, until));
+}
+
+hf_status hf_shard_enter(struct hf_table *t, uint32_t shard, int64_t until, hf_nanos *now)
+{
+    enum hf_robust_result locked = hf_robust_try(&t->shards[shard].mutex);
+    if (locked == HF_ROBUST_LOCKED)
+        return HF_OK;
+    if (locked == HF_ROBUST_TIMEOUT)
+        locked = hf_robust_lock(&t->shards[shard].mutex, until);
+    hf_status status = settle_lock(t, shard, locked);
+    *now = hf_clock_boot();
+    return status;
 }
 
 void hf_shard_unlock(struct hf_table *t, uint32_t shard)

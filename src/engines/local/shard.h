@@ -5,6 +5,8 @@
 /* HF_OK with the shard locked (and mended, if a death had left it half-done), or HF_UNAVAILABLE: hf_error_text() names
  * the process that sits in it. */
 hf_status hf_shard_lock(struct hf_table *t, uint32_t shard, int64_t until);
+/* The same, and *now is brought up to date if getting in took time. */
+hf_status hf_shard_enter(struct hf_table *t, uint32_t shard, int64_t until, hf_nanos *now);
 void hf_shard_unlock(struct hf_table *t, uint32_t shard);
 
 /* Makes everything that is derived anew from the cells, gives free units to whoever is first, and wakes all who might
