@@ -139,7 +139,7 @@ static bool submit(struct hf_lease *lease, const struct hf_move *move, hf_nanos 
     struct hf_ask *ask = &lease->ask;
     ask->verb = move->verb;
     ask->doubt = move->doubt;
-    ask->until = now + lease->claim.t.op_timeout;
+    ask->until = now + (hf_keeper_is_me(lease->client) ? lease->claim.t.patience : lease->claim.t.op_timeout);
     if (move->verb == HF_V_EXTEND)
         ask->ttl_ms = move->ttl / HF_MS(1);
     return lease->client->type->submit(lease->client->engine, ask, now, news);

@@ -3,6 +3,7 @@
 
 #define OP_TIMEOUT_LEAST HF_MS(50)
 #define OP_TIMEOUT_MOST HF_MS(500)
+#define PATIENCE HF_MS(5)
 #define RETRY_MIN HF_MS(50)
 #define RETRY_MAX HF_MS(1000)
 #define RETRY_FLOOR HF_MS(1)     /* keeps a loop of retries from spinning; full jitter wants it near 0 */
@@ -59,6 +60,7 @@ void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits 
     t->stop = most(ttl - t->drift, 0);
     t->op_timeout = least(most(ttl / 20, OP_TIMEOUT_LEAST), OP_TIMEOUT_MOST);
     t->op_timeout = most(least(wish_or(wishes->op_timeout_ms, t->op_timeout), ttl / 5), 1);
+    t->patience = least(PATIENCE, t->op_timeout);
     /* A renewal that is planned too late to be tried twice would be a plan to lose the lease. */
     hf_nanos latest = most(t->stop - 2 * t->op_timeout, t->stop / 3);
     t->renew = wishes->renew_permille > 0 ? ttl / 1000 * wishes->renew_permille : ttl / 3;

@@ -11,6 +11,7 @@ struct hf_timing {
     hf_nanos stop;       /* ttl less drift: whoever still uses it now may not be alone */
     hf_nanos drift;      /* what was taken off */
     hf_nanos op_timeout; /* one request: ttl/20, between 50 ms and 500 ms, never above ttl/5 */
+    hf_nanos patience; /* how long the background thread waits to get through to the engine: others' leases wait too */
     hf_nanos retry_min, retry_max;
     hf_nanos retry_floor; /* no pause is shorter, so that nothing spins */
     hf_nanos release_for; /* how long a release without an answer is tried again */
