@@ -21,7 +21,7 @@ struct hold {
 
 struct waiter {
     unsigned id;
-    hf_nanos lease_end, ttl;
+    hf_nanos lease_end;
     uint64_t arrival;
 };
 
@@ -140,7 +140,7 @@ static struct answer granted(const struct hold *hold, hf_nanos good, hf_nanos no
     return (struct answer){.cue = HF_N_GRANTED, .token = hold->token, .good = good, .at = now};
 }
 
-static struct answer serve_busy(struct lock_server *s, unsigned id, bool wait, hf_nanos ttl, hf_nanos now)
+static struct answer serve_busy(struct lock_server *s, unsigned id, bool wait, hf_nanos now)
 {
     hf_nanos left = s->refresh;
     for (unsigned i = 0; i < s->hold_count; i++)
@@ -157,7 +157,6 @@ static struct answer serve_busy(struct lock_server *s, unsigned id, bool wait, h
     }
     hf_nanos again = left + HF_MS(10) + (me - s->queue) * HF_MS(20);
     again = again < s->refresh ? again : s->refresh;
-    me->ttl = ttl;
     me->lease_end = now + again + s->grace;
     return (struct answer){.cue = HF_N_QUEUED, .again = again, .at = now, .counter = s->counter};
 }
@@ -172,7 +171,7 @@ static struct answer serve_acquire(struct lock_server *s, unsigned id, bool wait
     if (!mine && s->hold_count < s->capacity && (!s->waiter_count || s->plant == PLANT_BARGE))
         mine = grant(s, id, UINT64_MAX, now + ttl);
     if (!mine)
-        return serve_busy(s, id, wait, ttl, now);
+        return serve_busy(s, id, wait, now);
     if (now + ttl > mine->end)
         mine->end = now + ttl;
     return granted(mine, ttl, now);

@@ -18,7 +18,7 @@ struct occurrence {
     uint64_t order; /* among those at the same time */
     enum happening what;
     unsigned actor;  /* or process: NEXT_ROUND, STALL, DIE */
-    uint32_t serial; /* TIMER_DUE: of the timer; ARRIVE: of the connection */
+    uint32_t serial; /* TIMER_DUE: of the timer */
     bool unheard;    /* ARRIVE: its answer is lost */
     enum hf_verb verb;
     bool wait, doubt;

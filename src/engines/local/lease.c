@@ -245,7 +245,7 @@ static void ask_first(struct hf_table *t, const struct hf_asker *who, struct hf_
     else if (cue == HF_N_QUEUED)
         answer_queued(t, ask, &hf_cell_at(t, ei)->entry, now, news);
     else if (cue == HF_N_FAILED)
-        answer_failed(news, now, status);
+        answer_failed(news, inside, status);
     else
         answer(news, cue, now), news->retry_at = r->next_end;
     hf_resource_settle(t, ri);
@@ -259,7 +259,7 @@ void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask 
     hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
-        answer_failed(news, now, status);
+        answer_failed(news, inside, status);
         return;
     }
     if (!e || !ask_again(t, ask, e, inside, news)) {
@@ -296,7 +296,7 @@ void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct
     hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
-        answer_failed(news, now, status);
+        answer_failed(news, inside, status);
         return;
     }
     if (e && state_of(t, ask) == CELL_HELD) {
@@ -317,7 +317,7 @@ void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool 
     hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
-        answer_failed(news, now, status);
+        answer_failed(news, inside, status);
         return;
     }
     if (e && state_of(t, ask) == CELL_HELD) {
@@ -338,7 +338,7 @@ void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, stru
     hf_nanos inside = now;
     hf_status status = enter(t, ask, &inside, &shard, &e);
     if (status != HF_OK) {
-        answer_failed(news, now, status);
+        answer_failed(news, inside, status);
         return;
     }
     bool held = e && state_of(t, ask) == CELL_HELD;

@@ -1,0 +1,146 @@
+/* sys_futex.c - tests of sleeping on words in memory. */
+#include "sentence.h"
+
+#include "sys/clock.h"
+#include "sys/futex.h"
+#include "sys/process.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MS 1000000LL
+
+struct sleeper {
+    hf_word a, b;
+    _Atomic int64_t thread;
+    _Atomic bool awake;
+    bool two;
+};
+
+/* Returns when a word has changed: the sleep itself may end for no reason. */
+static void *sleep_on_words(void *arg)
+{
+    struct sleeper *s = arg;
+    atomic_store(&s->thread, gettid());
+    while (atomic_load(&s->a) == 0 && atomic_load(&s->b) == 0)
+        if (!s->two)
+            hf_futex_wait(&s->a, 0, INT64_MAX);
+        else if (!hf_futex_wait_two(&s->a, 0, &s->b, 0, INT64_MAX))
+            break;
+    atomic_store(&s->awake, true);
+    return NULL;
+}
+
+static void await_sleep(struct sleeper *s)
+{
+    while (!atomic_load(&s->thread) || hf_process_state(atomic_load(&s->thread)) != 'S')
+        usleep(1000);
+}
+
+static void wake_through(struct sleeper *s, hf_word *word)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, sleep_on_words, s), 0);
+    await_sleep(s);
+    assert_false(atomic_load(&s->awake));
+    atomic_store(word, 1);
+    hf_futex_wake(word, 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(atomic_load(&s->awake));
+}
+
+static void test_one(void **state)
+{
+    (void)state;
+    struct sleeper s = {.two = false};
+    wake_through(&s, &s.a);
+}
+
+static void test_first(void **state)
+{
+    (void)state;
+    struct sleeper s = {.two = true};
+    wake_through(&s, &s.a);
+    assert_int_equal(atomic_load(&s.b), 0);
+}
+
+static void test_second(void **state)
+{
+    (void)state;
+    struct sleeper s = {.two = true};
+    wake_through(&s, &s.b);
+    assert_int_equal(atomic_load(&s.a), 0);
+}
+
+/* How long a wait that nobody wakes lasts, in nanoseconds; early ends for no reason are waited through. */
+static int64_t wait_out(bool two, int64_t until)
+{
+    hf_word a = 7, b = 8;
+    int64_t from = hf_clock_boot();
+    do
+        if (two)
+            assert_true(hf_futex_wait_two(&a, 7, &b, 8, until));
+        else
+            hf_futex_wait(&a, 7, until);
+    while (hf_clock_boot() < until);
+    return hf_clock_boot() - from;
+}
+
+static void test_timeout(void **state)
+{
+    (void)state;
+    for (int two = 0; two < 2; two++) {
+        int64_t took = wait_out(two, hf_clock_boot() + 50 * MS);
+        assert_true(took >= 50 * MS - MS);
+        assert_true(took < 5000 * MS);
+        assert_true(wait_out(two, hf_clock_boot() - 1000 * MS) < 1000 * MS);
+        assert_true(wait_out(two, 0) < 1000 * MS);
+    }
+}
+
+static void test_other_value(void **state)
+{
+    (void)state;
+    hf_word a = 1, b = 1;
+    hf_futex_wait(&a, 0, INT64_MAX);
+    assert_true(hf_futex_wait_two(&a, 0, &b, 1, INT64_MAX));
+    assert_true(hf_futex_wait_two(&a, 1, &b, 0, INT64_MAX));
+}
+
+/* Words in shared memory wake across processes. */
+static void test_processes(void **state)
+{
+    (void)state;
+    struct sleeper *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(s, MAP_FAILED);
+    s->two = true;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(15);
+        sleep_on_words(s);
+        _exit(0);
+    }
+    await_sleep(s);
+    atomic_store(&s->b, 1);
+    hf_futex_wake(&s->b, 1);
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    munmap(s, sizeof *s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SENTENCE("a sleep on one word ends when it is woken", test_one),
+        SENTENCE("a sleep on two words ends when the first is woken", test_first),
+        SENTENCE("a sleep on two words ends when the second is woken", test_second),
+        SENTENCE("a sleep ends at its time, and at once when that is over", test_timeout),
+        SENTENCE("a word that has another value is not slept on", test_other_value),
+        SENTENCE("a word in shared memory wakes another process", test_processes),
+    };
+    return cmocka_run_group_tests_name("sys/futex", tests, NULL, NULL);
+}
