@@ -110,7 +110,7 @@ int command_start(struct command *command, const struct run_order *order, const 
 
 void command_tell_lost(struct command *command)
 {
-    (void)!write(command->lost_pipe, "", 1);
+    (void)!write(command->lost_pipe, "\n", 1);
 }
 
 int command_exit_code(struct command *command, const char *program)

@@ -22,7 +22,7 @@ struct command_facts {
 int command_start(struct command *command, const struct run_order *order, const struct command_facts *facts,
                   const struct terminal *terminal);
 
-/* Makes CMD's HOLDFAST_LOST_FD readable. */
+/* Makes CMD's HOLDFAST_LOST_FD readable: a line end, so that `read` of a shell returns. */
 void command_tell_lost(struct command *command);
 
 /* The exit code that its status means, as every shell has it; says why when it could not be executed. */

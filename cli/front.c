@@ -16,6 +16,7 @@ struct front {
     int link, signals;
     struct spared spared;
     pid_t command_group; /* 0: not started */
+    bool interrupted;    /* by Ctrl-C */
     bool guard_ended;
     int guard_status;
 };
@@ -52,7 +53,9 @@ static void reap(struct front *front)
 
 static void hear_signals(struct front *front)
 {
-    for (int number; (number = signals_next(front->signals)) != 0;) {
+    bool typed;
+    for (int number; (number = signals_next(front->signals, &typed)) != 0;) {
+        front->interrupted |= number == SIGINT && typed;
         if (number == SIGCHLD)
             reap(front);
         else if (number == SIGCONT)
@@ -72,6 +75,7 @@ static bool hear_guard(struct front *front)
             stop_with_command(front);
         if (word == LINK_STARTED)
             front->command_group = value;
+        front->interrupted |= word == LINK_INTERRUPTED;
     }
     return word != LINK_CLOSED;
 }
@@ -104,6 +108,18 @@ static int clean_up_after_guard(struct front *front)
     return EXIT_INTERNAL;
 }
 
+/* A shell stops its loop or script at Ctrl-C only if what it waits for was ended by that signal, and did not exit. */
+static int exit_code(const struct front *front)
+{
+    int code = WEXITSTATUS(front->guard_status);
+    if (front->interrupted && code == 128 + SIGINT) {
+        signal(SIGINT, SIG_DFL);
+        raise(SIGINT);
+        signals_give_back(&front->order->signals);
+    }
+    return code;
+}
+
 int front_run(struct run_order *order)
 {
     int ends[2];
@@ -130,5 +146,6 @@ int front_run(struct run_order *order)
         return EXIT_INTERNAL;
     if (WIFSIGNALED(front.guard_status))
         return clean_up_after_guard(&front);
-    return WEXITSTATUS(front.guard_status);
+    hear_guard(&front);
+    return exit_code(&front);
 }

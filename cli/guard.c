@@ -124,7 +124,7 @@ static void hear_front(struct guard *guard)
  */
 static void hear_signals(struct guard *guard)
 {
-    for (int number; (number = signals_next(guard->signals)) != 0;)
+    for (int number; (number = signals_next(guard->signals, NULL)) != 0;)
         if (number != SIGCHLD && number != SIGCONT && number != SIGTSTP)
             hear_signal(guard, number);
 }
@@ -332,7 +332,9 @@ static int conclude(struct guard *guard)
         descendants_end(guard->ended ? 0 : guard->command.pid, NULL);
     }
     hf_status released = hf_release(guard->lease);
-    terminal_take_back(&guard->terminal, guard->command.pid);
+    bool had_terminal = terminal_take_back(&guard->terminal, guard->command.pid);
+    if (guard->ended && had_terminal && WIFSIGNALED(guard->command.status) && WTERMSIG(guard->command.status) == SIGINT)
+        link_send(guard->link, LINK_INTERRUPTED, 0);
     if (guard->front_gone)
         return EXIT_INTERNAL;
     if (!guard->ended || guard->warned || released == HF_NOT_HELD || released == HF_LOST)

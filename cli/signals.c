@@ -1,6 +1,5 @@
 /* signals.c - blocks and reads the signals of `run`, and restores them for CMD. */
 #include "signals.h"
-#include <stdbool.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -45,8 +44,12 @@ int signals_open(const struct signals *signals)
     return signalfd(-1, &signals->watched, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int signals_next(int fd)
+int signals_next(int fd, bool *typed)
 {
     struct signalfd_siginfo info;
-    return read(fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+    if (read(fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    if (typed)
+        *typed = info.ssi_code == SI_KERNEL;
+    return (int)info.ssi_signo;
 }

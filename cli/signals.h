@@ -1,6 +1,7 @@
 /* signals.h - which signals `run` handles itself, and how CMD gets them back as we found them. */
 #pragma once
 #include <signal.h>
+#include <stdbool.h>
 
 struct signals {
     sigset_t mask;                /* as inherited */
@@ -18,5 +19,6 @@ void signals_give_back(const struct signals *signals);
 /* A close-on-exec, non-blocking descriptor that reads what is watched; -1 and errno. */
 int signals_open(const struct signals *signals);
 
-/* The next signal that came, or 0. */
-int signals_next(int fd);
+/* The next signal that came, or 0. *typed tells whether the terminal sent it (Ctrl-C) and not a process; may be NULL.
+ */
+int signals_next(int fd, bool *typed);

@@ -45,8 +45,10 @@ void terminal_claim(const struct terminal *terminal)
     tcsetpgrp(terminal->fd, getpid());
 }
 
-void terminal_take_back(const struct terminal *terminal, pid_t group)
+bool terminal_take_back(const struct terminal *terminal, pid_t group)
 {
-    if (terminal->fd >= 0 && tcgetpgrp(terminal->fd) == group)
-        tcsetpgrp(terminal->fd, terminal->front_group);
+    if (terminal->fd < 0 || tcgetpgrp(terminal->fd) != group)
+        return false;
+    tcsetpgrp(terminal->fd, terminal->front_group);
+    return true;
 }

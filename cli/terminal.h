@@ -21,5 +21,5 @@ bool terminal_give(const struct terminal *terminal, pid_t group);
 /* In the child that becomes CMD, whose parent saw that the terminal is ours to give: async-signal-safe. */
 void terminal_claim(const struct terminal *terminal);
 
-/* Takes it back if `group` has it. */
-void terminal_take_back(const struct terminal *terminal, pid_t group);
+/* Takes it back if `group` has it; false if it did not. */
+bool terminal_take_back(const struct terminal *terminal, pid_t group);

@@ -36,8 +36,10 @@ is "the table has a line for each, and a title" "$(wc -l <<<"$table")" 6
 like "its title names the columns" "$table" '^NAME +KIND +ROLE +UNITS +TOKEN +LEFT +SINCE +PID +HOST +LABEL'
 is "names are in byte order, holders come before waiters" "$(awk 'NR > 1 { print $1, $3 }' <<<"$table" | tr '\n' ';')" \
     "job holder;job waiter;job waiter;pool holder;päckchen holder;"
-is "columns are aligned" "$(LC_ALL=C.UTF-8 awk -v at="$(LC_ALL=C.UTF-8 awk 'NR == 1 { print index($0, "KIND") }' <<<"$table")" \
-    'NR > 1 { print substr($0, at, 4) }' <<<"$table" | sort -u | tr '\n' ' ')" "excl sema "
+kinds=$(LC_ALL=C.UTF-8
+    title=${table%%KIND*}
+    while IFS= read -r line; do echo "${line:${#title}:4}"; done <<<"$table" | sort -u | tr '\n' ' ')
+is "columns are aligned" "$kinds" "KIND excl sema "
 like "a semaphore shows units of capacity" "$table" 'pool +semaphore +holder +2/5'
 like "text that could be mistaken is escaped" "$table" 'say "hi" \\x5co/'
 is "no colour where no terminal is" "$(grep -c $'\033' <<<"$table")" 0

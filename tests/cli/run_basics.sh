@@ -130,7 +130,7 @@ wait $waiter
 is "SIGWINCH does not end a wait: the waiter was next" "$? $(ls waited)" "0 waited"
 
 env --default-signal "$HOLDFAST" run sig -- bash -c 'for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap "echo $s >>got" $s; done
-    echo ready >>got; for ((i = 0; i < 1000; i++)); do sleep 0.02; [ -e enough ] && exit 21; done' &
+    echo ready >>got; for ((i = 0; i < 1000; i++)); do sleep 0.02; [ -e enough ] && exit 21; done' 2>/dev/null &
 front=$!
 eventually lines got 1
 count=1

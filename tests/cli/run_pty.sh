@@ -25,39 +25,50 @@ like "a background job does not take the terminal" "$out" 'BACK-GROUND.*exit 4'
 out=$("$PTY" 'expect:READY' 'send:\x03' -- "$HOLDFAST" run job -- sh -c 'echo READY; exec sleep 1000')
 like "Ctrl-C ends the command with 130" "$out" 'exit 130'
 
-out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- cat | cat\r' 'send:typed\r' 'expect:typed' 'expect:typed' 'send:\x04' \
+# What is expected must not stand in what is typed: the terminal echoes that.
+echo 'echo READY; read -r x; echo "got=$x"; . ./whose' >reader
+echo 'echo READY; exec sleep 1000' >sleeper
+
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash reader | cat\r' 'expect:READY' 'send:typed\r' 'expect:got=typed' \
     'expect:PROMPT> ' 'send:exit 5\r' -- "${shell[@]}")
-like "in a pipeline the command gets the terminal when it reads" "$out" 'exit 5'
+like "in a pipeline the command gets the terminal when it reads" "$out" 'FORE-GROUND.*exit 5'
 
 cat >script <<'END'
-echo BEGIN
-"$HOLDFAST" run job -- sh -c 'echo READY; exec sleep 1000'
+"$HOLDFAST" run job -- sh sleeper
 echo WENT-ON
 END
 out=$("$PTY" 'expect:PROMPT> ' 'send:bash script\r' 'expect:READY' 'send:\x03' 'expect:PROMPT> ' 'send:exit 6\r' -- "${shell[@]}")
 like "Ctrl-C ends the script around it too" "$out" 'exit 6'
 fails "so that it does not go on" grep -q WENT-ON <<<"$out"
 
+out=$("$PTY" 'expect:PROMPT> ' 'send:for i in 1 2; do $HOLDFAST run job -- sh sleeper; done; echo code=$?\r' 'expect:READY' 'send:\x03' \
+    'expect:PROMPT> ' 'send:exit 6\r' -- "${shell[@]}")
+like "Ctrl-C ends a loop of the shell too" "$out" 'READY.*exit 6'
+fails "so that its next turn does not begin" grep -q 'READY.*READY' <<<"${out//[$'\r\n']/ }"
+
 # Ctrl-Z: the shell sees the job stopped, the lease is kept beyond its ttl, fg goes on.
-out=$("$PTY" 'expect:PROMPT> ' \
-    'send:$HOLDFAST run --ttl 500ms job -- bash -c "echo READY; read x; echo got=\\$x; bash whose"\r' 'expect:READY' \
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run --ttl 500ms job -- bash reader\r' 'expect:READY' \
     'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \
     'send:$HOLDFAST run -w 1.5 job true; echo busy=$?\r' 'expect:busy=75' 'expect:PROMPT> ' \
-    'send:fg\r' 'expect:HOLDFAST run' 'send:typed\r' 'expect:got=typed' 'expect:GROUND' 'expect:PROMPT> ' 'send:exit 7\r' -- "${shell[@]}")
+    'send:fg\r' 'expect:bash reader' 'send:typed\r' 'expect:got=typed' 'expect:GROUND' 'expect:PROMPT> ' 'send:exit 7\r' -- "${shell[@]}")
 like "Ctrl-Z stops the job, and the lease is kept meanwhile" "$out" 'Stopped.*busy=75'
 like "fg continues it in the foreground" "$out" 'got=typed.*FORE-GROUND.*exit 7'
 
-out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash -c "echo READY; read x; echo got=\\$x"\r' 'expect:READY' \
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash reader\r' 'expect:READY' \
     'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' 'send:kill %1; wait %1; echo code=$?\r' 'expect:code=143' \
     'expect:PROMPT> ' 'send:exit 8\r' -- "${shell[@]}")
 like "a stopped job can be killed" "$out" 'exit 8'
 
-out=$("$PTY" 'expect:READY' 'send:\x1a' 'send:typed\r' 'expect:got=typed' -- "$HOLDFAST" run job -- bash -c 'echo READY; read x; echo got=$x')
+out=$("$PTY" 'expect:PROMPT> ' 'send:bash script\r' 'expect:READY' 'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \
+    'send:fg\r' 'expect:bash script' 'send:\x03' 'expect:PROMPT> ' 'send:exit 8\r' -- "${shell[@]}")
+like "Ctrl-Z stops the script around it too, and fg continues both" "$out" 'exit 8'
+
+out=$("$PTY" 'expect:READY' 'send:\x1a' 'send:typed\r' 'expect:got=typed' -- "$HOLDFAST" run job -- bash reader)
 like "Ctrl-Z has no effect where nobody could continue" "$out" 'exit 0'
 
-out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- sh -c "echo READY; exec sleep 1000"\r' 'expect:READY' 'send:\x1a' \
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- sh sleeper\r' 'expect:READY' 'send:\x1a' \
     'expect:Stopped' 'expect:PROMPT> ' 'send:bg\r' 'expect:PROMPT> ' 'send:jobs -r\r' 'expect:Running' \
-    'send:fg\r' 'expect:fg' 'send:\x03' 'expect:PROMPT> ' 'send:exit 9\r' -- "${shell[@]}")
+    'send:fg\r' 'expect:sh sleeper' 'send:\x03' 'expect:PROMPT> ' 'send:exit 9\r' -- "${shell[@]}")
 like "bg continues it in the background, fg and Ctrl-C end it" "$out" 'exit 9'
 
 # The waiting line.

@@ -245,7 +245,7 @@ static void ask_first(struct hf_table *t, const struct hf_asker *who, struct hf_
     else if (cue == HF_N_QUEUED)
         answer_queued(t, ask, &hf_cell_at(t, ei)->entry, now, news);
     else if (cue == HF_N_FAILED)
-        answer_failed(news, inside, status);
+        answer_failed(news, now, status);
     else
         answer(news, cue, now), news->retry_at = r->next_end;
     hf_resource_settle(t, ri);
@@ -267,7 +267,7 @@ void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask 
             ask_first(t, who, ask, shard, inside, news);
         } else {
             hf_why(HF_CLOSED, "%s: this client was declared dead", t->path);
-            answer_failed(news, now, HF_CLOSED);
+            answer_failed(news, inside, HF_CLOSED);
         }
     }
     leave_shard(t, shard, now, news);
