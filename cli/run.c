@@ -16,8 +16,8 @@ static const struct option_spec OPTIONS[] = {
      "exit with CODE instead of 75 when busy or the wait is over"},
     {"shared", 's', NULL, STORE_CONSTANT, OPTION_FIELD(kind), HF_READ, HF_READ,
      "a read lock: many readers at once, no writer"},
-    {"exclusive", 'x', NULL, STORE_CONSTANT, OPTION_FIELD(kind), HF_EXCLUSIVE, HF_EXCLUSIVE,
-     "the only holder (the default)"},
+    {"exclusive", 'x', NULL, STORE_CONSTANT, OPTION_FIELD(kind), HF_WRITE, HF_WRITE,
+     "a write lock: the only holder, also among readers"},
     {"units", 0, "K", STORE_NUMBER, OPTION_FIELD(units), 1, HF_CAPACITY_MAX, "take K units of a semaphore; default: 1"},
     {"capacity", 0, "N", STORE_NUMBER, OPTION_FIELD(capacity), 1, HF_CAPACITY_MAX, "a semaphore of N units"},
     {"ttl", 0, "DUR", STORE_DURATION, OPTION_FIELD(ttl_ms), 1, LONGEST_MS,
@@ -38,7 +38,7 @@ static int refuse(const char *text)
     return EXIT_USAGE;
 }
 
-/* -s and -x say read-write lock or mutex; --units and --capacity say semaphore; both cannot be meant. */
+/* -s and -x say read-write lock; --units and --capacity say semaphore; neither says mutex; both cannot be meant. */
 static int choose_kind(const struct cli_options *options, struct hf_request *request)
 {
     request->units = (uint32_t)options->units;

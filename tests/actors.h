@@ -9,8 +9,8 @@
 #include <sys/types.h>
 
 enum {
-    ACTOR_LEASES = 512,         /* ids of leases in one actor */
-    ACTOR_PATIENCE_MS = 20000,  /* what has not happened by then never will */
+    ACTOR_LEASES = 512,        /* ids of leases in one actor */
+    ACTOR_PATIENCE_MS = 20000, /* what has not happened by then never will */
     ACTOR_TEXT = 256,
 };
 
@@ -40,7 +40,7 @@ enum order_kind {
     ORDER_RELEASE, /* and free */
     ORDER_EXTEND,
     ORDER_CANCEL,
-    ORDER_LOOK, /* status HF_OK: hf_lease_ok(); token; number: hf_lease_left_ms() */
+    ORDER_LOOK,  /* status HF_OK: hf_lease_ok(); token; number: hf_lease_left_ms() */
     ORDER_CLOSE, /* hf_close(client, 5000), the answer, and the end of the process */
     ORDER_GO,    /* for actors with a part of their own */
 };
@@ -86,16 +86,16 @@ struct answer actor_holds(struct actor *a, uint32_t id, const struct want *want)
 /* Is there no answer so far? */
 bool actor_is_silent(struct actor *a);
 
-void actor_kill(struct actor *a);     /* SIGKILL, without waiting for the end */
-void actor_stop(struct actor *a);     /* SIGSTOP, and waits until it stands still */
-void actor_go_on(struct actor *a);    /* SIGCONT */
+void actor_kill(struct actor *a);  /* SIGKILL, without waiting for the end */
+void actor_stop(struct actor *a);  /* SIGSTOP, and waits until it stands still */
+void actor_go_on(struct actor *a); /* SIGCONT */
 void actor_await_stop(struct actor *a);
 int actor_await_end(struct actor *a); /* its wait status */
 
 /* Inside a part. A failure there ends the process, which the test hears of as a missing answer. */
 #define part_must(condition) ((condition) ? (void)0 : part_fails(__FILE__, __LINE__, #condition))
 _Noreturn void part_fails(const char *file, int line, const char *condition);
-hf_client *part_client(void); /* opens one */
+hf_client *part_client(void);                                  /* opens one */
 void part_says(struct actor *me, const struct answer *answer); /* at_ns is filled in */
 void part_awaits_go(struct actor *me);
 void part_follows_orders(struct actor *me, hf_client *client);

@@ -46,12 +46,16 @@ static hf_status explain(struct hf_lease *lease, hf_status status)
 
 /* ---- Acquiring ---- */
 
-/* `now` is the time from which the wait was counted. */
-static void begin(struct hf_lease *lease, hf_nanos now)
+/* `now` is the time from which the wait was counted. A client that is being closed begins nothing: hf_close may have
+ * been at this lease already, when there was nothing to end. */
+static hf_status begin(struct hf_lease *lease, hf_nanos now)
 {
     struct hf_event event = {.in = HF_I_START, .now = now};
+    if (atomic_load(&lease->client->inside) & HF_CLOSING)
+        return hf_why(HF_CLOSED, "%s: the client is being closed", lease->name);
     atomic_fetch_add_explicit(&lease->client->count[COUNT_ASKED], 1, memory_order_relaxed);
     hf_drive(lease, &event);
+    return HF_OK;
 }
 
 /* Sleeps until the lease has news or its timer is due. The lock is given up meanwhile. */
@@ -92,9 +96,11 @@ hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *req
         return status;
     pthread_mutex_lock(&lease->lock);
     lease->caller_drives = true;
-    begin(lease, now);
-    wait_for_outcome(lease);
-    status = explain(lease, lease->outcome);
+    status = begin(lease, now);
+    if (status == HF_OK) {
+        wait_for_outcome(lease);
+        status = explain(lease, lease->outcome);
+    }
     pthread_mutex_unlock(&lease->lock);
     if (status == HF_OK)
         *out = lease;
@@ -111,14 +117,18 @@ hf_status hf_call_start(struct hf_client *client, const struct hf_request *reque
     hf_status status = hf_lease_make(client, request, now, hf_deadline(now, request->wait_ms), &lease);
     if (status != HF_OK)
         return status;
+    pthread_mutex_lock(&lease->lock);
     lease->done = done;
     lease->done_arg = arg;
     lease->ask.bell = true;
     *out = lease; /* before the callback can run */
-    pthread_mutex_lock(&lease->lock);
-    begin(lease, now);
+    status = begin(lease, now);
     pthread_mutex_unlock(&lease->lock);
-    return HF_OK;
+    if (status == HF_OK)
+        return HF_OK;
+    *out = NULL;
+    hf_lease_unref(lease);
+    return status;
 }
 
 hf_status hf_call_cancel(struct hf_lease *lease)

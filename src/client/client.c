@@ -86,8 +86,8 @@ static hf_status start_keeper(struct hf_client *client)
 static void free_client(struct hf_client *client)
 {
     hf_journal_free(client);
+    hf_heap_free(&client->timers); /* its nodes are in the leases */
     hf_leases_free(client);
-    hf_heap_free(&client->timers);
     if (client->engine)
         client->type->close(client->engine);
     if (client->mark.page)

@@ -128,10 +128,12 @@ static void keep_alive(struct hf_lease *lease)
     if (alive == lease->alive)
         return;
     lease->alive = alive;
-    if (alive)
+    if (alive) {
         hf_lease_ref(lease);
-    else
+    } else {
+        lease->client->type->forget(lease->client->engine, &lease->ask);
         hf_lease_unref(lease); /* never the last one: whoever drives has one too */
+    }
 }
 
 static bool submit(struct hf_lease *lease, const struct hf_move *move, hf_nanos now, struct hf_news *news)

@@ -36,13 +36,33 @@ static bool grow_pool(struct hf_client *client)
     return true;
 }
 
-/* Takes a handle from the pool and gives it its ids. Under the client's lock. */
+static void set_state(struct hf_lease *lease)
+{
+    atomic_store_explicit(&lease->refs, 1, memory_order_relaxed);
+    lease->alive = lease->caller_drives = lease->decided = lease->call_over = lease->freed = lease->closed = false;
+    lease->outcome = lease->call_status = lease->lost_status = HF_OK;
+    lease->wake_at = HF_NEVER;
+    lease->in_look = lease->in_call = lease->to_lose = false;
+    lease->sleepers = 0;
+    lease->parked = 0;
+    lease->callbacks = 0;
+    lease->done = NULL;
+    atomic_store_explicit(&lease->ok, false, memory_order_relaxed);
+    atomic_store_explicit(&lease->valid_until, 0, memory_order_relaxed);
+    atomic_store_explicit(&lease->token, 0, memory_order_relaxed);
+    atomic_store_explicit(&lease->lost_fd, -1, memory_order_relaxed);
+}
+
+/* Takes a handle from the pool and gives it its ids. Under the client's lock: from here on hf_close and the loss of the
+ * table find it among the client's leases, so it must not remember its last life. */
 static struct hf_lease *take(struct hf_client *client)
 {
     if (!client->pool && !grow_pool(client))
         return NULL;
     struct hf_lease *lease = client->pool;
     client->pool = lease->next;
+    lease->client = client;
+    set_state(lease);
     lease->prev = NULL;
     lease->next = client->all;
     if (client->all)
@@ -140,23 +160,6 @@ static bool copy_texts(struct hf_lease *lease, const struct hf_request *request)
     return true;
 }
 
-static void set_state(struct hf_lease *lease)
-{
-    atomic_store_explicit(&lease->refs, 1, memory_order_relaxed);
-    lease->alive = lease->caller_drives = lease->decided = lease->call_over = lease->freed = lease->closed = false;
-    lease->outcome = lease->call_status = lease->lost_status = HF_OK;
-    lease->wake_at = HF_NEVER;
-    lease->in_look = lease->in_call = lease->to_lose = false;
-    lease->sleepers = 0;
-    lease->parked = 0;
-    lease->callbacks = 0;
-    lease->done = NULL;
-    atomic_store_explicit(&lease->ok, false, memory_order_relaxed);
-    atomic_store_explicit(&lease->valid_until, 0, memory_order_relaxed);
-    atomic_store_explicit(&lease->token, 0, memory_order_relaxed);
-    atomic_store_explicit(&lease->lost_fd, -1, memory_order_relaxed);
-}
-
 static void set_terms(struct hf_lease *lease, const struct hf_request *request, hf_nanos deadline)
 {
     struct hf_client *client = lease->client;
@@ -190,14 +193,16 @@ hf_status hf_lease_make(struct hf_client *client, const struct hf_request *reque
     pthread_mutex_unlock(&client->lock);
     if (!lease)
         return hf_why(HF_NO_MEMORY, "%.*s: no memory for a lease", (int)request->name_len, request->name);
-    lease->client = client;
-    set_state(lease);
-    if (!copy_texts(lease, request)) {
+    pthread_mutex_lock(&lease->lock);
+    bool copied = copy_texts(lease, request);
+    if (copied)
+        set_terms(lease, request, deadline);
+    lease->ask.queue = deadline > now && (client->limits.offers & HF_QUEUES);
+    pthread_mutex_unlock(&lease->lock);
+    if (!copied) {
         hf_lease_unref(lease);
         return hf_why(HF_NO_MEMORY, "%.*s: no memory for a lease", (int)request->name_len, request->name);
     }
-    set_terms(lease, request, deadline);
-    lease->ask.queue = deadline > now && (client->limits.offers & HF_QUEUES);
     *out = lease;
     return HF_OK;
 }

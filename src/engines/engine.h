@@ -36,6 +36,8 @@ struct hf_engine_type {
     bool (*submit)(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
     /* Looks, without waiting, whether a queued ask has news. */
     bool (*peek)(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+    /* The client is done with the ask, whatever became of it: no nudge may name it from here on. */
+    void (*forget)(void *self, struct hf_ask *ask);
 
     /* Sleeps until there may be news for the ask whose slot and seen these were when it was queued, or until then. */
     void (*park)(void *self, uint64_t slot, uint32_t seen, hf_nanos until);

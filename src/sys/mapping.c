@@ -15,7 +15,7 @@
 int hf_mapping_home(char *path, size_t size)
 {
     snprintf(path, size, "/dev/shm/holdfast-%u", (unsigned)geteuid());
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    if (mkdir(path, 0700) == 0 ? chmod(path, 0700) != 0 : errno != EEXIST) /* the umask has no say */
         return errno;
     struct stat st;
     if (lstat(path, &st) != 0)
@@ -51,7 +51,7 @@ static int check_file(int fd, struct hf_mapping_stat *out)
         return EFTYPE_NOT_FILE;
     if (is_network(&fs))
         return EREMOTE;
-    *out = (struct hf_mapping_stat){st.st_dev, st.st_ino, st.st_size, st.st_mode & 0777};
+    *out = (struct hf_mapping_stat){st.st_dev, st.st_ino, st.st_size, st.st_mode & 0777, st.st_uid, st.st_gid};
     return 0;
 }
 
@@ -86,6 +86,14 @@ int hf_mapping_create(const char *path, mode_t mode, int64_t size, char *tempora
         *fd = -1;
     }
     return error;
+}
+
+/* Only root can give a file away; a member of its group can keep the group, and that is enough to share it. */
+int hf_mapping_inherit(int fd, const struct hf_mapping_stat *old)
+{
+    if (fchown(fd, old->user, old->group) == 0 || fchown(fd, (uid_t)-1, old->group) == 0)
+        return 0;
+    return (old->mode & 06) == 06 ? 0 : errno;
 }
 
 int hf_mapping_publish(const char *temporary, const char *path)

@@ -13,6 +13,8 @@ struct hf_mapping_stat {
     ino_t inode;
     int64_t size;
     mode_t mode;
+    uid_t user;
+    gid_t group;
 };
 
 /* The path of the user's own table, whatever the environment says; makes its directory. EPERM: the directory is not
@@ -24,6 +26,8 @@ int hf_mapping_open(const char *path, int *fd, struct hf_mapping_stat *st);
 
 /* A new file of that size beside path, under a name that is put into `temporary`, its blocks allocated. */
 int hf_mapping_create(const char *path, mode_t mode, int64_t size, char *temporary, size_t temporary_size, int *fd);
+/* Gives a new file to those who shared the old one. EPERM: they would be locked out. */
+int hf_mapping_inherit(int fd, const struct hf_mapping_stat *old);
 int hf_mapping_publish(const char *temporary, const char *path); /* EEXIST if there is one */
 int hf_mapping_replace(const char *temporary, const char *path);
 void hf_mapping_discard(const char *temporary);

@@ -51,6 +51,7 @@ static int lock_until(pthread_mutex_t *mutex, int64_t until)
     return pthread_mutex_timedlock(mutex, &limit);
 #else
     int64_t end = hf_clock_monotonic() + (until - hf_clock_boot());
+    end = end > 0 ? end : 0; /* what is long over, by a time asleep, may lie before the monotonic clock began */
     struct timespec limit = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
     return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &limit);
 #endif

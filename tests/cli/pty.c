@@ -129,13 +129,17 @@ int main(int argc, char **argv)
     if (end + 1 >= argc)
         return 64;
     session.pid = forkpty(&session.master, NULL, NULL, &size);
+    if (session.pid < 0) { /* and -1 must never reach kill() */
+        perror("pty: forkpty");
+        return 70;
+    }
     if (session.pid == 0) {
         execvp(argv[end + 1], argv + end + 1);
         _exit(127);
     }
-    while (session.pid > 0 && at < end && do_step(argv[at]))
+    while (at < end && do_step(argv[at]))
         at++;
-    int code = session.pid > 0 && at == end ? await_end() : -1;
+    int code = at == end ? await_end() : -1;
     fwrite(session.text, 1, session.len, stdout);
     if (code >= 0) {
         printf("\nexit %d\n", code);

@@ -155,6 +155,14 @@ fails "a background child of a command that ended is left alone" gone "$backgrou
 is "although the lock is free" "$("$HOLDFAST" show left)" '"left" is free'
 kill "$background"
 
+hold library -s
+exits "a second reader holds at the same time" 0 "$HOLDFAST" run -n -s library true
+exits "a writer does not" 75 "$HOLDFAST" run -n -x library true
+exits "a mutex of the same name is refused" 78 "$HOLDFAST" run -n library true
+kill $front
+wait $front
+exits "after the readers a writer holds" 0 "$HOLDFAST" run -n -x library true
+
 # Ends that nobody wanted.
 hold guarded
 command=$(cat held.guarded)
@@ -162,6 +170,15 @@ kill -KILL "$(parent "$command")"
 wait $front
 is "a guard that is killed is 70" $? 70
 ok "and takes the command with it" gone "$command"
+
+bash -c 'sleep 1000 & echo $! >before; exec "$0" run guarded -- sh -c "echo \$\$ >inherits; sleep 1001"' "$HOLDFAST" 2>/dev/null &
+front=$!
+eventually test -s inherits
+kill -KILL "$(parent "$(cat inherits)")"
+wait $front
+is "a process that execs holdfast" $? 70
+fails "keeps the children that it had before" gone "$(cat before)"
+kill "$(cat before)"
 
 "$HOLDFAST" run --ttl 600ms --max-hold 100ms --grace 250ms limited -- bash -c 'trap "echo asked; exit 0" TERM; while :; do sleep 0.01; done' >asked 2>said
 is "a lease that is not renewed any more ends the command with 79" $? 79

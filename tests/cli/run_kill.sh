@@ -9,7 +9,12 @@ echo "# kill -9 of the front while 20 wait, $ROUNDS times: median $median us, wo
 like "every round had a successor" "$result" '^median_us [0-9]+ worst_us [0-9]+ survivors [0-9]+$'
 ok "the median is below 20 ms" test "$median" -lt 20000
 is "no descendant of the old command is alive when the next one begins" "$survivors" 0
-is "nothing is held or waited for afterwards" "$("$HOLDFAST" list --json)" "[]"
+ok "killed all at once, fronts leave nothing behind" eventually rows holder throne 0
+is "nor anybody who waits" "$("$HOLDFAST" list --json)" "[]"
+while read -r _ _ _ self grandchild; do
+    eventually gone "$self" && eventually gone "$grandchild" || echo "$self $grandchild"
+done <report >alive
+is "of all commands and daemons that ran none is alive" "$(cat alive)" ""
 
 # A kill of the whole job, as `timeout -s KILL` and `kill -9 %1` do it.
 set -m

@@ -55,8 +55,8 @@ like "Ctrl-Z stops the job, and the lease is kept meanwhile" "$out" 'Stopped.*bu
 like "fg continues it in the foreground" "$out" 'got=typed.*FORE-GROUND.*exit 7'
 
 out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash reader\r' 'expect:READY' \
-    'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' 'send:kill %1; wait %1; echo code=$?\r' 'expect:code=143' \
-    'expect:PROMPT> ' 'send:exit 8\r' -- "${shell[@]}")
+    'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \
+    'send:p=$(jobs -p %1); kill %1; while kill -0 $p; do sleep 0.02; done 2>/dev/null\r' 'expect:Exit 143' 'expect:PROMPT> ' 'send:exit 8\r' -- "${shell[@]}")
 like "a stopped job can be killed" "$out" 'exit 8'
 
 out=$("$PTY" 'expect:PROMPT> ' 'send:bash script\r' 'expect:READY' 'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \

@@ -8,7 +8,7 @@ ATTEMPTS=${ATTEMPTS:-1000}
 storm() {
     rm -f gate granted codes
     mkfifo gate
-    "$TEST_BIN/barrage" "$1" "$HOLDFAST" run -n --capacity 5 --ttl 120s pool -- sh -c 'echo >>granted; read -r go <gate' \
+    "$TEST_BIN/barrage" "$1" "$HOLDFAST" run -n --capacity 5 --ttl 120s pool -- sh -c 'echo >>granted; read -r go <gate; exit 0' \
         >codes 2>/dev/null &
     local storm=$!
     eventually_answered "$1"
@@ -25,6 +25,7 @@ eventually_answered() {
         [ $SECONDS -lt $end ] || return 1
         read -rt 0.05 <> <(:)
     done
+    return 0
 }
 
 codes() {

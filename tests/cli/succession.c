@@ -37,10 +37,11 @@ static void pause_briefly(void)
     nanosleep(&pause, NULL);
 }
 
-static void start_one(char **argv)
+static pid_t start_one(char **argv)
 {
-    if (fork() != 0)
-        return;
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
     execl(argv[1], argv[1], "run", NAME, "--", argv[2], argv[3], (char *)NULL);
     _exit(127);
 }
@@ -94,14 +95,16 @@ static int compare(const void *left, const void *right)
 int main(int argc, char **argv)
 {
     static int64_t took[ROUNDS_MOST];
+    static pid_t fronts[2 * ROUNDS_MOST];
     hf_client *client;
-    if (argc != 6 || setpgid(0, 0) != 0)
+    if (argc != 6)
         return 64;
     long rounds = atol(argv[4]), waiters = atol(argv[5]), survivors = 0;
-    if (rounds < 1 || rounds > ROUNDS_MOST || hf_open(NULL, NULL, &client) != HF_OK)
+    if (rounds < 1 || rounds > ROUNDS_MOST || waiters < 1 || waiters >= ROUNDS_MOST ||
+        hf_open(NULL, NULL, &client) != HF_OK)
         return 64;
     for (long i = 0; i <= waiters; i++)
-        start_one(argv);
+        fronts[i] = start_one(argv);
     for (long round = 0; round < rounds; round++) {
         struct reign old = await_reign(argv[3], round);
         await_waiters(client, waiters);
@@ -110,10 +113,10 @@ int main(int argc, char **argv)
         struct reign next = await_reign(argv[3], round + 1);
         survivors += alive(old.self) + alive(old.grandchild);
         took[round] = next.began_ns - killed_ns;
-        start_one(argv);
+        fronts[waiters + 1 + round] = start_one(argv);
     }
-    signal(SIGTERM, SIG_IGN);
-    kill(0, SIGTERM);
+    for (long i = 0; i <= rounds + waiters; i++)
+        kill(fronts[i], SIGKILL);
     while (wait(NULL) > 0)
         continue;
     qsort(took, (size_t)rounds, sizeof took[0], compare);

@@ -22,6 +22,7 @@ eventually() {
         [ $SECONDS -lt $end ] || return 1
         read -rt 0.01 <> <(:)
     done
+    return 0
 }
 
 # lines FILE COUNT: the file has at least so many lines.

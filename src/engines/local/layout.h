@@ -109,13 +109,17 @@ struct hf_name_piece {
     char name[224];
 };
 
+/* Is an entry in its client's ready list? The list needs no mutex, so a repair cannot tell whether whoever died got it
+ * in there: it stays in doubt until its client takes it out, and whoever has news for it asks for a look at all. */
+enum hf_link { UNLINKED, LINKED, LINK_IN_DOUBT };
+
 struct hf_entry {
     struct hf_cell_head head;
     uint32_t resource, client; /* client 0: detached */
     uint32_t units;
     _Atomic uint32_t ready_next; /* in its client's ready list */
     _Atomic uint32_t cookie;     /* where its client keeps the ask; 0: a caller is parked on the word */
-    _Atomic uint8_t linked;      /* in the ready list: the cell may not be used again */
+    _Atomic uint8_t linked;      /* enum hf_link; not UNLINKED: the cell may not be used again */
     uint8_t kind, label_len;
     struct hf_id owner, attempt;
     uint64_t ticket, token;

@@ -46,7 +46,8 @@ static hf_status open_local(void **self, const struct hf_url *url, const struct 
     char path[sizeof((struct hf_table *)0)->path];
     hf_status status = hf_url_decode(url->body, strlen(url->body), path, sizeof path - 16);
     if (status != HF_OK)
-        return status;
+        return hf_why(status, "local:%.80s%s: the path of a table: %s", url->body, strlen(url->body) > 80 ? "..." : "",
+                      hf_why_text());
     if (path[0] && path[0] != '/')
         return hf_why(HF_CONFIG, "local:%s: the path of a table must be absolute", path);
     struct hf_local *l = calloc(1, sizeof *l);
@@ -110,8 +111,11 @@ static bool answer_retired(struct hf_news *news, hf_nanos now, enum hf_cue cue)
     return true;
 }
 
-static void forget(struct hf_local *l, struct hf_ask *ask)
+static void forget(void *self, struct hf_ask *ask)
 {
+    struct hf_local *l = self;
+    if (!hf_slot_cookie(ask->slot))
+        return;
     hf_pending_remove(&l->pending, hf_slot_cookie(ask->slot));
     ask->slot = hf_slot(hf_slot_cell(ask->slot), 0);
 }
@@ -143,6 +147,8 @@ static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news 
         break;
     case HF_V_LEAVE:
         hf_lease_leave(&l->table, ask, now, news);
+        if (news->cue == HF_N_GRANTED && is_retired(l, true)) /* as in peek() */
+            return answer_retired(news, now, HF_N_FAILED);
         break;
     case HF_V_EXTEND:
     case HF_V_CHECK:
@@ -153,7 +159,7 @@ static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news 
     default:
         hf_lease_release(&l->table, ask, now, news);
     }
-    if (hf_slot_cookie(ask->slot) && news->cue != HF_N_QUEUED && !(news->cue == HF_N_FAILED && hf_slot_cell(ask->slot)))
+    if (news->cue != HF_N_QUEUED && !(news->cue == HF_N_FAILED && hf_slot_cell(ask->slot)))
         forget(l, ask);
     if (news->cue == HF_N_GRANTED && ask->detached)
         hf_lease_detach(&l->table, ask);
@@ -169,8 +175,7 @@ static bool peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *n
         return true;
     if (is_retired(l, true)) /* handed on by somebody who had not noticed */
         return answer_retired(news, now, HF_N_FAILED);
-    if (hf_slot_cookie(ask->slot))
-        forget(l, ask);
+    forget(l, ask);
     if (ask->detached)
         hf_lease_detach(&l->table, ask);
     return true;
@@ -284,6 +289,7 @@ const struct hf_engine_type hf_engine_local = {
     .leave = leave_local,
     .submit = submit,
     .peek = peek,
+    .forget = forget,
     .park = park,
     .wake = wake,
     .attend = attend,

@@ -36,11 +36,14 @@ void hf_member_ready(struct hf_table *t, uint32_t member, uint32_t entry)
 {
     struct hf_member *m = member_at(t, member);
     struct hf_entry *e = &hf_cell_at(t, entry)->entry;
-    if (!atomic_exchange(&e->linked, 1)) {
+    uint8_t linked = UNLINKED;
+    if (atomic_compare_exchange_strong(&e->linked, &linked, LINKED)) {
         uint32_t head = atomic_load(&m->ready);
         do
             atomic_store(&e->ready_next, head);
         while (!atomic_compare_exchange_weak(&m->ready, &head, entry));
+    } else if (linked == LINK_IN_DOUBT) {
+        atomic_store(&m->rescan, 1);
     }
     hf_member_ring_bell(m);
 }
@@ -52,6 +55,8 @@ void hf_member_rescan(struct hf_table *t, uint32_t entry)
     hf_futex_wake(&e->head.word, 1);
     if (!e->client)
         return;
+    uint8_t linked = LINKED;
+    atomic_compare_exchange_strong(&e->linked, &linked, LINK_IN_DOUBT);
     struct hf_member *m = member_at(t, e->client);
     atomic_store(&m->rescan, 1);
     hf_member_ring_bell(m);

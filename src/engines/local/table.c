@@ -59,7 +59,18 @@ static void map_parts(struct hf_table *t, char *map)
 
 static uint32_t chunks_of_size(int64_t size)
 {
+    size = size < (int64_t)LOCAL_MAP ? size : (int64_t)LOCAL_MAP;
     return size < LOCAL_CELLS_AT ? 0 : (uint32_t)((size - LOCAL_CELLS_AT) / LOCAL_CHUNK);
+}
+
+uint32_t hf_table_backed(struct hf_table *t, uint32_t chunks)
+{
+    uint32_t has = chunks_of_size(hf_mapping_size(t->fd));
+    atomic_store_explicit(&t->backed, has, memory_order_relaxed);
+    if (chunks <= has)
+        return chunks;
+    atomic_store_explicit(&t->damaged, true, memory_order_relaxed);
+    return has;
 }
 
 /* ---- Making one ---- */
@@ -99,14 +110,35 @@ static int write_new(struct hf_table *t, const struct hf_place *here, uint64_t t
     return error;
 }
 
+static hf_status why_errno(const char *path, int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return hf_why(HF_DENIED, "%s: %s", path, strerror(error));
+    case ELOOP:
+        return hf_why(HF_DENIED, "%s: is a symbolic link; a lock table must be a file of its own", path);
+    case EREMOTE:
+        return hf_why(HF_CONFIG, "%s: is on a network file system; locks in shared memory work on one machine only",
+                      path);
+    case EFTYPE_NOT_FILE:
+        return hf_why(HF_DAMAGED, "%s: is not a regular file; nothing was changed", path);
+    default:
+        return hf_why(HF_UNAVAILABLE, "%s: %s", path, strerror(error));
+    }
+}
+
 /* Makes a complete table under a name of its own and then gives it its path, so that nobody ever sees half of one. With
- * `replace` it takes the place of a table from before the last boot. EEXIST: somebody else was faster. */
+ * `old` it takes the place of that table, from before the last boot, and its owner and group. EEXIST: somebody
+ * else was faster. */
 static hf_status make_table(const char *path, mode_t mode, const struct hf_place *here, uint64_t token_floor,
-                            bool replace)
+                            const struct hf_mapping_stat *old)
 {
     struct hf_table t = {.fd = -1};
     char temporary[sizeof t.path + 32];
     int error = hf_mapping_create(path, mode, LOCAL_START, temporary, sizeof temporary, &t.fd);
+    if (error == EREMOTE)
+        return why_errno(path, error);
     if (error)
         return hf_why(error == ENOSPC || error == EDQUOT  ? HF_FULL
                       : error == EACCES || error == EPERM ? HF_DENIED
@@ -120,12 +152,15 @@ static hf_status make_table(const char *path, mode_t mode, const struct hf_place
     } else {
         error = errno;
     }
+    if (!error && old)
+        error = hf_mapping_inherit(t.fd, old);
     if (!error)
-        error = replace ? hf_mapping_replace(temporary, path) : hf_mapping_publish(temporary, path);
+        error = old ? hf_mapping_replace(temporary, path) : hf_mapping_publish(temporary, path);
     hf_mapping_discard(temporary);
     close(t.fd);
     if (error && error != EEXIST)
-        return hf_why(HF_UNAVAILABLE, "%s: cannot make the lock table: %s", path, strerror(error));
+        return hf_why(error == EPERM || error == EACCES ? HF_DENIED : HF_UNAVAILABLE,
+                      "%s: cannot make the lock table: %s", path, strerror(error));
     return HF_OK;
 }
 
@@ -149,7 +184,10 @@ static hf_status check_head(const struct hf_table *t, int64_t size)
                  t->head->layout, (unsigned)LOCAL_VERSION, hf_table_layout());
         return refuse(t, reason);
     }
-    if (size < LOCAL_START || chunks_of_size(size) < t->state->chunks)
+    if (size < LOCAL_START)
+        return refuse(t, "damaged: it is shorter than it says");
+    uint32_t chunks = t->state->chunks; /* before the size is read anew: the table may be growing */
+    if (chunks_of_size(hf_mapping_size(t->fd)) < chunks)
         return refuse(t, "damaged: it is shorter than it says");
     return HF_OK;
 }
@@ -187,34 +225,16 @@ static uint64_t highest_token(const struct hf_table *t, int64_t size)
 
 /* ---- Opening ---- */
 
-static hf_status why_errno(const char *path, int error)
-{
-    switch (error) {
-    case EACCES:
-    case EPERM:
-        return hf_why(HF_DENIED, "%s: %s", path, strerror(error));
-    case ELOOP:
-        return hf_why(HF_DENIED, "%s: is a symbolic link; a lock table must be a file of its own", path);
-    case EREMOTE:
-        return hf_why(HF_CONFIG, "%s: is on a network file system; locks in shared memory work on one machine only",
-                      path);
-    case EFTYPE_NOT_FILE:
-        return hf_why(HF_DAMAGED, "%s: is not a regular file; nothing was changed", path);
-    default:
-        return hf_why(HF_UNAVAILABLE, "%s: %s", path, strerror(error));
-    }
-}
-
 /* A table that the last boot left behind: emptied, its tokens go on rising. The file lock lets one opener do it; the
  * others find another file under the path and look again. */
-static hf_status renew_after_boot(struct hf_table *t, int64_t size, mode_t mode, const struct hf_place *here)
+static hf_status renew_after_boot(struct hf_table *t, const struct hf_mapping_stat *old, const struct hf_place *here)
 {
     if (hf_mapping_lock(t->fd) != 0)
         return hf_why(HF_UNAVAILABLE, "%s: cannot lock the file to empty it after a reboot: %s", t->path,
                       strerror(errno));
     if (!hf_table_in_place(t))
         return HF_OK;
-    return make_table(t->path, mode, here, highest_token(t, size), true);
+    return make_table(t->path, old->mode, here, highest_token(t, old->size), old);
 }
 
 enum outcome { OPENED, AGAIN, REFUSED };
@@ -224,7 +244,7 @@ static enum outcome open_existing(struct hf_table *t, mode_t mode, const struct 
     struct hf_mapping_stat st;
     int error = hf_mapping_open(t->path, &t->fd, &st);
     if (error == ENOENT) {
-        *status = make_table(t->path, mode, here, 0, false);
+        *status = make_table(t->path, mode, here, 0, NULL);
         return *status == HF_OK ? AGAIN : REFUSED;
     }
     if (error) {
@@ -247,7 +267,7 @@ static enum outcome open_existing(struct hf_table *t, mode_t mode, const struct 
     if (*status != HF_OK)
         return REFUSED;
     if (memcmp(t->head->boot_id, here->boot_id, sizeof here->boot_id) != 0) {
-        *status = renew_after_boot(t, st.size, st.mode, here);
+        *status = renew_after_boot(t, &st, here);
         return *status == HF_OK ? AGAIN : REFUSED;
     }
     *status = check_place(t, here);
@@ -263,6 +283,8 @@ hf_status hf_table_open(struct hf_table *t, const char *path, mode_t mode)
         return hf_why(HF_UNAVAILABLE, "%s: %s", what, strerror(error));
     memset(t, 0, sizeof *t);
     t->fd = -1;
+    if (path && strlen(path) >= sizeof t->path)
+        return hf_why(HF_CONFIG, "%.80s...: the path of a table has at most %zu bytes", path, sizeof t->path - 1);
     if (path)
         snprintf(t->path, sizeof t->path, "%s", path);
     else if ((error = hf_mapping_home(t->path, sizeof t->path)) != 0)
@@ -319,14 +341,15 @@ static int extend_file(struct hf_table *t)
 uint32_t hf_table_grow(struct hf_table *t, uint32_t shard, int64_t until)
 {
     enum hf_robust_result locked = hf_robust_lock(&t->state->grow, until);
-    if (locked == HF_ROBUST_OWNER_DIED) { /* it may have died between making the file longer and saying so */
-        t->state->room = chunks_of_size(hf_mapping_size(t->fd));
+    if (locked == HF_ROBUST_OWNER_DIED) {
         hf_robust_mend(&t->state->grow);
     } else if (locked != HF_ROBUST_LOCKED) {
         hf_why(HF_UNAVAILABLE, "%s: another process does not let go of the table's growth", t->path);
         return 0;
     }
-    uint32_t chunk = t->state->chunks, first = 0;
+    /* By the file itself: somebody may have died between making it longer and saying so. */
+    t->state->room = chunks_of_size(hf_mapping_size(t->fd));
+    uint32_t chunk = hf_table_backed(t, t->state->chunks), first = 0;
     int error = chunk < t->state->room ? 0 : extend_file(t);
     if (error) {
         hf_why(HF_FULL, "%s: the lock table cannot grow beyond %u KiB: %s", t->path,

@@ -14,8 +14,9 @@ struct hf_table {
     union hf_cell *cells;
     dev_t device;
     ino_t inode;
-    _Atomic bool damaged;  /* an index in the file pointed outside */
-    union hf_cell outside; /* what such an index leads to instead */
+    _Atomic uint32_t backed; /* chunks that the file was seen to have: behind them there is no memory */
+    _Atomic bool damaged;    /* an index in the file pointed outside */
+    union hf_cell outside;   /* what such an index leads to instead */
 };
 
 /* Opens the table at path, making it (mode) when there is none. `path` NULL: the user's own in /dev/shm. Never
@@ -35,9 +36,15 @@ uint32_t hf_table_grow(struct hf_table *t, uint32_t shard, int64_t until);
 uint64_t hf_table_checksum(const struct hf_local_head *page);
 uint32_t hf_table_layout(void);
 
-static inline uint32_t hf_table_cells(const struct hf_table *t)
+/* As many of these chunks as the file has. */
+uint32_t hf_table_backed(struct hf_table *t, uint32_t chunks);
+
+static inline uint32_t hf_table_cells(struct hf_table *t)
 {
-    return atomic_load_explicit(&t->state->chunks, memory_order_acquire) * LOCAL_PER_CHUNK;
+    uint32_t chunks = atomic_load_explicit(&t->state->chunks, memory_order_acquire);
+    if (chunks > atomic_load_explicit(&t->backed, memory_order_relaxed))
+        chunks = hf_table_backed(t, chunks);
+    return chunks * LOCAL_PER_CHUNK;
 }
 
 /* Every index that comes from the file goes through here. */

@@ -1,0 +1,120 @@
+/* repair_step.h - a client goes through an operation instruction by instruction. */
+#pragma once
+#include "repair_verdict.h"
+
+struct walk {
+    unsigned every;                  /* judge every so many changes */
+    uint64_t steps, changes, judged; /* instructions; those that changed the table; states that were judged */
+    uint64_t inside;                 /* judged with a mutex of the client marked */
+    uint64_t first, last;            /* the instructions that made the first and the last change */
+};
+
+static char seen[1 << 20];
+static size_t seen_size;
+
+/* Has the table changed since the last look? */
+static bool look_at_table(void)
+{
+    size_t size = (size_t)hf_mapping_size(world.table.fd);
+    if (size > sizeof seen)
+        give_up("the table is too large for this test");
+    bool changed = size != seen_size;
+    for (size_t at = 0; at < size; at += LOCAL_PAGE)
+        if (memcmp(seen + at, world.table.map + at, LOCAL_PAGE) != 0) {
+            memcpy(seen + at, world.table.map + at, LOCAL_PAGE);
+            changed = true;
+        }
+    seen_size = size;
+    return changed;
+}
+
+static int wait_for_stop(pid_t pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            give_up("waitpid");
+    if (!WIFSTOPPED(status))
+        give_up("the stepped client ended by itself");
+    return WSTOPSIG(status);
+}
+
+/* One instruction. False: it was the last one of the operation. */
+static bool step(pid_t pid)
+{
+    if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) != 0)
+        give_up("PTRACE_SINGLESTEP");
+    int signal = wait_for_stop(pid);
+    if (signal != SIGTRAP && signal != SIGSTOP)
+        give_up("the stepped client got a signal");
+    return signal == SIGTRAP;
+}
+
+static void begin_steps(int id, struct command c)
+{
+    c.flags |= STEPPED;
+    send_command(id, c);
+    if (wait_for_stop(world.actors[id].pid) != SIGSTOP)
+        give_up("the stepped client did not begin");
+    look_at_table();
+}
+
+static struct reply end_steps(int id)
+{
+    if (ptrace(PTRACE_CONT, world.actors[id].pid, NULL, NULL) != 0)
+        give_up("PTRACE_CONT");
+    return read_reply(id);
+}
+
+static bool owns_a_mutex(pid_t pid)
+{
+    bool owns = hf_robust_owner(&world.table.state->grow) == pid;
+    for (uint32_t s = 0; s <= LOCAL_SHARDS; s++)
+        owns |= hf_robust_owner(&world.table.shards[s].mutex) == pid;
+    return owns;
+}
+
+static void step_to_death(int id, struct command c, pthread_mutex_t *inside, unsigned changes)
+{
+    pid_t pid = world.actors[id].pid;
+    begin_steps(id, c);
+    while (changes) {
+        if (!step(pid))
+            give_up("the operation was over before its death");
+        if (look_at_table() && hf_robust_owner(inside) == pid)
+            changes--;
+    }
+    end_actor(id);
+}
+
+/* Steps Xenia through an operation and judges what her death would leave behind. Stops at the first complaint. */
+static bool walk_operation(const struct operation *op, struct walk *w)
+{
+    pid_t pid = world.actors[XENIA].pid;
+    static struct picture now;
+    bool fine = true, judged = false;
+    begin_steps(XENIA, command_of(op));
+    while (fine && step(pid)) {
+        w->steps++;
+        if (!look_at_table())
+            continue;
+        w->changes++;
+        w->first = w->first ? w->first : w->steps;
+        w->last = w->steps;
+        take_picture(&world.table, &now);
+        note_tokens(&now);
+        judged = w->changes % w->every == 0;
+        w->judged += judged;
+        w->inside += judged && owns_a_mutex(pid);
+        fine = !judged || judge_copy(pid, NULL);
+    }
+    if (fine && !judged) {
+        w->judged++;
+        fine = judge_copy(pid, NULL);
+    }
+    if (!fine)
+        return false;
+    struct reply reply = end_steps(XENIA);
+    return (reply.status == HF_OK && reply.cue == op->expected) ||
+           complain("the operation answers cue %d, status %d", (int)reply.cue, (int)reply.status);
+}
