@@ -94,7 +94,7 @@ static void check_room(const char *text, size_t len, const char *expected, size_
 
 static void check_decode(const char *text, size_t len)
 {
-    char *expected = malloc(len + 1);
+    char *expected = calloc(len + 1, 1);
     MUST(expected);
     size_t expected_len = decode_slowly(text, len, expected);
     /* The sizes around the one that just fits; an undecodable text fits nowhere. */
