@@ -40,6 +40,16 @@ static void stop_with_command(struct front *front)
     raise(SIGSTOP);
 }
 
+/* Ctrl-Z while CMD does not have the terminal: CMD is told, and we stop without waiting for it. The shell may continue
+ * us as soon as another member of our group has stopped: a stop that comes after that would last for ever. */
+static void stop_before_command(struct front *front)
+{
+    if (is_orphaned())
+        return;
+    link_send(front->link, LINK_SIGNAL, SIGTSTP);
+    raise(SIGSTOP);
+}
+
 static void reap(struct front *front)
 {
     int status;
@@ -60,6 +70,8 @@ static void hear_signals(struct front *front)
             reap(front);
         else if (number == SIGCONT)
             link_send(front->link, LINK_CONTINUED, 0);
+        else if (number == SIGTSTP)
+            stop_before_command(front);
         else
             link_send(front->link, LINK_SIGNAL, number);
     }

@@ -71,22 +71,16 @@ static void on_lost(hf_lease *lease, hf_status why, void *arg)
 
 /* ---- Hearing ---- */
 
-static void tell_stopped(struct guard *guard)
-{
-    guard->front_stopped = true;
-    link_send(guard->link, LINK_STOPPED, 0);
-}
-
 /* A signal for the job: CMD's if it runs; while waiting it ends the wait, unless it would not have ended a command. */
 static void hear_signal(struct guard *guard, int number)
 {
+    if (number == SIGTSTP)
+        guard->front_stopped = true; /* it stops itself */
     if (guard->ended)
         return;
     if (guard->command.pid > 0)
         kill(-guard->command.pid, number);
-    else if (number == SIGTSTP)
-        tell_stopped(guard);
-    else if (number != SIGWINCH && guard->signal == 0)
+    else if (number != SIGWINCH && number != SIGTSTP && guard->signal == 0)
         guard->signal = number;
 }
 
@@ -256,7 +250,9 @@ static void command_stopped(struct guard *guard, int number)
         return;
     }
     terminal_take_back(&guard->terminal, group);
-    tell_stopped(guard);
+    if (!guard->front_stopped)
+        link_send(guard->link, LINK_STOPPED, 0);
+    guard->front_stopped = true;
 }
 
 static void wake_front(struct guard *guard)

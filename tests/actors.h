@@ -10,7 +10,7 @@
 
 enum {
     ACTOR_LEASES = 512,        /* ids of leases in one actor */
-    ACTOR_PATIENCE_MS = 20000, /* what has not happened by then never will */
+    ACTOR_PATIENCE_MS = 10000, /* what has not happened by then never will */
     ACTOR_TEXT = 256,
 };
 

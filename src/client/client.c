@@ -165,12 +165,11 @@ static void end_leases(struct hf_client *client, hf_nanos until)
 {
     pthread_mutex_lock(&client->lock);
     for (struct hf_lease *l = client->all; l && hf_clock_boot() < until;) {
-        if (l->closed) {
+        if (l->closed || !hf_lease_ref_listed(l)) {
             l = l->next;
             continue;
         }
         l->closed = true;
-        hf_lease_ref(l);
         pthread_mutex_unlock(&client->lock);
         end_lease(l);
         hf_lease_unref(l);

@@ -126,6 +126,9 @@ struct hf_client {
 hf_status hf_lease_make(struct hf_client *client, const struct hf_request *request, hf_nanos now, hf_nanos deadline,
                         struct hf_lease **lease);
 void hf_lease_ref(struct hf_lease *lease);
+/* For whoever finds it among the client's leases, under the client's lock. False: nobody needs it any more, and it is
+ * on its way to the pool. */
+bool hf_lease_ref_listed(struct hf_lease *lease);
 void hf_lease_unref(struct hf_lease *lease);
 void hf_lease_words(struct hf_lease *lease, const char *text); /* copied; under the lease's lock */
 void hf_leases_free(struct hf_client *client);

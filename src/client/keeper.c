@@ -7,6 +7,7 @@
 #include "sys/clock.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define AWAKE INT64_MIN
 
@@ -154,22 +155,25 @@ static bool run_callback(struct hf_client *client)
 /* The engine lost everything: so did every lease. */
 static void run_lost_all(struct hf_client *client)
 {
+    char text[sizeof client->lost_text];
     pthread_mutex_lock(&client->lock);
     bool lost = client->lost_all;
+    hf_status status = client->lost_status;
+    if (lost)
+        memcpy(text, client->lost_text, sizeof text);
     client->lost_all = false;
     for (struct hf_lease *l = client->all; lost && l; l = l->next)
         l->to_lose = true;
     for (struct hf_lease *l = client->all; lost && l;) {
-        if (!l->to_lose) {
+        if (!l->to_lose || !hf_lease_ref_listed(l)) {
             l = l->next;
             continue;
         }
         l->to_lose = false;
-        hf_lease_ref(l);
         pthread_mutex_unlock(&client->lock);
         pthread_mutex_lock(&l->lock);
-        hf_lease_words(l, client->lost_text);
-        hf_drive_input(l, HF_I_LOST_ALL, l->decided ? client->lost_status : HF_UNAVAILABLE);
+        hf_lease_words(l, text);
+        hf_drive_input(l, HF_I_LOST_ALL, l->decided ? status : HF_UNAVAILABLE);
         pthread_mutex_unlock(&l->lock);
         hf_lease_unref(l);
         pthread_mutex_lock(&client->lock);

@@ -100,6 +100,14 @@ void hf_lease_ref(struct hf_lease *lease)
     atomic_fetch_add_explicit(&lease->refs, 1, memory_order_relaxed);
 }
 
+bool hf_lease_ref_listed(struct hf_lease *lease)
+{
+    uint32_t refs = atomic_load_explicit(&lease->refs, memory_order_relaxed);
+    while (refs && !atomic_compare_exchange_weak(&lease->refs, &refs, refs + 1))
+        ;
+    return refs != 0;
+}
+
 void hf_lease_unref(struct hf_lease *lease)
 {
     if (atomic_fetch_sub_explicit(&lease->refs, 1, memory_order_acq_rel) == 1)

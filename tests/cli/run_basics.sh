@@ -180,7 +180,7 @@ is "a process that execs holdfast" $? 70
 fails "keeps the children that it had before" gone "$(cat before)"
 kill "$(cat before)"
 
-"$HOLDFAST" run --ttl 600ms --max-hold 100ms --grace 250ms limited -- bash -c 'trap "echo asked; exit 0" TERM; while :; do sleep 0.01; done' >asked 2>said
+"$HOLDFAST" run --ttl 3s --max-hold 100ms --grace 1400ms limited -- bash -c 'trap "echo asked; exit 0" TERM; while :; do sleep 0.01; done' >asked 2>said
 is "a lease that is not renewed any more ends the command with 79" $? 79
 is "SIGTERM came first" "$(cat asked)" asked
 like "the message says why" "$(cat said)" 'the lease on "limited" could not be kept; the command was stopped'

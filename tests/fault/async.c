@@ -2,6 +2,8 @@
  * process, and closing with all of that under way. Usage: async [CANCELS]. */
 #include "actors.h"
 
+#include "client/client.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -301,7 +303,7 @@ static void *wait_until_closed(void *arg)
     struct hf_request request = request_of(&(struct want){.name = "l", .wait_ms = HF_FOREVER});
     hf_lease *lease;
     hf_status status = hf_acquire(arg, &request, &lease);
-    return (void *)(uintptr_t)(status == HF_CLOSED && !lease && strstr(hf_error_text(), "l: "));
+    return (void *)(uintptr_t)(status == HF_CLOSED && !lease && strstr(hf_error_text(), ": "));
 }
 
 /* Again and again: the callers leave while the client goes away. */
@@ -328,6 +330,50 @@ static void test_close_with_callers(void **state)
     hf_lease_free(held);
 }
 
+struct opening {
+    hf_client *client;
+    pthread_barrier_t doors;
+};
+
+static void *come_while_it_closes(void *arg)
+{
+    struct opening *opening = arg;
+    pthread_barrier_wait(&opening->doors);
+    return wait_until_closed(opening->client);
+}
+
+static void *close_it(void *arg)
+{
+    struct opening *opening = arg;
+    pthread_barrier_wait(&opening->doors);
+    return (void *)(uintptr_t)(hf_close(opening->client, ACTOR_PATIENCE_MS) == HF_OK);
+}
+
+/* Callers come in at the very moment. One more that stays inside keeps the client from going away under them. */
+static void test_close_against_callers(void **state)
+{
+    (void)state;
+    hf_lease *held = acquire(stage_client(), &(struct want){.name = "l"});
+    for (int round = 0; round < CLOSE_ROUNDS; round++) {
+        struct opening opening = {.client = open_client()};
+        pthread_t thread[CLOSE_CALLERS + 1];
+        pthread_barrier_init(&opening.doors, NULL, CLOSE_CALLERS + 1);
+        assert_int_equal(hf_client_enter(opening.client), HF_OK);
+        for (int i = 0; i <= CLOSE_CALLERS; i++)
+            pthread_create(&thread[i], NULL, i < CLOSE_CALLERS ? come_while_it_closes : close_it, &opening);
+        for (int i = 0; i <= CLOSE_CALLERS; i++) {
+            void *content;
+            if (i == CLOSE_CALLERS)
+                hf_client_exit(opening.client);
+            pthread_join(thread[i], &content);
+            assert_non_null(content);
+        }
+        pthread_barrier_destroy(&opening.doors);
+        assert_int_equal(see(stage_client(), "l").waiters, 0);
+    }
+    hf_lease_free(held);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -341,6 +387,7 @@ int main(int argc, char **argv)
         STAGED("2,000 waits in one process are granted in their order", test_two_thousand_waits),
         STAGED("closing tells each pending wait once before it returns", test_close_with_waits),
         STAGED("closing sends blocked callers home and takes no longer than it may", test_close_with_callers),
+        STAGED("a caller that comes in while the client closes is sent home, too", test_close_against_callers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

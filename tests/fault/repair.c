@@ -1,6 +1,6 @@
 /* repair.c - a client may die between any two instructions: the next one to come finds a table that is as good as new.
  *
- *     repair [--all | --every N] [--kills N] [--seed N] [--only TEXT]
+ *     repair [--every N] [--kills N] [--seed N] [--only TEXT]
  *
  * Steps a client through each operation under ptrace; after every instruction that changed the table (or every Nth of
  * them) a copy, in which the client has died, is repaired and judged. Then clients are really killed, at points drawn
@@ -14,7 +14,7 @@ static struct options {
     unsigned every, kills;
     uint64_t seed;
     const char *only;
-} options = {.every = 3, .kills = 200, .seed = 20250};
+} options = {.every = 1, .kills = 200, .seed = 20250};
 
 static unsigned tests, failures;
 
@@ -173,10 +173,6 @@ static void read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--all") == 0) {
-            options.every = 1;
-            continue;
-        }
         if (value && strcmp(argv[i], "--every") == 0)
             options.every = (unsigned)strtoul(value, NULL, 10);
         else if (value && strcmp(argv[i], "--kills") == 0)

@@ -78,12 +78,8 @@ static void plant_token_given_twice(struct hf_table *t)
 
 static void plant_lost_floor(struct hf_table *t)
 {
-    size_t len = strlen(names[TIGHT_FRESH].text);
-    uint64_t future = world.highest[TIGHT_FRESH];
+    hf_resource_drop_idle(t, TIGHT);
     t->shards[TIGHT].token_floor = 0;
-    if (future || hf_resource_find(t, hf_name_hash(names[TIGHT_FRESH].text, len), names[TIGHT_FRESH].text, len))
-        give_up("the name of this plant is in use");
-    world.highest[TIGHT_FRESH] = UINT64_MAX / 2; /* as if it had been dropped with a token of a clock that ran ahead */
 }
 
 static void plant_first_waiter_that_fits(struct hf_table *t)

@@ -121,6 +121,16 @@ static void set_single_holds(void)
     release(ANNA, IDLE);
 }
 
+/* As if the wall clock had been stepped back since the name was last given: only what the table remembers can keep its
+ * tokens rising. */
+static void age_tokens(enum name name)
+{
+    size_t len = strlen(names[name].text);
+    uint32_t index = hf_resource_find(&world.table, hf_name_hash(names[name].text, len), names[name].text, len);
+    uint64_t token = world.table.cells[index].resource.token += 3600 * UINT64_C(1000000);
+    note_token(name, token);
+}
+
 /* One shard without a free cell; another one with none either, but with a resource that can be dropped. */
 static void set_full_shards(void)
 {
@@ -130,23 +140,24 @@ static void set_full_shards(void)
     for (uint32_t i = 0; i < LOCAL_PER_CHUNK - 5; i++)
         tell(BERT, (struct command){.deed = ASK, .slot = PACKED + i, .name = PACK}, HF_N_GRANTED);
     release(BERT, DROPPED);
+    age_tokens(DROPPED);
     tell(BERT, (struct command){.deed = ASK, .slot = PACKED + LOCAL_PER_CHUNK - 5, .name = PACK}, HF_N_GRANTED);
     if (world.table.shards[CRAMMED].free.count || world.table.shards[TIGHT].free.count)
         give_up("the full shards are not full");
 }
 
 enum extra {
-    EXHAUSTED = 1,   /* the file has no room for another chunk */
-    CROWDED = 2,     /* the registry has no free cell */
-    DEAD_CLIENT = 4, /* Dora is dead, and nobody has buried her */
-    DEAD_INSIDE = 8, /* she died inside a shard's mutex, half-way through a hand-over */
-    DEAD_IN_REGISTRY = 256,
-    DEAD_GROWING = 512,
+    EXHAUSTED = 1,          /* the file has no room for another chunk */
+    CROWDED = 2,            /* the registry has no free cell */
+    EXPIRED = 4,            /* a hold is over that nobody has looked at */
+    NEWCOMER = 8,           /* Xenia has not joined yet */
+    RUNG = 16,              /* Xenia was granted by the bell, and has not looked yet */
+    LEFT_WHILE_RUNG = 32,   /* and she has released that hold: its cell waits for her look */
+    DEAD_CLIENT = 64,       /* Dora is dead, and nobody has buried her */
+    DEAD_INSIDE = 128,      /* she died inside a shard's mutex, half-way through a hand-over */
+    DEAD_IN_REGISTRY = 256, /* or half-way out of the ring of clients */
+    DEAD_GROWING = 512,     /* or while she made the table longer */
     ANY_DEATH = DEAD_CLIENT | DEAD_INSIDE | DEAD_IN_REGISTRY | DEAD_GROWING,
-    EXPIRED = 16,          /* a hold is over that nobody has looked at */
-    RUNG = 32,             /* Xenia was granted by the bell, and has not looked yet */
-    NEWCOMER = 64,         /* Xenia has not joined yet */
-    LEFT_WHILE_RUNG = 128, /* and she has released that hold: its cell waits for her look */
 };
 
 /* What a client does in the slot that a name has. */
@@ -281,6 +292,7 @@ static const struct operation operations[] = {
     {"extending", ON(EXTEND, DOOR), HF_N_EXTENDED, 0},
     {"extending a detached hold", ON(EXTEND, MINE), HF_N_EXTENDED, 0},
     {"detaching", ON(DETACH, SOLO), HF_N_CUES, 0},
+    {"detaching a hold that the bell announced", ON(DETACH, FRESH), HF_N_CUES, RUNG},
     {"acquiring so that an idle resource is dropped", ON(ASK, TIGHT_FRESH), HF_N_GRANTED, 0},
     {"acquiring so that a resource is dropped and the table grows", ON(ASK, TIGHT_SCROLL), HF_N_GRANTED, 0},
     {"acquiring so that the table grows", ON(ASK, FULL_FRESH), HF_N_GRANTED, 0},

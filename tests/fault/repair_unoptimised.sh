@@ -6,4 +6,4 @@ cd "$(dirname "$0")/../.."
 DIR=${BUILD:?is set by tests/run}/unoptimised
 cmake -S . -B "$DIR" -DHF_TESTS=ON -DCMAKE_BUILD_TYPE=Debug >&2
 env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS cmake --build "$DIR" -j 2 --target test-fault-repair >&2
-exec "$DIR/tests/fault/repair" --all
+exec "$DIR/tests/fault/repair"

@@ -91,7 +91,7 @@ static void choose_names(void)
         }
 }
 
-enum deed { JOIN, ASK, ASK_AGAIN, LEAVE, RELEASE, EXTEND, DETACH, QUIT, BURY, ENTER, DRAIN, CHURN };
+enum deed { ASK, ASK_AGAIN, LEAVE, RELEASE, EXTEND, DETACH, JOIN, QUIT, BURY, ENTER, DRAIN, CHURN };
 enum { QUEUE = 1, BELL = 2, LOOSELY = 4, BRIEFLY = 8, STEPPED = 16 };
 
 /* What a client is told to do. */
@@ -177,7 +177,7 @@ static void ignore(void *ctx, struct hf_ask *ask)
 static void perform(const struct command *c, struct reply *reply);
 
 /* Whatever an ordinary client does, for ever: somebody kills it. */
-static void churn(uint32_t seed)
+static _Noreturn void churn(uint32_t seed)
 {
     static const uint32_t where[] = {FRESH, FRESH_SCROLL, IDLE, DESK, POOL, FULL_FRESH, TIGHT_FRESH, TIGHT_SCROLL};
     static const enum deed then[] = {RELEASE, EXTEND, ASK_AGAIN, LEAVE, RELEASE};
@@ -194,55 +194,71 @@ static void churn(uint32_t seed)
     }
 }
 
-static void perform(const struct command *c, struct reply *reply)
+/* What a client asks of the table about a name. */
+static void use_name(const struct command *c, struct hf_ask *ask, struct hf_news *news)
 {
     struct hf_table *t = &role.table;
+    hf_nanos now = hf_clock_boot();
+    switch (c->deed) {
+    case LEAVE:
+        hf_lease_leave(t, ask, now, news);
+        break;
+    case RELEASE:
+        hf_lease_release(t, ask, now, news);
+        break;
+    case EXTEND:
+        hf_lease_extend(t, ask, now, false, news);
+        break;
+    case DETACH:
+        if (!hf_lease_detach(t, ask, false)) {
+            hf_pending_drain(&role.pending, t, role.who.member, ignore, NULL);
+            hf_lease_detach(t, ask, true);
+        }
+        break;
+    default:
+        hf_lease_ask(t, &role.who, ask, now, news);
+    }
+}
+
+/* What a client does as one of several. */
+static hf_status use_table(const struct command *c, hf_nanos until)
+{
+    struct hf_table *t = &role.table;
+    hf_status status = HF_OK;
+    switch (c->deed) {
+    case JOIN:
+        return hf_member_join(t, getpid(), until, &role.who.member);
+    case QUIT:
+        return hf_member_leave(t, role.who.member) ? HF_OK : HF_UNAVAILABLE;
+    case BURY:
+        return hf_member_bury(t, c->target) == HF_BURIAL_DONE ? HF_OK : HF_UNAVAILABLE;
+    case ENTER:
+        status = hf_shard_lock(t, c->target, until);
+        if (status == HF_OK)
+            hf_shard_unlock(t, c->target);
+        return status;
+    case DRAIN:
+        hf_pending_drain(&role.pending, t, role.who.member, ignore, NULL);
+        return HF_OK;
+    default:
+        churn(c->target);
+    }
+}
+
+static void perform(const struct command *c, struct reply *reply)
+{
     struct hf_ask *ask = &role.asks[c->slot];
     struct hf_news news = {.cue = HF_N_CUES};
-    hf_nanos now = hf_clock_boot();
     if (c->deed == ASK)
         prepare_ask(ask, c);
-    ask->until = now + HF_MS(1000);
+    ask->until = hf_clock_boot() + HF_MS(1000);
     reply->status = HF_OK;
     if (c->flags & STEPPED)
         raise(SIGSTOP);
-    switch (c->deed) {
-    case JOIN:
-        reply->status = hf_member_join(t, getpid(), ask->until, &role.who.member);
-        break;
-    case ASK:
-    case ASK_AGAIN:
-        hf_lease_ask(t, &role.who, ask, now, &news);
-        break;
-    case LEAVE:
-        hf_lease_leave(t, ask, now, &news);
-        break;
-    case RELEASE:
-        hf_lease_release(t, ask, now, &news);
-        break;
-    case EXTEND:
-        hf_lease_extend(t, ask, now, false, &news);
-        break;
-    case DETACH:
-        hf_lease_detach(t, ask);
-        break;
-    case QUIT:
-        reply->status = hf_member_leave(t, role.who.member) ? HF_OK : HF_UNAVAILABLE;
-        break;
-    case BURY:
-        reply->status = hf_member_bury(t, c->target) == HF_BURIAL_DONE ? HF_OK : HF_UNAVAILABLE;
-        break;
-    case ENTER:
-        reply->status = hf_shard_lock(t, c->target, ask->until);
-        if (reply->status == HF_OK)
-            hf_shard_unlock(t, c->target);
-        break;
-    case DRAIN:
-        hf_pending_drain(&role.pending, t, role.who.member, ignore, NULL);
-        break;
-    case CHURN:
-        churn(c->target);
-    }
+    if (c->deed <= DETACH)
+        use_name(c, ask, &news);
+    else
+        reply->status = use_table(c, ask->until);
     if (c->flags & STEPPED)
         raise(SIGSTOP);
     reply->cue = news.cue;

@@ -2,14 +2,16 @@
  * Usage: stress [ROUNDS] of each thread. */
 #include "actors.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { THREADS = 8, NAMES = 3, PERMITS = 3 };
 
-static int rounds = 4000;
+static int rounds = 20000;
 
 /* Plain variables on purpose: the lease alone orders the accesses, and TSan says so when it does not. */
 static struct {
@@ -122,12 +124,63 @@ static void test_threads(void **state)
     assert_int_equal(see(client, "p").holders + see(client, "p").waiters, 0);
 }
 
+/* ---- The table goes away under all of them ---- */
+
+static _Atomic uint64_t cycles;
+
+static void *work_until_it_is_gone(void *arg)
+{
+    struct worker *w = arg;
+    for (;;) {
+        char name[8];
+        snprintf(name, sizeof name, "n%u", draw(w, NAMES));
+        struct want want = {.name = name, .wait_ms = draw_wait(w), .ttl_ms = 60000};
+        struct hf_request request = request_of(&want);
+        hf_lease *lease;
+        hf_status status = hf_acquire(w->client, &request, &lease);
+        if (status == HF_UNAVAILABLE)
+            return NULL;
+        if (status != HF_OK && status != HF_BUSY && status != HF_TIMEOUT)
+            note_wrong(name);
+        if (status == HF_OK && hf_release(lease) == HF_OK)
+            atomic_fetch_add(&cycles, 1);
+        hf_lease_free(lease);
+    }
+}
+
+static void test_table_removed(void **state)
+{
+    (void)state;
+    struct worker worker[THREADS];
+    pthread_t thread[THREADS];
+    hf_client *client = stage_client();
+    struct hf_request renewed = request_of(&(struct want){.name = "r", .ttl_ms = 60, .flags = HF_AUTO_RENEW});
+    hf_lease *lease;
+    assert_int_equal(hf_acquire(client, &renewed, &lease), HF_OK);
+    int lost = hf_lease_fd(lease);
+    for (unsigned i = 0; i < THREADS; i++) {
+        worker[i] = (struct worker){.client = client, .number = i, .random = i * 104729 + 1};
+        assert_int_equal(pthread_create(&thread[i], NULL, work_until_it_is_gone, &worker[i]), 0);
+    }
+    while (atomic_load(&cycles) < 1000)
+        nap_us(100);
+    assert_int_equal(unlink(stage_path()), 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    assert_false(atomic_load(&wrong));
+    assert_int_equal(poll(&(struct pollfd){.fd = lost, .events = POLLIN}, 1, ACTOR_PATIENCE_MS), 1);
+    assert_false(hf_lease_ok(lease));
+    assert_int_equal(hf_release(lease), HF_NOT_HELD);
+    hf_lease_free(lease);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
         rounds = atoi(argv[1]);
     const struct CMUnitTest tests[] = {
         STAGED("eight threads on a few names exclude each other and see each other's writes", test_threads),
+        STAGED("rm of the table under eight busy threads sends each of them home", test_table_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

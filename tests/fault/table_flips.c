@@ -3,8 +3,9 @@
  *
  *     table_flips [ROUNDS [SEED]]
  *
- * Left out are the bytes of the C library's mutexes: they hold pointers of the thread that owns them, which it follows
- * without a look when it unlocks. Whoever can write to a table can end its users; that is why it is made 0600. */
+ * Left out are the bytes of the C library's mutexes: it asserts on their kind and aborts, and they hold pointers of the
+ * thread that owns them, which it follows without a look when it unlocks. Whoever can write to a table can end its
+ * users; that is why it is made 0600. */
 #include "table_scene.h"
 
 #include <sys/mman.h>

@@ -361,16 +361,18 @@ void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member)
     hf_shard_unlock(t, shard);
 }
 
-void hf_lease_detach(struct hf_table *t, struct hf_ask *ask)
+bool hf_lease_detach(struct hf_table *t, struct hf_ask *ask, bool drained)
 {
     uint32_t shard;
     struct hf_entry *e;
     hf_nanos inside = hf_clock_boot();
     if (enter(t, ask, &inside, &shard, &e) != HF_OK)
-        return;
-    if (e && e->client && state_of(t, ask) == CELL_HELD) {
+        return true;
+    bool linked = e && atomic_load(&e->linked) && !drained;
+    if (e && !linked && e->client && state_of(t, ask) == CELL_HELD) {
         e->client = 0;
         t->shards[shard].detached++;
     }
     hf_shard_unlock(t, shard);
+    return !linked;
 }

@@ -36,8 +36,9 @@ bool hf_lease_peek(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct 
 /* Frees an entry that ended while it was on its client's ready list. */
 void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member);
 
-/* Nobody answers for a detached hold any more once its grant is known. */
-void hf_lease_detach(struct hf_table *t, struct hf_ask *ask);
+/* Nobody answers for a detached hold any more once its grant is known. False: the entry may be on its client's ready
+ * list; once that was `drained` after the grant it cannot be. */
+bool hf_lease_detach(struct hf_table *t, struct hf_ask *ask, bool drained);
 
 hf_status hf_lease_list(struct hf_table *t, const char *name, size_t len, bool prefix, hf_nanos now, hf_nanos until,
                         hf_row_fn *fn, void *arg);

@@ -26,6 +26,7 @@
 struct hf_local {
     struct hf_table table;
     struct hf_asker who;
+    struct hf_member *me; /* looked up once: whatever becomes of the table, sleeper and waker mean the same bell */
     const struct hf_host *host;
     struct hf_pending pending;
     _Atomic bool woken; /* attend_wake was called */
@@ -76,7 +77,10 @@ static void close_local(void *self)
 static hf_status enter_local(void *self)
 {
     struct hf_local *l = self;
-    return hf_member_join(&l->table, l->who.pid, hf_clock_boot() + HF_MS(JOIN_TIMEOUT_MS), &l->who.member);
+    hf_status status = hf_member_join(&l->table, l->who.pid, hf_clock_boot() + HF_MS(JOIN_TIMEOUT_MS), &l->who.member);
+    if (status == HF_OK)
+        l->me = &hf_cell_at(&l->table, l->who.member)->member;
+    return status;
 }
 
 static void leave_local(void *self)
@@ -118,6 +122,23 @@ static void forget(void *self, struct hf_ask *ask)
         return;
     hf_pending_remove(&l->pending, hf_slot_cookie(ask->slot));
     ask->slot = hf_slot(hf_slot_cell(ask->slot), 0);
+}
+
+static void attend_wake(void *self)
+{
+    struct hf_local *l = self;
+    atomic_store(&l->woken, true);
+    hf_member_ring_bell(l->me);
+}
+
+/* Once nobody answers for the cell it may become something else at any time, so it must be off our ready list. */
+static void detach(struct hf_local *l, struct hf_ask *ask)
+{
+    if (hf_lease_detach(&l->table, ask, false))
+        return;
+    hf_pending_drain(&l->pending, &l->table, l->who.member, l->host->nudge, l->host->ctx);
+    attend_wake(l); /* for those that were nudged beside it */
+    hf_lease_detach(&l->table, ask, true);
 }
 
 static void submit_acquire(struct hf_local *l, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
@@ -162,7 +183,7 @@ static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news 
     if (news->cue != HF_N_QUEUED && !(news->cue == HF_N_FAILED && hf_slot_cell(ask->slot)))
         forget(l, ask);
     if (news->cue == HF_N_GRANTED && ask->detached)
-        hf_lease_detach(&l->table, ask);
+        detach(l, ask);
     return true;
 }
 
@@ -177,7 +198,7 @@ static bool peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *n
         return answer_retired(news, now, HF_N_FAILED);
     forget(l, ask);
     if (ask->detached)
-        hf_lease_detach(&l->table, ask);
+        detach(l, ask);
     return true;
 }
 
@@ -202,13 +223,6 @@ static void wake(void *self, uint64_t slot)
     hf_word *word = &hf_cell_at(&l->table, hf_slot_cell(slot))->head.word;
     atomic_fetch_add(word, 1);
     hf_futex_wake(word, 1);
-}
-
-static void attend_wake(void *self)
-{
-    struct hf_local *l = self;
-    atomic_store(&l->woken, true);
-    hf_member_ring_bell(&hf_cell_at(&l->table, l->who.member)->member);
 }
 
 /* Watches the neighbour: the value of its life word to sleep on, or 0 with *until moved up when it must be looked at
@@ -241,7 +255,7 @@ static uint32_t watch_neighbour(struct hf_local *l, hf_nanos *until)
 
 static void sleep_by_bell(struct hf_local *l, uint32_t rung, hf_nanos until)
 {
-    struct hf_member *me = &hf_cell_at(&l->table, l->who.member)->member;
+    struct hf_member *me = l->me;
     uint32_t value = watch_neighbour(l, &until);
     if (atomic_load(&me->bell) != rung)
         return;
@@ -256,7 +270,7 @@ static void sleep_by_bell(struct hf_local *l, uint32_t rung, hf_nanos until)
 static void attend(void *self, hf_nanos until)
 {
     struct hf_local *l = self;
-    struct hf_member *me = &hf_cell_at(&l->table, l->who.member)->member;
+    struct hf_member *me = l->me;
     for (;;) {
         uint32_t rung = atomic_load(&me->bell); /* before everything that a ring announces */
         bool told = atomic_load(&me->ready) != 0;
