@@ -22,7 +22,8 @@
  * - Callbacks run on the client's background thread (or inside hf_process), one at a time, with no lock of the library
  *   held: they may call anything here except hf_close.
  * - Options structs carry their size first; zero means default; they are read during the call only and never written.
- * - Every function that can fail returns a status; hf_error_text() then says in words what happened to which thing. */
+ * - Every function that can fail returns a status; hf_error_text() then says in words what happened to which thing. So
+ * it does inside a callback that brings bad news. */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
 
@@ -112,7 +113,8 @@ struct hf_log_event {
     const char *name;           /* of the resource; NULL where none is concerned */
     const char *correlation_id; /* as given in the request; NULL when none was */
     const char *text;           /* in words, when there is more to say; else "" */
-    int64_t wall_ms;            /* when, in milliseconds since 1970 */
+    int64_t wall_ms; /* when, in milliseconds since 1970: a grant as late, an end as early as it can have been, so that
+                        in the logs of several clients put together no two holds overlap that did not */
     int64_t ttl_ms, held_ms, waited_ms;
     uint64_t token;   /* 0 when none was given out */
     hf_status status; /* outcome */
@@ -159,12 +161,15 @@ struct hf_request {
     int64_t wait_ms;     /* 0: do not wait; HF_FOREVER; HF_WAIT_DEFAULT */
     uint32_t flags;      /* enum hf_flags */
     int64_t max_hold_ms; /* auto-renewal ends after this; 0: never */
-    const char *owner;   /* who holds, for reentrancy, up to 64 bytes: the same owner asks again and its count goes up.
-                            NULL: a new owner each time */
+    const char *owner;   /* who holds, for reentrancy, up to 64 bytes: the same owner asks again and its count goes up;
+                            each level has its own lease and is released by it; the units are those of the
+                            first. NULL: a new owner each time */
     const char *label;   /* shown to others; NULL: none */
     const char *correlation_id;
     hf_lost_fn *on_lost;
     void *lost_arg;
+    const char *attempt; /* which try, up to 64 bytes: the same attempt again is the same grant, so a call whose outcome
+                            is not known can be repeated. It is a secret: who knows it can release. NULL: a new one */
 };
 
 /* Asks, waits in the queue for at most wait_ms, and on HF_OK gives a lease that is held. Otherwise *lease is NULL.
@@ -185,7 +190,10 @@ HF_API HF_MUST_CHECK hf_status hf_acquire_start(hf_client *client, const struct 
  * HF_NOT_HELD: it does not wait (any more). */
 HF_API hf_status hf_cancel(hf_lease *lease);
 
-/* Several names, all or nothing, in byte order of the names; each lease has its own token. One lost is all lost. */
+/* Several names, all or nothing, taken in byte order of the names, so that two callers cannot deadlock. While one is
+ * waited for, the earlier ones are held and renewed; any failure gives all back. Each lease has its own token, in the
+ * order of the requests; their own wait_ms is ignored. One lost is all lost: the others are given up and their on_lost
+ * runs too. */
 HF_API HF_MUST_CHECK hf_status hf_acquire_many(hf_client *client, const struct hf_request *const *requests,
                                                size_t count, int64_t wait_ms, hf_lease **leases);
 
@@ -208,18 +216,24 @@ HF_API hf_status hf_release(hf_lease *lease);
  * is allowed. The pointer is dead afterwards. */
 HF_API void hf_lease_free(hf_lease *lease);
 
-HF_API bool hf_lease_ok(const hf_lease *lease);         /* still held, as far as we know: one load, for inner loops */
+/* Still held, as far as we know: one load, for inner loops. It may lag behind the clock for as long as the background
+ * thread is kept from running; hf_lease_left_ms does not. */
+HF_API bool hf_lease_ok(const hf_lease *lease);
 HF_API int64_t hf_lease_left_ms(const hf_lease *lease); /* time that is certainly left, never optimistic; 0: none */
 HF_API uint64_t hf_lease_token(const hf_lease *lease); /* rises strictly with every grant of the name; 0: not granted */
 HF_API const char *hf_lease_name(const hf_lease *lease); /* valid until hf_lease_free */
 HF_API int hf_lease_fd(hf_lease *lease); /* readable when lost; the library's to close; -1: see hf_error_text() */
 
-HF_API HF_MUST_CHECK hf_status
-hf_upgrade(hf_lease *lease); /* sole reader becomes writer with a new token, else HF_BUSY; never waits */
-HF_API HF_MUST_CHECK hf_status hf_downgrade(hf_lease *lease); /* writer becomes reader with the same token */
+/* The sole reader becomes the writer, with a new token; HF_BUSY: there are other readers, and the read hold stays.
+ * Never waits. A writer becomes a reader, with the same token; readers in line enter. HF_IN_DOUBT for either: no answer
+ * came; rely on reading only. */
+HF_API HF_MUST_CHECK hf_status hf_upgrade(hf_lease *lease);
+HF_API HF_MUST_CHECK hf_status hf_downgrade(hf_lease *lease);
 
 /* A detached hold as text, and back into a handle of another client or process. The text is a secret: who has it can
- * release. `size` is at least HF_EXPORT_MAX or as much as it takes (HF_FULL). */
+ * release. `size` is at least HF_EXPORT_MAX or as much as it takes (HF_FULL). From then on the hold belongs to the
+ * text: hf_lease_free and hf_close leave it alone, hf_release still ends it. An attached lease is renewed only by
+ * hf_extend. */
 HF_API HF_MUST_CHECK hf_status hf_lease_export(hf_lease *lease, char *text, size_t size);
 HF_API HF_MUST_CHECK hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease);
 
@@ -231,7 +245,7 @@ HF_API hf_status hf_process(hf_client *client);  /* does what is due and runs ca
 
 /* ---- Seeing -------------------------------------------------------------------------------------------------- */
 
-typedef enum hf_role { HF_HOLDER = 0, HF_WAITER = 1 } hf_role;
+typedef enum hf_role { HF_HOLDER = 0, HF_WAITER = 1 } hf_role; /* a row of history is a holder's */
 
 /* One holder or one waiter. Pointers are valid during the call. */
 struct hf_row {
@@ -245,10 +259,13 @@ struct hf_row {
     uint64_t token;          /* holders */
     int64_t left_ms;         /* holders: until the lease ends unless renewed */
     int64_t since_ms;        /* how long it has held or waited */
+    uint64_t ticket;         /* arrival number: of two waiters of a name the smaller came first; 0: never waited */
     int64_t ttl_ms;
     int64_t pid;
     const char *host, *label;
     bool detached;
+    hf_status ended;  /* history: HF_OK released, HF_LOST ended by time, by force or by death */
+    int64_t ended_ms; /* history: how long ago */
 };
 typedef void hf_row_fn(void *arg, const struct hf_row *row);
 
@@ -259,7 +276,10 @@ HF_API HF_MUST_CHECK hf_status hf_list(hf_client *client, const char *prefix, hf
 /* The same for one name. HF_OK without a call of fn: nobody holds it or waits for it. */
 HF_API HF_MUST_CHECK hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn, void *arg);
 
-/* Tells of every change of names that begin with `prefix` until fn returns false. */
+/* Tells of changes of names that begin with `prefix` until fn returns false: "queued", "left", "granted", "released"
+ * (given back, lost or broken), "resized". Changes that follow each other within moments may be told as one; the token
+ * shows how many grants there were. fn is also called about once a second with NULL, so that it can end an idle watch.
+ */
 typedef bool hf_watch_fn(void *arg, const struct hf_log_event *event);
 HF_API HF_MUST_CHECK hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg);
 

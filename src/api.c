@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ID_MAX = 64, MANY_MAX = 1024 };
+#define WAIT_MAX_MS ((int64_t)1 << 40) /* 34 years */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
@@ -70,11 +72,6 @@ static hf_status missing(const char *what)
     return hf_why(HF_INVALID, "%s: must not be NULL", what);
 }
 
-static hf_status unsupported(const char *what)
-{
-    return hf_why(HF_UNSUPPORTED, "%s: not offered by this version", what);
-}
-
 /* An options struct of a caller that was compiled with an older, shorter header: what it does not have is zero. */
 static hf_status copy_sized(const char *what, void *to, size_t size, const void *from)
 {
@@ -107,6 +104,11 @@ static hf_status check_name(const char *field, const char *name, size_t *len)
 static hf_status check_text(const char *field, const char *text, size_t max)
 {
     return text ? hf_name_check(field, text, strnlen(text, max + 1), 0, max) : HF_OK;
+}
+
+static hf_status check_id(const char *field, const char *text)
+{
+    return text ? hf_name_check(field, text, strnlen(text, ID_MAX + 1), 1, ID_MAX) : HF_OK;
 }
 
 /* Every kind is a lease on some units of a capacity. */
@@ -144,15 +146,14 @@ static hf_status check_offer(const struct hf_client *client, const struct hf_req
                       client->type->name);
     if ((r->flags & HF_DETACHED) && !(client->limits.offers & HF_CAN_DETACH))
         return hf_why(HF_UNSUPPORTED, "HF_DETACHED: not offered by the engine %s", client->type->name);
-    if (r->owner)
-        return unsupported("owner (reentrant locks)");
+    if (r->owner && !(client->limits.offers & HF_REENTRANT))
+        return hf_why(HF_UNSUPPORTED, "owner: reentrant locks are not offered by the engine %s", client->type->name);
     return HF_OK;
 }
 
 static hf_status check_times(const struct hf_client *client, struct hf_request *r)
 {
     const struct hf_limits *limits = &client->limits;
-    const int64_t longest = (int64_t)1 << 40; /* milliseconds: 34 years */
     if (r->ttl_ms == 0)
         r->ttl_ms = client->settings.value[HF_SET_TTL];
     if (r->wait_ms == HF_WAIT_DEFAULT)
@@ -161,9 +162,9 @@ static hf_status check_times(const struct hf_client *client, struct hf_request *
         r->max_hold_ms = client->settings.value[HF_SET_MAX_HOLD];
     hf_status status = check_range("ttl_ms", r->ttl_ms, limits->ttl_min_ms, limits->ttl_max_ms);
     if (status == HF_OK)
-        status = check_range("wait_ms", r->wait_ms, HF_FOREVER, longest);
+        status = check_range("wait_ms", r->wait_ms, HF_FOREVER, WAIT_MAX_MS);
     if (status == HF_OK)
-        status = check_range("max_hold_ms", r->max_hold_ms, 0, longest);
+        status = check_range("max_hold_ms", r->max_hold_ms, 0, WAIT_MAX_MS);
     return status;
 }
 
@@ -179,6 +180,10 @@ static hf_status check_request(const struct hf_client *client, const struct hf_r
         status = check_text("label", r->label, HF_LABEL_MAX);
     if (status == HF_OK)
         status = check_text("correlation_id", r->correlation_id, HF_CORRELATION_MAX);
+    if (status == HF_OK)
+        status = check_id("owner", r->owner);
+    if (status == HF_OK)
+        status = check_id("attempt", r->attempt);
     if (status == HF_OK)
         status = check_units(r);
     if (status == HF_OK)
@@ -217,8 +222,6 @@ hf_status hf_open(const char *url, const struct hf_client_options *given, hf_cli
     hf_status status = given ? copy_sized("options", &options, sizeof options, given) : HF_OK;
     if (status != HF_OK)
         return status;
-    if (options.no_thread)
-        return unsupported("no_thread");
     if (!url && !options.no_environment)
         url = getenv("HOLDFAST_URL");
     return hf_client_open(url && *url ? url : "local:", &options, client);
@@ -305,11 +308,42 @@ hf_status hf_cancel(hf_lease *lease)
     return status;
 }
 
+static hf_status check_many(const struct hf_client *client, const struct hf_request *const *requests, size_t count,
+                            struct hf_request *copies)
+{
+    for (size_t i = 0; i < count; i++) {
+        hf_status status = check_request(client, requests[i], &copies[i]);
+        if (status != HF_OK)
+            return hf_why(status, "requests[%zu].%s", i, hf_why_text());
+    }
+    return HF_OK;
+}
+
 hf_status hf_acquire_many(hf_client *client, const struct hf_request *const *requests, size_t count, int64_t wait_ms,
                           hf_lease **leases)
 {
-    (void)client, (void)requests, (void)count, (void)wait_ms, (void)leases;
-    return unsupported("hf_acquire_many");
+    if (!client || !requests || !leases)
+        return missing(!client ? "client" : requests ? "leases" : "requests");
+    hf_status status = check_range("count", (int64_t)count, 1, MANY_MAX);
+    if (status == HF_OK)
+        status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    memset(leases, 0, count * sizeof *leases);
+    if (wait_ms == HF_WAIT_DEFAULT)
+        wait_ms = client->settings.value[HF_SET_WAIT];
+    struct hf_request *copies = calloc(count, sizeof *copies);
+    status = copies ? check_many(client, requests, count, copies)
+                    : hf_why(HF_NO_MEMORY, "no memory for %zu requests", count);
+    if (status == HF_OK)
+        status = check_range("wait_ms", wait_ms, HF_FOREVER, WAIT_MAX_MS);
+    if (status == HF_OK && hf_keeper_is_me(client) && wait_ms != 0)
+        status = hf_why(HF_INVALID, "wait_ms: a callback must not wait");
+    if (status == HF_OK)
+        status = hf_call_many(client, copies, count, wait_ms, leases);
+    free(copies);
+    hf_client_exit(client);
+    return status;
 }
 
 hf_status hf_with(hf_client *client, const struct hf_request *request, hf_with_fn *fn, void *arg, int *result)
@@ -411,101 +445,186 @@ int hf_lease_fd(hf_lease *lease)
     return fd;
 }
 
-hf_status hf_upgrade(hf_lease *lease)
+static hf_status convert(hf_lease *lease, enum hf_verb verb)
 {
-    (void)lease;
-    return unsupported("hf_upgrade");
-}
-
-hf_status hf_downgrade(hf_lease *lease)
-{
-    (void)lease;
-    return unsupported("hf_downgrade");
-}
-
-hf_status hf_lease_export(hf_lease *lease, char *text, size_t size)
-{
-    (void)lease, (void)text, (void)size;
-    return unsupported("hf_lease_export");
-}
-
-hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease)
-{
-    (void)client, (void)text, (void)lease;
-    return unsupported("hf_lease_attach");
-}
-
-/* ---- Event loop ---- */
-
-int hf_fd(hf_client *client)
-{
-    (void)client;
-    unsupported("hf_fd");
-    return -1;
-}
-
-int64_t hf_timeout_ms(hf_client *client)
-{
-    (void)client;
-    unsupported("hf_timeout_ms");
-    return -1;
-}
-
-hf_status hf_process(hf_client *client)
-{
-    (void)client;
-    return unsupported("hf_process");
-}
-
-/* ---- Seeing ---- */
-
-static hf_status list(hf_client *client, const char *name, bool prefix, hf_row_fn *fn, void *arg)
-{
-    if (!client || !fn)
-        return missing(client ? "fn" : "client");
-    hf_status status = hf_client_enter(client);
+    hf_status status = enter_lease(lease);
     if (status != HF_OK)
         return status;
-    status = hf_client_list(client, name, prefix, fn, arg);
+    hf_client *client = lease->client;
+    if (client->limits.offers & HF_CAN_CONVERT)
+        status = hf_call_convert(lease, verb);
+    else
+        status =
+            hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot upgrade or downgrade", lease->name, client->type->name);
     hf_client_exit(client);
     return status;
 }
 
+hf_status hf_upgrade(hf_lease *lease)
+{
+    return convert(lease, HF_V_UPGRADE);
+}
+
+hf_status hf_downgrade(hf_lease *lease)
+{
+    return convert(lease, HF_V_DOWNGRADE);
+}
+
+hf_status hf_lease_export(hf_lease *lease, char *text, size_t size)
+{
+    if (!text)
+        return missing("text");
+    hf_status status = enter_lease(lease);
+    if (status != HF_OK)
+        return status;
+    hf_client *client = lease->client;
+    status = hf_call_export(lease, text, size);
+    hf_client_exit(client);
+    return status;
+}
+
+hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease)
+{
+    if (!client || !text || !lease)
+        return missing(!client ? "client" : text ? "lease" : "text");
+    *lease = NULL;
+    hf_status status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    if (client->limits.offers & HF_CAN_DETACH)
+        status = hf_call_attach(client, text, lease);
+    else
+        status = hf_why(HF_UNSUPPORTED, "the engine %s has no detached holds", client->type->name);
+    hf_client_exit(client);
+    return status;
+}
+
+/* ---- Event loop ---- */
+
+static hf_status check_loop(hf_client *client)
+{
+    if (!client)
+        return missing("client");
+    if (!hf_forkmark_ours(&client->mark))
+        return hf_why(HF_FORKED, "%s: the client belongs to the parent process", client->url);
+    return client->no_thread ? HF_OK : hf_why(HF_INVALID, "%s: was opened without no_thread", client->url);
+}
+
+int hf_fd(hf_client *client)
+{
+    return check_loop(client) == HF_OK ? client->fd : -1;
+}
+
+int64_t hf_timeout_ms(hf_client *client)
+{
+    return check_loop(client) == HF_OK ? hf_keeper_timeout(client) : -1;
+}
+
+hf_status hf_process(hf_client *client)
+{
+    hf_status status = check_loop(client);
+    if (status == HF_OK)
+        status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    status = hf_keeper_process(client);
+    hf_client_exit(client);
+    return status;
+}
+
+/* ---- Seeing ---- */
+
+/* A client and a name to see or act on. HF_OK: entered. */
+static hf_status enter_named(hf_client *client, const char *name)
+{
+    size_t len = 0;
+    if (!client)
+        return missing("client");
+    hf_status status = check_name("name", name, &len);
+    return status == HF_OK ? hf_client_enter(client) : status;
+}
+
 hf_status hf_list(hf_client *client, const char *prefix, hf_row_fn *fn, void *arg)
 {
+    if (!client || !fn)
+        return missing(client ? "fn" : "client");
     hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
-    return status == HF_OK ? list(client, prefix ? prefix : "", true, fn, arg) : status;
+    if (status == HF_OK)
+        status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    status = hf_client_list(client, HF_SEE_PREFIX, prefix ? prefix : "", fn, arg);
+    hf_client_exit(client);
+    return status;
+}
+
+static hf_status list_one(hf_client *client, int which, const char *name, hf_row_fn *fn, void *arg)
+{
+    hf_status status = fn ? enter_named(client, name) : missing("fn");
+    if (status != HF_OK)
+        return status;
+    status = hf_client_list(client, which, name, fn, arg);
+    hf_client_exit(client);
+    return status;
 }
 
 hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
 {
-    size_t len = 0;
-    hf_status status = check_name("name", name, &len);
-    return status == HF_OK ? list(client, name, false, fn, arg) : status;
-}
-
-hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg)
-{
-    (void)client, (void)prefix, (void)fn, (void)arg;
-    return unsupported("hf_watch");
+    return list_one(client, HF_SEE_ONE, name, fn, arg);
 }
 
 hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
 {
-    (void)client, (void)name, (void)fn, (void)arg;
-    return unsupported("hf_history");
+    return list_one(client, HF_SEE_PAST, name, fn, arg);
+}
+
+hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg)
+{
+    if (!client || !fn)
+        return missing(client ? "fn" : "client");
+    hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
+    if (status == HF_OK)
+        status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    if (hf_keeper_is_me(client))
+        status = hf_why(HF_INVALID, "hf_watch: a callback must not wait");
+    else
+        status = hf_client_watch(client, prefix ? prefix : "", fn, arg);
+    hf_client_exit(client);
+    return status;
 }
 
 hf_status hf_break(hf_client *client, const char *name, uint64_t token, const char *reason)
 {
-    (void)client, (void)name, (void)token, (void)reason;
-    return unsupported("hf_break");
+    hf_status status = check_text("reason", reason, HF_NAME_MAX);
+    if (status == HF_OK && !token)
+        status = hf_why(HF_INVALID, "token: 0 is none");
+    if (status == HF_OK)
+        status = enter_named(client, name);
+    if (status != HF_OK)
+        return status;
+    if (client->limits.offers & HF_CAN_BREAK)
+        status = hf_client_break(client, name, token, reason);
+    else
+        status = hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot break a hold", name, client->type->name);
+    hf_client_exit(client);
+    return status;
 }
 
 hf_status hf_resize(hf_client *client, const char *name, uint32_t capacity)
 {
-    (void)client, (void)name, (void)capacity;
-    return unsupported("hf_resize");
+    hf_status status = check_range("capacity", capacity, 1, HF_CAPACITY_MAX);
+    if (status == HF_OK)
+        status = enter_named(client, name);
+    if (status != HF_OK)
+        return status;
+    if (client->limits.offers & HF_CAN_RESIZE)
+        status = hf_client_resize(client, name, capacity);
+    else
+        status = hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot resize", name, client->type->name);
+    hf_client_exit(client);
+    return status;
 }
 
 /* ---- Fencing ---- */

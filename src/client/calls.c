@@ -87,6 +87,19 @@ static void wait_for_outcome(struct hf_lease *lease)
     }
 }
 
+hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now)
+{
+    pthread_mutex_lock(&lease->lock);
+    lease->caller_drives = true;
+    hf_status status = begin(lease, now);
+    if (status == HF_OK) {
+        wait_for_outcome(lease);
+        status = explain(lease, lease->outcome);
+    }
+    pthread_mutex_unlock(&lease->lock);
+    return status;
+}
+
 hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **out)
 {
     struct hf_lease *lease;
@@ -94,14 +107,7 @@ hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *req
     hf_status status = hf_lease_make(client, request, now, hf_deadline(now, request->wait_ms), &lease);
     if (status != HF_OK)
         return status;
-    pthread_mutex_lock(&lease->lock);
-    lease->caller_drives = true;
-    status = begin(lease, now);
-    if (status == HF_OK) {
-        wait_for_outcome(lease);
-        status = explain(lease, lease->outcome);
-    }
-    pthread_mutex_unlock(&lease->lock);
+    status = hf_call_wait(lease, now);
     if (status == HF_OK)
         *out = lease;
     else
@@ -148,6 +154,12 @@ static bool is_held(const struct hf_lease *lease)
     return lease->claim.state == HF_S_HELD || lease->claim.state == HF_S_EXTENDING;
 }
 
+/* What there is to say to somebody who thought it was held. */
+static hf_status explain_unheld(struct hf_lease *lease)
+{
+    return explain(lease, lease->lost_status != HF_OK ? HF_LOST : HF_NOT_HELD);
+}
+
 /* Waits for the answer to an extend or release. An engine that answers at once never lets it sleep. */
 static hf_status finish_call(struct hf_lease *lease, const struct hf_event *event)
 {
@@ -171,10 +183,25 @@ hf_status hf_call_extend(struct hf_lease *lease, int64_t ttl_ms)
     struct hf_event event = {.in = HF_I_EXTEND, .now = hf_clock_boot(), .ttl_ms = ttl_ms};
     if (is_held(lease))
         status = finish_call(lease, &event);
-    else if (lease->lost_status != HF_OK)
-        status = hf_why(HF_LOST, "%s: the lease was lost", lease->name);
     else
-        status = hf_why(HF_NOT_HELD, "%s: not held", lease->name);
+        status = explain_unheld(lease);
+    pthread_mutex_unlock(&lease->lock);
+    return status;
+}
+
+hf_status hf_call_convert(struct hf_lease *lease, enum hf_verb verb)
+{
+    pthread_mutex_lock(&lease->lock);
+    hf_status status;
+    struct hf_event event = {.in = HF_I_CONVERT, .now = hf_clock_boot(), .verb = verb};
+    if (lease->ask.kind != HF_READ && lease->ask.kind != HF_WRITE)
+        status = hf_why(HF_INVALID, "%s: is not a read-write lock", lease->name);
+    else if (is_held(lease))
+        status = finish_call(lease, &event);
+    else
+        status = explain_unheld(lease);
+    if (status == HF_OK)
+        lease->ask.kind = verb == HF_V_UPGRADE ? HF_WRITE : HF_READ;
     pthread_mutex_unlock(&lease->lock);
     return status;
 }
@@ -197,7 +224,7 @@ void hf_call_free(struct hf_lease *lease)
 {
     pthread_mutex_lock(&lease->lock);
     lease->freed = true;
-    if (is_held(lease))
+    if (is_held(lease) && !lease->exported)
         hf_drive_input(lease, HF_I_RELEASE, HF_OK);
     else if (!lease->decided)
         hf_drive_input(lease, HF_I_CANCEL, HF_CANCELLED);

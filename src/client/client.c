@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /* ---- What the engine says ---- */
 
@@ -24,11 +26,16 @@ static void lost_all(void *ctx, hf_status status, const char *text)
 {
     struct hf_client *client = ctx;
     pthread_mutex_lock(&client->lock);
-    client->lost_all = true;
+    client->sweep = HF_SWEEP_LOST;
     client->lost_status = status;
     snprintf(client->lost_text, sizeof client->lost_text, "%s", text);
     pthread_mutex_unlock(&client->lock);
     hf_keeper_wake(client);
+}
+
+static void recheck(void *ctx)
+{
+    hf_keeper_recheck(ctx);
 }
 
 /* ---- Opening ---- */
@@ -90,6 +97,8 @@ static void free_client(struct hf_client *client)
     hf_leases_free(client);
     if (client->engine)
         client->type->close(client->engine);
+    if (client->no_thread && client->fd >= 0)
+        close(client->fd);
     if (client->mark.page)
         hf_forkmark_clear(&client->mark);
     pthread_cond_destroy(&client->changed);
@@ -106,12 +115,14 @@ static hf_status open_parts(struct hf_client *client, const struct hf_url *url)
     int error = hf_forkmark_set(&client->mark);
     if (!error)
         error = hf_entropy_seed(&client->entropy);
+    if (!error && client->no_thread && (client->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+        error = errno;
     if (error)
         return hf_why(HF_NO_MEMORY, "%s: %s", client->url, strerror(error));
     client->limits = client->type->limits;
     if (client->settings.value[HF_SET_DRIFT] >= 0)
         client->limits.drift_ppm = client->settings.value[HF_SET_DRIFT];
-    client->host = (struct hf_host){.ctx = client, .nudge = nudge, .lost_all = lost_all};
+    client->host = (struct hf_host){.ctx = client, .nudge = nudge, .recheck = recheck, .lost_all = lost_all};
     hf_status status = client->type->open(&client->engine, url, &client->settings, &client->host);
     return status == HF_OK ? start_keeper(client) : status;
 }
@@ -132,6 +143,8 @@ hf_status hf_client_open(const char *text, const struct hf_client_options *optio
     pthread_cond_init(&client->changed, NULL);
     client->type = type;
     client->armed_at = INT64_MIN;
+    client->no_thread = options->no_thread;
+    client->fd = -1;
     client->on_log = options->on_log;
     client->log_arg = options->log_arg;
     client->log_level = options->log_level ? options->log_level : HF_LOG_INFO;
@@ -152,7 +165,7 @@ static void end_lease(struct hf_lease *lease)
     pthread_mutex_lock(&lease->lock);
     unsigned state = lease->claim.state;
     if (state == HF_S_HELD || state == HF_S_EXTENDING) {
-        if (!lease->ask.detached)
+        if (!lease->ask.detached && !lease->exported)
             hf_drive_input(lease, HF_I_RELEASE, HF_OK);
     } else if (!lease->decided) {
         hf_drive_input(lease, HF_I_CANCEL, HF_CLOSED);
@@ -214,7 +227,9 @@ hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
     pthread_mutex_lock(&client->lock);
     client->stop = true;
     pthread_mutex_unlock(&client->lock);
-    hf_keeper_wake(client);
+    if (client->no_thread) /* the last callbacks run here */
+        hf_keeper_process(client);
+    client->type->attend_wake(client->engine);
     pthread_join(client->keeper, NULL);
     unsigned unreleased = count_unreleased(client);
     hf_status status = unreleased ? hf_why(HF_IN_DOUBT, "%s: %u holds could not be released and end by themselves",

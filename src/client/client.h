@@ -2,7 +2,9 @@
  *
  * The way through this folder: client.c opens and closes; lease.c makes handles and counts who needs them; drive.c
  * turns an event into moves of the claim (core) and submits them to the engine; calls.c are the blocking and starting
- * calls; keeper.c is the background thread: timers, news by the bell, callbacks; journal.c is the log; listing.c shows.
+ * calls; many.c takes several names at once; export.c turns a detached hold into text and back; keeper.c is the
+ * background thread: timers, news by the bell, callbacks; journal.c is the log; listing.c shows and watch.c tells of
+ * changes.
  *
  * Locks, in the order in which they are taken: a lease's lock (its claim moves under it, and the engine is asked under
  * it, so that one lease that cannot get through holds up no other), then the client's (queues, timers, pool; for
@@ -23,7 +25,8 @@ struct hf_line {
     struct hf_lease *first, *last;
 };
 
-enum hf_callback { HF_CB_DONE = 1, HF_CB_LOST = 2 };
+enum hf_callback { HF_CB_DONE = 1, HF_CB_LOST = 2, HF_CB_GROUP = 4 };
+enum hf_sweep { HF_SWEEP_NONE, HF_SWEEP_CHECK, HF_SWEEP_LOST };
 enum { HF_COUNTERS = sizeof(struct hf_counters) / sizeof(uint64_t) - 1 };
 
 /* The order is that of struct hf_counters. */
@@ -53,6 +56,7 @@ struct hf_lease {
     bool decided;       /* GRANTED or DENIED was reported */
     bool call_over;     /* the extend or release that was asked for has its answer */
     bool freed;         /* the caller gave the handle back */
+    bool exported;      /* the hold belongs to a text now */
     bool closed;        /* hf_close has dealt with it */
     hf_status outcome, call_status, lost_status;
     hf_nanos wake_at;
@@ -69,8 +73,9 @@ struct hf_lease {
     struct hf_heap_node timer;
     struct hf_lease *look_next, *call_next;
     bool in_look, in_call;
-    bool to_lose;       /* the engine lost everything, and this lease has yet to hear of it */
-    unsigned callbacks; /* enum hf_callback that are due */
+    bool to_sweep;          /* something happened to all leases, and this one has yet to hear of it */
+    struct hf_group *group; /* those that were taken together with it; NULL: none */
+    unsigned callbacks;     /* enum hf_callback that are due */
 
     hf_done_fn *done;
     void *done_arg;
@@ -104,11 +109,15 @@ struct hf_client {
     struct hf_slab *slabs;
     uint32_t leases; /* made, whether in use or in the pool */
     struct hf_line look, call;
-    hf_nanos armed_at; /* when the keeper wakes by itself; INT64_MIN while it is awake */
-    bool lost_all;
+    hf_nanos armed_at;   /* when the keeper wakes by itself; INT64_MIN while it is awake */
+    enum hf_sweep sweep; /* what happened to all leases */
     hf_status lost_status;
     char lost_text[256];
     bool stop;
+    bool no_thread;          /* the caller drives: the background thread only tells when there is something to do */
+    int fd;                  /* readable then; -1 with a thread */
+    _Atomic bool processing; /* a caller is inside hf_process, */
+    pthread_t processor;     /* this one */
 
     pthread_t keeper;
     pthread_cond_t changed; /* the keeper has started, or has run callbacks */
@@ -138,11 +147,13 @@ void hf_leases_free(struct hf_client *client);
 void hf_drive(struct hf_lease *lease, const struct hf_event *event);
 void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why);
 void hf_drive_peek(struct hf_lease *lease);
+hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token);
 
 /* ---- calls.c ---- */
 #define HF_CLOSING 0x80000000u
 hf_status hf_client_enter(struct hf_client *client);
 void hf_client_exit(struct hf_client *client);
+hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now); /* begins, and waits for the outcome */
 hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **lease);
 hf_status hf_call_start(struct hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
                         struct hf_lease **lease);
@@ -152,7 +163,20 @@ hf_status hf_call_release(struct hf_lease *lease);
 void hf_call_free(struct hf_lease *lease);
 int hf_call_lost_fd(struct hf_lease *lease);
 
+hf_status hf_call_convert(struct hf_lease *lease, enum hf_verb verb);
+hf_status hf_call_export(struct hf_lease *lease, char *text, size_t size);
+hf_status hf_call_attach(struct hf_client *client, const char *text, struct hf_lease **lease);
+
+/* ---- many.c ---- */
+hf_status hf_call_many(struct hf_client *client, const struct hf_request *requests, size_t count, int64_t wait_ms,
+                       struct hf_lease **leases);
+void hf_group_lose(struct hf_lease *lease);  /* one of a group is lost: the others follow */
+void hf_group_leave(struct hf_lease *lease); /* under the client's lock */
+
 /* ---- keeper.c ---- */
+void hf_keeper_recheck(struct hf_client *client); /* some hold may have been taken away */
+int64_t hf_keeper_timeout(struct hf_client *client);
+hf_status hf_keeper_process(struct hf_client *client);
 void *hf_keeper_main(void *client);
 void hf_keeper_look(struct hf_lease *lease);                            /* there is something to see for it */
 void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback); /* a callback of it is due */
@@ -166,11 +190,15 @@ hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms);
 
 /* ---- journal.c ---- */
 void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status status, hf_nanos now);
+void hf_journal_break(struct hf_client *client, const char *name, uint64_t token, const char *reason);
 void hf_journal_deliver(struct hf_client *client);
 void hf_journal_free(struct hf_client *client);
 
 /* ---- listing.c ---- */
-hf_status hf_client_list(struct hf_client *client, const char *name, bool prefix, hf_row_fn *fn, void *arg);
+hf_status hf_client_list(struct hf_client *client, int which, const char *name, hf_row_fn *fn, void *arg);
+hf_status hf_client_watch(struct hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg);
+hf_status hf_client_break(struct hf_client *client, const char *name, uint64_t token, const char *reason);
+hf_status hf_client_resize(struct hf_client *client, const char *name, uint32_t capacity);
 
 /* The end of a wait that begins now. */
 static inline hf_nanos hf_deadline(hf_nanos now, int64_t wait_ms)

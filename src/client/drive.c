@@ -51,6 +51,8 @@ static void lose(struct hf_lease *lease, hf_status why)
     }
     if (lease->on_lost)
         hf_keeper_call(lease, HF_CB_LOST);
+    if (lease->group)
+        hf_keeper_call(lease, HF_CB_GROUP);
 }
 
 static void end_call(struct hf_lease *lease, hf_status status)
@@ -160,11 +162,13 @@ void hf_drive(struct hf_lease *lease, const struct hf_event *first)
     struct hf_event event = *first;
     struct hf_news news;
     for (;;) {
-        if (event.in == HF_I_FAILED || event.in == HF_I_CUT)
+        if (event.in >= HF_I_GRANTED && event.news->text)
             hf_lease_words(lease, event.news->text);
+        hf_nanos believed = lease->claim.valid_until;
         struct hf_move move = hf_claim_step(&lease->claim, &event);
         publish(lease);
-        report(lease, &move, event.now);
+        /* What is lost by time was lost when the time was over, however late that was noticed. */
+        report(lease, &move, move.report == HF_R_LOST && believed < event.now ? believed : event.now);
         arm(lease, move.wake_at);
         keep_alive(lease);
         if (move.verb == HF_V_NONE || !submit(lease, &move, event.now, &news))
@@ -182,6 +186,26 @@ void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why)
 {
     struct hf_event event = {.in = in, .now = hf_clock_boot(), .status = why, .random = jitter(lease)};
     hf_drive(lease, &event);
+}
+
+/* A lease whose hold was made elsewhere: held from here on if the engine says that it is, with that token. */
+hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token)
+{
+    struct hf_news answer, *news = &answer;
+    hf_nanos now = hf_clock_boot();
+    struct hf_move check = {.verb = HF_V_CHECK};
+    if (!submit(lease, &check, now, news))
+        return hf_why(HF_UNSUPPORTED, "%s: this engine cannot attach", lease->name);
+    if (news->cue == HF_N_FAILED)
+        return hf_why(news->status, "%s: %s", lease->name, news->text ? news->text : "");
+    if (news->cue != HF_N_EXTENDED || news->token != token)
+        return hf_why(HF_LOST, "%s: the hold with token %llu has ended", lease->name, (unsigned long long)token);
+    hf_nanos until = news->asked_at + news->good - hf_timing_drift(&lease->client->limits, news->good);
+    hf_claim_adopt(&lease->claim, news->asked_at, until, token);
+    publish(lease);
+    keep_alive(lease);
+    arm(lease, lease->claim.renew_at < until ? lease->claim.renew_at : until);
+    return HF_OK;
 }
 
 void hf_drive_peek(struct hf_lease *lease)

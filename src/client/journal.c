@@ -23,15 +23,14 @@ static const struct {
     [HF_R_RELEASED] = {"released", HF_LOG_INFO},
 };
 
-static struct hf_record *make_record(const struct hf_lease *lease)
+static struct hf_record *make_record(const char *of, const char *correlation_id, const char *words)
 {
-    size_t name = strlen(lease->name) + 1, correlation = strlen(lease->correlation) + 1;
-    const char *words = lease->words ? lease->words : "";
+    size_t name = strlen(of) + 1, correlation = strlen(correlation_id) + 1;
     struct hf_record *r = malloc(sizeof *r + name + correlation + strlen(words) + 1);
     if (!r)
         return NULL;
-    memcpy(r->text, lease->name, name);
-    memcpy(r->text + name, lease->correlation, correlation);
+    memcpy(r->text, of, name);
+    memcpy(r->text + name, correlation_id, correlation);
     strcpy(r->text + name + correlation, words);
     r->next = NULL;
     r->event = (struct hf_log_event){
@@ -39,8 +38,16 @@ static struct hf_record *make_record(const struct hf_lease *lease)
         .name = r->text,
         .correlation_id = correlation > 1 ? r->text + name : NULL,
         .text = r->text + name + correlation,
+        .wall_ms = hf_clock_wall_us() / 1000,
     };
     return r;
+}
+
+/* The wall clock is read first: if it takes long until the other one is, the result is too early, never too late. */
+static int64_t wall_ms_of(hf_nanos when)
+{
+    int64_t wall_us = hf_clock_wall_us();
+    return (wall_us - (hf_clock_boot() - when) / 1000) / 1000;
 }
 
 static void put(struct hf_client *client, struct hf_record *r)
@@ -59,18 +66,32 @@ void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status 
     struct hf_client *client = lease->client;
     if (!client->on_log || kinds[report].level > client->log_level)
         return;
-    struct hf_record *r = make_record(lease);
+    struct hf_record *r = make_record(lease->name, lease->correlation, lease->words ? lease->words : "");
     if (!r)
         return; /* without memory the lock goes on, the log has a gap */
     const struct hf_claim *claim = &lease->claim;
     r->event.level = kinds[report].level;
     r->event.event = status == HF_IN_DOUBT ? "in_doubt" : kinds[report].event;
-    r->event.wall_ms = hf_clock_wall_us() / 1000;
     r->event.ttl_ms = claim->t.ttl / HF_MS(1);
     r->event.held_ms = claim->granted_at ? (now - claim->granted_at) / HF_MS(1) : 0;
     r->event.waited_ms = ((claim->granted_at ? claim->granted_at : now) - claim->started_at) / HF_MS(1);
     r->event.token = claim->token;
     r->event.status = status;
+    /* A grant is told as late as it can have been, an end as early: so in the logs of several clients put together no
+     * two holds overlap that did not. */
+    if (report == HF_R_RELEASED || report == HF_R_LOST)
+        r->event.wall_ms = wall_ms_of(now);
+    put(client, r);
+}
+
+void hf_journal_break(struct hf_client *client, const char *name, uint64_t token, const char *reason)
+{
+    struct hf_record *r = client->on_log ? make_record(name, "", reason ? reason : "") : NULL;
+    if (!r)
+        return;
+    r->event.level = HF_LOG_WARN;
+    r->event.event = "broken";
+    r->event.token = token;
     put(client, r);
 }
 

@@ -3,24 +3,35 @@
  * call, which may hold a mutex of the application. */
 #include "client.h"
 
+#include "base/status.h"
 #include "base/why.h"
 #include "sys/clock.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define AWAKE INT64_MIN
 
 /* ---- From other threads ---- */
 
+/* Is this the thread that runs callbacks? */
 bool hf_keeper_is_me(const struct hf_client *client)
 {
+    if (client->no_thread)
+        return atomic_load(&client->processing) && pthread_equal(client->processor, pthread_self());
     return pthread_equal(client->keeper, pthread_self());
 }
 
+/* Wakes whoever does the work: the keeper, or the caller's own loop. */
 void hf_keeper_wake(struct hf_client *client)
 {
-    client->type->attend_wake(client->engine);
+    static const uint64_t one = 1;
+    if (!client->no_thread)
+        client->type->attend_wake(client->engine);
+    else if (write(client->fd, &one, sizeof one) < 0) {
+        /* An eventfd refuses only when it is already as readable as can be. */
+    }
 }
 
 void hf_keeper_timer(struct hf_lease *lease, hf_nanos when)
@@ -126,11 +137,15 @@ static void call_back(struct hf_lease *lease, unsigned callbacks)
     pthread_mutex_unlock(&lease->lock);
     if (callbacks & HF_CB_DONE) {
         if (outcome != HF_OK)
-            hf_why(outcome, "%s%s%s", lease->name, words[0] ? ": " : "", words);
+            hf_why(outcome, "%s: %s", lease->name, words[0] ? words : hf_status_row(outcome)->text);
         lease->done(lease, outcome, lease->done_arg);
     }
-    if ((callbacks & HF_CB_LOST) && on_lost)
+    if ((callbacks & HF_CB_LOST) && on_lost) {
+        hf_why(lost, "%s: %s", lease->name, words[0] ? words : hf_status_row(lost)->text);
         on_lost(lease, lost, lease->lost_arg);
+    }
+    if (callbacks & HF_CB_GROUP)
+        hf_group_lose(lease);
 }
 
 static bool run_callback(struct hf_client *client)
@@ -152,29 +167,44 @@ static bool run_callback(struct hf_client *client)
     return true;
 }
 
-/* The engine lost everything: so did every lease. */
-static void run_lost_all(struct hf_client *client)
+/* Something that happened to all leases. */
+struct sweep {
+    enum hf_sweep what;
+    hf_status status;
+    char text[sizeof((struct hf_client *)0)->lost_text];
+};
+
+static void sweep_one(struct hf_lease *lease, const struct sweep *sweep)
 {
-    char text[sizeof client->lost_text];
+    pthread_mutex_lock(&lease->lock);
+    if (sweep->what == HF_SWEEP_LOST) {
+        hf_lease_words(lease, sweep->text);
+        hf_drive_input(lease, HF_I_LOST_ALL, lease->decided ? sweep->status : HF_UNAVAILABLE);
+    } else if (atomic_load(&lease->ok)) {
+        struct hf_news hint = {.cue = HF_N_HINT};
+        struct hf_event event = {.in = HF_I_HINT, .now = hf_clock_boot(), .news = &hint};
+        hf_drive(lease, &event);
+    }
+    pthread_mutex_unlock(&lease->lock);
+}
+
+/* The engine lost everything, or took something away: every lease hears of it. */
+static void run_sweep(struct hf_client *client)
+{
     pthread_mutex_lock(&client->lock);
-    bool lost = client->lost_all;
-    hf_status status = client->lost_status;
-    if (lost)
-        memcpy(text, client->lost_text, sizeof text);
-    client->lost_all = false;
-    for (struct hf_lease *l = client->all; lost && l; l = l->next)
-        l->to_lose = true;
-    for (struct hf_lease *l = client->all; lost && l;) {
-        if (!l->to_lose || !hf_lease_ref_listed(l)) {
+    struct sweep sweep = {.what = client->sweep, .status = client->lost_status};
+    memcpy(sweep.text, client->lost_text, sizeof sweep.text);
+    client->sweep = HF_SWEEP_NONE;
+    for (struct hf_lease *l = client->all; sweep.what && l; l = l->next)
+        l->to_sweep = true;
+    for (struct hf_lease *l = client->all; sweep.what && l;) {
+        if (!l->to_sweep || !hf_lease_ref_listed(l)) {
             l = l->next;
             continue;
         }
-        l->to_lose = false;
+        l->to_sweep = false;
         pthread_mutex_unlock(&client->lock);
-        pthread_mutex_lock(&l->lock);
-        hf_lease_words(l, text);
-        hf_drive_input(l, HF_I_LOST_ALL, l->decided ? status : HF_UNAVAILABLE);
-        pthread_mutex_unlock(&l->lock);
+        sweep_one(l, &sweep);
         hf_lease_unref(l);
         pthread_mutex_lock(&client->lock);
         l = client->all; /* the list may have changed meanwhile; those that are done are marked */
@@ -182,11 +212,19 @@ static void run_lost_all(struct hf_client *client)
     pthread_mutex_unlock(&client->lock);
 }
 
+void hf_keeper_recheck(struct hf_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    if (client->sweep == HF_SWEEP_NONE)
+        client->sweep = HF_SWEEP_CHECK;
+    pthread_mutex_unlock(&client->lock);
+}
+
 static void run_what_is_due(struct hf_client *client)
 {
     bool more;
     do {
-        run_lost_all(client);
+        run_sweep(client);
         more = run_due_timer(client);
         more = run_look(client) || more;
         more = run_callback(client) || more;
@@ -200,7 +238,7 @@ static bool plan(struct hf_client *client, hf_nanos *until)
     pthread_mutex_lock(&client->lock);
     struct hf_heap_node *first = hf_heap_first(&client->timers);
     *until = first ? first->key : HF_NEVER;
-    if (client->look.first || client->call.first || client->lost_all || client->log_first)
+    if (client->look.first || client->call.first || client->sweep || client->log_first)
         *until = 0;
     client->armed_at = *until;
     bool stop = client->stop && *until != 0;
@@ -218,6 +256,39 @@ static void say_up(struct hf_client *client, hf_status status)
     pthread_mutex_unlock(&client->lock);
 }
 
+static void set_awake(struct hf_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    client->armed_at = AWAKE;
+    pthread_mutex_unlock(&client->lock);
+}
+
+static void keep(struct hf_client *client)
+{
+    for (hf_nanos until;;) {
+        run_what_is_due(client);
+        if (!plan(client, &until))
+            return;
+        client->type->attend(client->engine, until);
+        set_awake(client);
+    }
+}
+
+/* Without a keeper the thread only holds the life word and hears the bell. */
+static void attend_only(struct hf_client *client)
+{
+    for (;;) {
+        client->type->attend(client->engine, HF_NEVER);
+        pthread_mutex_lock(&client->lock);
+        bool stop = client->stop, due = client->look.first || client->sweep;
+        pthread_mutex_unlock(&client->lock);
+        if (stop)
+            return;
+        if (due)
+            hf_keeper_wake(client);
+    }
+}
+
 void *hf_keeper_main(void *arg)
 {
     struct hf_client *client = arg;
@@ -225,16 +296,39 @@ void *hf_keeper_main(void *arg)
     say_up(client, status);
     if (status != HF_OK)
         return NULL;
-    hf_nanos until;
-    for (;;) {
-        run_what_is_due(client);
-        if (!plan(client, &until))
-            break;
-        client->type->attend(client->engine, until);
-        pthread_mutex_lock(&client->lock);
-        client->armed_at = AWAKE;
-        pthread_mutex_unlock(&client->lock);
-    }
+    if (client->no_thread)
+        attend_only(client);
+    else
+        keep(client);
     client->type->leave(client->engine);
     return NULL;
+}
+
+/* ---- The caller's own loop ---- */
+
+int64_t hf_keeper_timeout(struct hf_client *client)
+{
+    hf_nanos until;
+    plan(client, &until);
+    if (until == HF_NEVER)
+        return -1;
+    hf_nanos left = until - hf_clock_boot();
+    return left > 0 ? (left + HF_MS(1) - 1) / HF_MS(1) : 0;
+}
+
+hf_status hf_keeper_process(struct hf_client *client)
+{
+    uint64_t rung;
+    if (atomic_exchange(&client->processing, true))
+        return hf_why(HF_INVALID, "%s: hf_process is already running", client->url);
+    client->processor = pthread_self();
+    if (read(client->fd, &rung, sizeof rung) < 0) {
+        /* Nothing was rung: a timer is due, or nothing. */
+    }
+    set_awake(client);
+    run_what_is_due(client);
+    hf_nanos until;
+    plan(client, &until);
+    atomic_store(&client->processing, false);
+    return HF_OK;
 }

@@ -3,6 +3,7 @@
 #include "client.h"
 
 #include "base/why.h"
+#include "core/id.h"
 #include "sys/clock.h"
 
 #include <stdlib.h>
@@ -39,14 +40,16 @@ static bool grow_pool(struct hf_client *client)
 static void set_state(struct hf_lease *lease)
 {
     atomic_store_explicit(&lease->refs, 1, memory_order_relaxed);
-    lease->alive = lease->caller_drives = lease->decided = lease->call_over = lease->freed = lease->closed = false;
+    lease->alive = lease->caller_drives = lease->decided = lease->call_over = lease->freed = lease->exported =
+        lease->closed = false;
     lease->outcome = lease->call_status = lease->lost_status = HF_OK;
     lease->wake_at = HF_NEVER;
-    lease->in_look = lease->in_call = lease->to_lose = false;
+    lease->in_look = lease->in_call = lease->to_sweep = false;
     lease->sleepers = 0;
     lease->parked = 0;
     lease->callbacks = 0;
     lease->done = NULL;
+    lease->group = NULL;
     atomic_store_explicit(&lease->ok, false, memory_order_relaxed);
     atomic_store_explicit(&lease->valid_until, 0, memory_order_relaxed);
     atomic_store_explicit(&lease->token, 0, memory_order_relaxed);
@@ -83,6 +86,7 @@ static void give_back(struct hf_lease *lease)
     free(lease->words);
     lease->block = lease->words = NULL;
     pthread_mutex_lock(&client->lock);
+    hf_group_leave(lease);
     hf_heap_remove(&client->timers, &lease->timer);
     if (lease->prev)
         lease->prev->next = lease->next;
@@ -117,6 +121,7 @@ void hf_lease_unref(struct hf_lease *lease)
 void hf_leases_free(struct hf_client *client)
 {
     for (struct hf_lease *l = client->all; l; l = l->next) {
+        hf_group_leave(l);
         int fd = atomic_load(&l->lost_fd);
         if (fd >= 0)
             close(fd);
@@ -168,16 +173,31 @@ static bool copy_texts(struct hf_lease *lease, const struct hf_request *request)
     return true;
 }
 
+/* Ids that the caller gave, in place of the random ones. An attempt without an owner is its own owner: asked for again
+ * it meets itself. */
+static void set_ids(struct hf_ask *ask, const struct hf_request *request)
+{
+    if (request->attempt)
+        hf_id_of_text(&ask->attempt, 'a', request->attempt, strlen(request->attempt));
+    ask->owner = ask->attempt;
+    if (request->owner)
+        hf_id_of_text(&ask->owner, 'o', request->owner, strlen(request->owner));
+    ask->named = request->attempt || request->owner;
+}
+
 static void set_terms(struct hf_lease *lease, const struct hf_request *request, hf_nanos deadline)
 {
     struct hf_client *client = lease->client;
     struct hf_ask *ask = &lease->ask;
+    set_ids(ask, request);
     ask->kind = request->kind;
     ask->units = request->units;
     ask->capacity = request->capacity;
     ask->ttl_ms = request->ttl_ms;
     ask->barging = request->flags & HF_BARGING;
     ask->detached = request->flags & HF_DETACHED;
+    ask->history = (uint32_t)client->settings.value[HF_SET_HISTORY];
+    ask->history_age_ms = client->settings.value[HF_SET_HISTORY_AGE];
     ask->doubt = ask->bell = false;
     ask->slot = 0;
     ask->seen = 0;
@@ -188,6 +208,7 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
         .max_hold_ms = request->max_hold_ms,
         .auto_renew = request->flags & HF_AUTO_RENEW,
         .deadline = deadline,
+        .shared = ask->named, /* others of this owner may upgrade the hold, and its token rises */
     };
     hf_claim_init(&lease->claim, &terms, &client->limits, &client->wishes);
 }

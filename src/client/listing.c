@@ -58,14 +58,20 @@ static int by_name(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-hf_status hf_client_list(struct hf_client *client, const char *name, bool prefix, hf_row_fn *fn, void *arg)
+/* What to see or act on, with the time that the engine may take to get through to it. */
+static struct hf_seen see(const struct hf_client *client, int which, const char *name, hf_nanos now)
+{
+    struct hf_timing timing;
+    hf_timing_fill(&timing, client->settings.value[HF_SET_TTL], &client->limits, &client->wishes);
+    return (struct hf_seen){.which = which, .name = name, .len = strlen(name), .until = now + timing.op_timeout};
+}
+
+hf_status hf_client_list(struct hf_client *client, int which, const char *name, hf_row_fn *fn, void *arg)
 {
     struct rows rows = {0};
-    struct hf_timing timing;
     hf_nanos now = hf_clock_boot();
-    hf_timing_fill(&timing, client->settings.value[HF_SET_TTL], &client->limits, &client->wishes);
-    hf_status status =
-        client->type->list(client->engine, name, strlen(name), prefix, now, now + timing.op_timeout, collect, &rows);
+    struct hf_seen what = see(client, which, name, now);
+    hf_status status = client->type->list(client->engine, &what, now, collect, &rows);
     if (status == HF_OK && rows.out_of_memory)
         status = hf_why(HF_NO_MEMORY, "%s: no memory to list", client->url);
     if (rows.count)
@@ -77,4 +83,21 @@ hf_status hf_client_list(struct hf_client *client, const char *name, bool prefix
     }
     free(rows.shown);
     return status;
+}
+
+hf_status hf_client_break(struct hf_client *client, const char *name, uint64_t token, const char *reason)
+{
+    hf_nanos now = hf_clock_boot();
+    struct hf_seen what = see(client, HF_SEE_ONE, name, now);
+    hf_status status = client->type->break_hold(client->engine, &what, token, now);
+    if (status == HF_OK)
+        hf_journal_break(client, name, token, reason);
+    return status;
+}
+
+hf_status hf_client_resize(struct hf_client *client, const char *name, uint32_t capacity)
+{
+    hf_nanos now = hf_clock_boot();
+    struct hf_seen what = see(client, HF_SEE_ONE, name, now);
+    return client->type->resize(client->engine, &what, capacity, now);
 }

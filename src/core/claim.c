@@ -1,8 +1,8 @@
 /* claim.c - the step function of a claim: looks the action up in claim.def, runs it, and checks where it led.
  *
  * Read claim.def first: it is the machine. The actions live in claim_wait.c (asking, queueing, leaving), claim_hold.c
- * (renewing, losing) and claim_release.c (giving back). To add a rule: a row in claim.def, an action in the file of its
- * phase, and the unit test of every pair tells what else it touches. */
+ * (renewing, converting, losing) and claim_release.c (giving back). To add a rule: a row in claim.def, an action in the
+ * file of its phase, and the unit test of every pair tells what else it touches. */
 #include "claim.h"
 #include "claim_actions.h"
 
@@ -98,7 +98,9 @@ static hf_nanos wake_at(const struct hf_claim *claim)
 
 static hf_status refusal(enum hf_input in)
 {
-    return in == HF_I_CANCEL || in == HF_I_EXTEND || in == HF_I_RELEASE ? HF_NOT_HELD : HF_INTERNAL;
+    return in == HF_I_CANCEL || in == HF_I_EXTEND || in == HF_I_RELEASE || in == HF_I_CONVERT || in == HF_I_FORFEIT
+               ? HF_NOT_HELD
+               : HF_INTERNAL;
 }
 
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event)
@@ -123,6 +125,7 @@ void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, c
     *claim = (struct hf_claim){
         .state = HF_S_NEW,
         .auto_renew = terms->auto_renew,
+        .token_may_rise = terms->shared,
         .limits = *limits,
         .deadline = terms->deadline,
         .max_hold = hf_timing_nanos(terms->max_hold_ms),
@@ -141,6 +144,7 @@ void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, 
     claim->started_at = now;
     claim->granted_at = now;
     claim->token = token;
+    claim->token_may_rise = true; /* whoever exported it can still upgrade it */
     hf_claim_believe(claim, now, valid_until);
 }
 

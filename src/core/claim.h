@@ -26,7 +26,7 @@ enum hf_report {
     HF_R_GRANTED,  /* the ask is over: held. Also "acquire" outcome HF_OK */
     HF_R_DENIED,   /* the ask is over: not held; status says why */
     HF_R_QUEUED,   /* waiting; nothing is over (for logs) */
-    HF_R_EXTENDED, /* an extend that the caller asked for is over; status OK or why not */
+    HF_R_EXTENDED, /* an extend or conversion that the caller asked for is over; status OK or why not */
     HF_R_WARN,     /* two thirds of the ttl are over and no renewal came through */
     HF_R_LOST,     /* a hold that was reported as granted has ended; exactly once; status HF_LOST or more precise */
     HF_R_RELEASED, /* a release that the caller asked for is over; status OK, NOT_HELD or IN_DOUBT */
@@ -35,13 +35,16 @@ enum hf_report {
 struct hf_claim {
     uint8_t state;
     bool auto_renew;
-    bool doubt;         /* the engine may know more of this attempt than we do: its last words leave a tombstone */
-    bool cancelled;     /* the caller does not want it any more: a late grant is given back, not reported */
-    bool queued;        /* it had a place in the queue, and that was reported */
-    bool hinted;        /* a hint came while an ask was in flight: the answer may be older than the hint */
-    bool asked_extend;  /* the extend in flight was the caller's */
-    bool asked_release; /* the caller waits for the outcome of the release */
-    bool warned;        /* WARN was reported and no renewal came through since */
+    bool doubt;           /* the engine may know more of this attempt than we do: its last words leave a tombstone */
+    bool cancelled;       /* the caller does not want it any more: a late grant is given back, not reported */
+    bool queued;          /* it had a place in the queue, and that was reported */
+    bool hinted;          /* a hint came while a request was in flight: the answer may be older than the hint */
+    bool asked_extend;    /* the caller waits for the outcome of the extend or conversion in flight */
+    bool asked_release;   /* the caller waits for the outcome of the release */
+    bool warned;          /* WARN was reported and no renewal came through since */
+    bool token_may_rise;  /* an upgrade was sent, or others may send one for the same hold */
+    uint8_t in_flight;    /* EXTENDING: the verb whose answer is awaited */
+    uint8_t convert_next; /* the caller's conversion that waits for that answer; HF_V_NONE: none */
     uint32_t tries;
     struct hf_timing t;
     struct hf_limits limits;
@@ -55,6 +58,7 @@ struct hf_claim {
     hf_nanos act_at;     /* QUEUED: refresh; PAUSED: ask; LEAVING, RELEASING: the engine was silent for too long */
     hf_nanos give_up_at; /* RELEASING: the end of its tries */
     hf_nanos extend_ttl; /* an extend that the caller wants and that waits for the one in flight; 0: none */
+    hf_nanos downgrade_doubt_until; /* until then a downgrade without an answer may still be executed; 0: none */
     uint64_t token;
     hf_status outcome; /* kept from the cause of an end to its report: TIMEOUT, CANCELLED, LOST ... */
 };
@@ -64,6 +68,7 @@ struct hf_event {
     hf_nanos now;
     const struct hf_news *news; /* for the inputs that are news */
     int64_t ttl_ms;             /* EXTEND: 0 = the claim's own */
+    enum hf_verb verb;          /* CONVERT: HF_V_UPGRADE or HF_V_DOWNGRADE */
     hf_status status;           /* CANCEL, LOST_ALL: why */
     uint32_t random;            /* 32 fresh random bits; used where a pause is drawn */
 };
@@ -80,6 +85,7 @@ struct hf_move {
 struct hf_claim_terms {
     int64_t ttl_ms, max_hold_ms;
     bool auto_renew;
+    bool shared;       /* others may ask with the same owner or attempt, and upgrade the hold */
     hf_nanos deadline; /* HF_NEVER: wait for ever; now: do not wait */
 };
 
@@ -94,10 +100,13 @@ void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, 
  * (the caller's wishes) or HF_INTERNAL (news that cannot be). Aborts if a step leads where claim.def does not say.
  *
  * A verb is sent while another one is in flight in these cases only: ACQUIRE again for one that was answered QUEUED,
- * LEAVE in place of an ACQUIRE, RELEASE behind an EXTEND, CHECK or LEAVE, and RELEASE again after one that was silent
- * for two op_timeouts or met a late grant. An extend by the caller waits for the one in flight. One report may answer
- * several wishes: EXTENDED ends every extend of the caller that is open; so does LOST, and the caller's own RELEASE,
- * which has no report for them. CANCEL, LOST_ALL and FAILED need a status that is not HF_OK. */
+ * LEAVE in place of an ACQUIRE, RELEASE behind an EXTEND, CHECK, conversion or LEAVE, and RELEASE again after one that
+ * was silent for two op_timeouts or met a late grant. What else the caller wants waits for the answer to the request in
+ * flight. One report may answer several wishes: EXTENDED ends every extend and conversion of the caller that is open,
+ * and if one of them is a conversion the status is that one's; so does LOST, and the caller's own RELEASE, which has no
+ * report for them. A conversion that is IN_DOUBT leaves the caller a reader, as far as it may rely on anything: an
+ * upgrade may not have happened, a downgrade may have or still may. CANCEL, LOST_ALL and FAILED need a status that is
+ * not HF_OK. */
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event);
 
 enum hf_input hf_input_of_cue(enum hf_cue cue);

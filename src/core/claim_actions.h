@@ -17,7 +17,8 @@ hf_action hf_act_start, hf_act_ask_now, hf_act_note_hint, hf_act_grant, hf_act_q
 
 /* While it is held (claim_hold.c). */
 hf_action hf_act_timer_held, hf_act_timer_extending, hf_act_extend, hf_act_extended, hf_act_extend_failed,
-    hf_act_grant_again, hf_act_gone, hf_act_lose_all;
+    hf_act_grant_again, hf_act_gone, hf_act_lose_all, hf_act_convert, hf_act_not_converted, hf_act_check_now,
+    hf_act_forfeit;
 
 /* From the release to its answer (claim_release.c). */
 hf_action hf_act_release, hf_act_release_answered, hf_act_release_failed, hf_act_timer_releasing, hf_act_give_back,

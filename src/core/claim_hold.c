@@ -1,7 +1,10 @@
-/* claim_hold.c - a claim while it is held: renewing, checking, warning, losing.
+/* claim_hold.c - a claim while it is held: renewing, checking, converting, warning, losing.
  *
  * The belief (valid_until) grows only by an answer to a request that we timed ourselves, and only while it is not over:
- * renewal never revives. Whoever reads it needs no lock and no engine to know that the hold is good. */
+ * renewal never revives. Whoever reads it needs no lock and no engine to know that the hold is good.
+ *
+ * One request at a time. What the caller wants meanwhile waits: a conversion first, then an extend. The outcome of a
+ * conversion is never mixed with another's: who upgrades must not hear the OK of an extend. */
 #include "claim_actions.h"
 
 static struct hf_move nothing(void)
@@ -48,29 +51,45 @@ static struct hf_move lose(struct hf_claim *claim, hf_nanos now)
     return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, now);
 }
 
-static struct hf_move send_extend(struct hf_claim *claim, hf_nanos ttl, hf_nanos now)
+static struct hf_move send(struct hf_claim *claim, enum hf_verb verb, bool asked, hf_nanos now)
 {
-    struct hf_move move = hf_claim_send(claim, HF_V_EXTEND, now);
-    move.ttl = ttl;
+    claim->in_flight = (uint8_t)verb;
+    claim->asked_extend = asked;
     claim->state = HF_S_EXTENDING;
+    return hf_claim_send(claim, verb, now);
+}
+
+static struct hf_move send_extend(struct hf_claim *claim, hf_nanos ttl, bool asked, hf_nanos now)
+{
+    struct hf_move move = send(claim, HF_V_EXTEND, asked, now);
+    move.ttl = ttl;
     return move;
+}
+
+/* From here on the token may rise at any time: the answer may be lost, and the request executed late. */
+static struct hf_move send_convert(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
+{
+    claim->token_may_rise |= verb == HF_V_UPGRADE;
+    return send(claim, verb, true, now);
+}
+
+static bool converts(unsigned verb)
+{
+    return verb == HF_V_UPGRADE || verb == HF_V_DOWNGRADE;
 }
 
 /* Our own renewal. Towards the end of max_hold it asks for what is missing, in whole milliseconds because the engine
  * counts those, and never for less than the engine's shortest ttl: so max_hold is passed by less than that. */
 static struct hf_move renew_or_check(struct hf_claim *claim, hf_nanos now)
 {
-    claim->asked_extend = false;
-    if (!renews(claim)) {
-        claim->state = HF_S_EXTENDING;
-        return hf_claim_send(claim, HF_V_CHECK, now);
-    }
+    if (!renews(claim))
+        return send(claim, HF_V_CHECK, false, now);
     hf_nanos left = hold_end(claim) - now;
     if (left >= claim->t.ttl)
-        return send_extend(claim, claim->t.ttl, now);
+        return send_extend(claim, claim->t.ttl, false, now);
     hf_nanos clipped = (left + HF_MS(1) - 1) / HF_MS(1) * HF_MS(1);
     hf_nanos shortest = hf_timing_nanos(claim->limits.ttl_min_ms);
-    return send_extend(claim, clipped > shortest ? clipped : shortest, now);
+    return send_extend(claim, clipped > shortest ? clipped : shortest, false, now);
 }
 
 static struct hf_move warn_if_due(struct hf_claim *claim, hf_nanos now, struct hf_move move)
@@ -108,42 +127,108 @@ struct hf_move hf_act_extend(struct hf_claim *claim, const struct hf_event *even
         claim->extend_ttl = ttl > claim->extend_ttl ? ttl : claim->extend_ttl;
         return nothing();
     }
-    claim->asked_extend = true;
-    return send_extend(claim, ttl, event->now);
+    return send_extend(claim, ttl, true, event->now);
 }
 
-/* What comes after the answer to an extend or check: the caller's waiting extend, else the report of its outcome. */
+/* Whoever waits for an answer hears that there is none to rely on; what is in flight goes on unwatched. */
+static struct hf_move tell_in_doubt(struct hf_claim *claim)
+{
+    claim->asked_extend = false;
+    claim->extend_ttl = 0;
+    claim->convert_next = HF_V_NONE;
+    return (struct hf_move){.report = HF_R_EXTENDED, .status = HF_IN_DOUBT};
+}
+
+/* The caller's wish to convert. It never waits for others, but it does for an extend in flight. The same wish twice is
+ * one. Two that contradict each other have no outcome that is true for both. Nor is there one behind a downgrade that
+ * may be executed late: it would make a reader of the writer who was told that all is well. */
+struct hf_move hf_act_convert(struct hf_claim *claim, const struct hf_event *event)
+{
+    hf_assert(converts(event->verb));
+    if (event->now >= claim->valid_until)
+        return lose(claim, event->now);
+    unsigned open = converts(claim->in_flight) ? claim->in_flight : claim->convert_next;
+    bool contradicts = open != HF_V_NONE && open != event->verb;
+    if (contradicts || (event->verb == HF_V_UPGRADE && event->now < claim->downgrade_doubt_until))
+        return tell_in_doubt(claim);
+    if (claim->state == HF_S_HELD)
+        return send_convert(claim, event->verb, event->now);
+    if (converts(claim->in_flight))
+        claim->asked_extend = true;
+    else
+        claim->convert_next = (uint8_t)event->verb;
+    return nothing();
+}
+
+/* What comes after the answer to the request in flight: the report, and what was wanted meanwhile. Only one report
+ * fits: with a conversion next it is that one's; an extend or check behind a conversion does not keep its from being
+ * told. */
 static struct hf_move after_answer(struct hf_claim *claim, hf_status outcome, hf_nanos now)
 {
+    bool converted = converts(claim->in_flight), asked = claim->asked_extend, hinted = claim->hinted;
+    enum hf_verb convert = claim->convert_next;
     hf_nanos wanted = claim->extend_ttl;
-    bool asked = claim->asked_extend;
-    claim->extend_ttl = 0;
-    claim->asked_extend = wanted > 0;
-    if (wanted)
-        return send_extend(claim, wanted, now);
+    struct hf_move move = nothing();
+    claim->in_flight = HF_V_NONE;
+    claim->asked_extend = false;
+    claim->convert_next = HF_V_NONE;
     claim->state = HF_S_HELD;
-    return asked ? (struct hf_move){.report = HF_R_EXTENDED, .status = outcome} : nothing();
+    if (convert != HF_V_NONE)
+        return send_convert(claim, convert, now);
+    claim->extend_ttl = 0;
+    if (wanted)
+        move = send_extend(claim, wanted, true, now);
+    else if (hinted)
+        move = send(claim, HF_V_CHECK, false, now);
+    claim->hinted = hinted && wanted;
+    if (asked && (converted || !wanted)) {
+        move.report = HF_R_EXTENDED;
+        move.status = outcome;
+    }
+    return move;
 }
 
 /* Takes news that say how long the hold is good. False: it is another hold than the one that was reported. */
 static bool take_validity(struct hf_claim *claim, const struct hf_news *news)
 {
-    if (news->token && news->token != claim->token)
-        return false;
+    if (news->token && news->token != claim->token) {
+        if (!claim->token_may_rise)
+            return false;
+        if (news->token < claim->token)
+            return true; /* from before the upgrade: old news */
+        claim->token = news->token;
+    }
     /* Never shortened: the engine does not shorten either, and an answer that took long counts from long ago. A CHECK
      * cannot overstate: `good` is what the record had left when it was read, which was after asked_at. */
     hf_nanos until = hf_claim_validity(claim, news);
-    hf_claim_believe(claim, news->asked_at, until > claim->valid_until ? until : claim->valid_until);
+    until = until > claim->valid_until ? until : claim->valid_until;
+    /* Checks and conversions renew nothing: were the next renewal counted from them, many of them would keep it from
+     * ever being sent. */
+    if (claim->in_flight != HF_V_EXTEND && renews(claim))
+        claim->valid_until = until;
+    else
+        hf_claim_believe(claim, news->asked_at, until);
     return true;
+}
+
+/* News that answer an older request than the one in flight. */
+static bool is_stale(const struct hf_claim *claim, const struct hf_news *news)
+{
+    return claim->in_flight == HF_V_NONE || news->asked_at < claim->asked_at;
 }
 
 struct hf_move hf_act_extended(struct hf_claim *claim, const struct hf_event *event)
 {
     if (event->now >= claim->valid_until || !take_validity(claim, event->news))
         return lose(claim, event->now);
-    if (claim->state == HF_S_HELD)
-        return nothing();
-    return after_answer(claim, HF_OK, event->now);
+    return is_stale(claim, event->news) ? nothing() : after_answer(claim, HF_OK, event->now);
+}
+
+static hf_nanos plan_again(const struct hf_claim *claim, hf_nanos now)
+{
+    hf_nanos soon = now + claim->t.op_timeout;
+    bool was_renewal = claim->in_flight == HF_V_EXTEND || !renews(claim);
+    return was_renewal || soon < claim->renew_at ? soon : claim->renew_at;
 }
 
 /* No answer, or a refusal. Also a refusal for good is tried again until the belief ends: there is nothing to lose. */
@@ -153,18 +238,22 @@ struct hf_move hf_act_extend_failed(struct hf_claim *claim, const struct hf_even
         return lose(claim, event->now);
     /* The connection that was cut may have carried a refresh of the queue place, too. */
     claim->doubt |= event->in == HF_I_CUT && claim->queued;
-    claim->renew_at = event->now + claim->t.op_timeout;
+    if (is_stale(claim, event->news))
+        return nothing();
+    if (event->in == HF_I_CUT && claim->in_flight == HF_V_DOWNGRADE)
+        claim->downgrade_doubt_until = event->now + claim->t.release_for;
+    claim->renew_at = plan_again(claim, event->now);
     return after_answer(claim, event->in == HF_I_CUT ? HF_IN_DOUBT : event->news->status, event->now);
 }
 
 /* A second answer for an ask that was granted already (a refresh and the push crossed). A higher token is another
- * hold: the one that was reported had ended in between. A lower one is old news. */
+ * hold, unless an upgrade raised it: the one that was reported had ended in between. A lower one is old news. */
 struct hf_move hf_act_grant_again(struct hf_claim *claim, const struct hf_event *event)
 {
-    if (event->now >= claim->valid_until || event->news->token > claim->token)
+    if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    if (event->news->token == claim->token)
-        take_validity(claim, event->news);
+    if (event->news->token >= claim->token && !take_validity(claim, event->news))
+        return lose(claim, event->now);
     return nothing();
 }
 
@@ -174,6 +263,27 @@ struct hf_move hf_act_gone(struct hf_claim *claim, const struct hf_event *event)
     if (claim->doubt)
         return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, event->now);
     return hf_claim_end(claim, HF_R_LOST, HF_LOST);
+}
+
+/* BUSY answers a conversion only: an old ask's late word has no meaning while we hold. */
+struct hf_move hf_act_not_converted(struct hf_claim *claim, const struct hf_event *event)
+{
+    if (!converts(claim->in_flight) || is_stale(claim, event->news))
+        return nothing();
+    return after_answer(claim, HF_BUSY, event->now);
+}
+
+/* Somebody says that a hold of ours may be gone. */
+struct hf_move hf_act_check_now(struct hf_claim *claim, const struct hf_event *event)
+{
+    if (event->now >= claim->valid_until)
+        return lose(claim, event->now);
+    return send(claim, HF_V_CHECK, false, event->now);
+}
+
+struct hf_move hf_act_forfeit(struct hf_claim *claim, const struct hf_event *event)
+{
+    return lose(claim, event->now);
 }
 
 struct hf_move hf_act_lose_all(struct hf_claim *claim, const struct hf_event *event)

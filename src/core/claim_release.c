@@ -18,6 +18,7 @@ static void stop_believing(struct hf_claim *claim)
     claim->warn_at = HF_NEVER;
     claim->asked_extend = false;
     claim->extend_ttl = 0;
+    claim->in_flight = claim->convert_next = HF_V_NONE;
 }
 
 struct hf_move hf_claim_end_releasing(struct hf_claim *claim, enum hf_report report, hf_status status, hf_nanos now)
@@ -71,6 +72,8 @@ struct hf_move hf_act_release_answered(struct hf_claim *claim, const struct hf_e
 struct hf_move hf_act_release_failed(struct hf_claim *claim, const struct hf_event *event)
 {
     struct hf_move move = {.verb = HF_V_NONE};
+    if (event->in == HF_I_FAILED && event->news->asked_at < claim->asked_at)
+        return move; /* it refused what the release overtook, not the release */
     if (event->in == HF_I_FAILED && !hf_claim_transient(event->news->status)) {
         claim->state = HF_S_OVER;
         return report_release(claim, move, event->news->status);

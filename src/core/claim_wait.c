@@ -83,6 +83,7 @@ struct hf_move hf_act_grant(struct hf_claim *claim, const struct hf_event *event
     }
     claim->state = HF_S_HELD;
     claim->token = event->news->token;
+    claim->hinted = false;
     claim->granted_at = event->now;
     hf_claim_believe(claim, event->news->asked_at, until);
     return (struct hf_move){.report = HF_R_GRANTED, .status = HF_OK};

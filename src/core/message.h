@@ -18,6 +18,9 @@ enum hf_verb {
     HF_V_EXTEND,  /* at least ttl from now: EXTENDED, or GONE */
     HF_V_CHECK,   /* is it still ours? EXTENDED with the time that it has, or GONE */
     HF_V_RELEASE, /* RELEASED, or GONE if it was not ours any more */
+    HF_V_UPGRADE, /* sole reader becomes writer: EXTENDED with a new token; else BUSY, and the read hold stays; or GONE
+                   */
+    HF_V_DOWNGRADE, /* writer becomes reader: EXTENDED with the same token, or GONE */
 };
 
 /* What an engine promises. Whatever is not in here api.c refuses with HF_UNSUPPORTED: never a quiet downgrade. */
@@ -50,12 +53,23 @@ struct hf_ask {
     hf_nanos until; /* how long the engine may try to get through to its own state */
     bool queue;     /* wait in the queue if it does not fit now */
     bool barging, detached;
-    bool doubt; /* an earlier ask of this attempt may still be under way: leave a tombstone */
-    bool bell;  /* news come to the background thread; without it somebody parks on this ask */
+    bool named;             /* owner or attempt were given by the caller: others may ask with the same */
+    uint32_t history;       /* how many past holds the name keeps for people to see, */
+    int64_t history_age_ms; /* and for how long */
+    bool doubt;             /* an earlier ask of this attempt may still be under way: leave a tombstone */
+    bool bell;              /* news come to the background thread; without it somebody parks on this ask */
     const char *label;
     size_t label_len;
     uint64_t slot; /* the engine's own: where it keeps this attempt; 0 at first */
     uint32_t seen; /* the engine's own: what a parked caller has already seen of that slot */
+};
+
+/* What somebody wants to see, or to act on. */
+struct hf_seen {
+    enum { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST } which;
+    const char *name;
+    size_t len;
+    hf_nanos until; /* as in hf_ask */
 };
 
 enum hf_cue {
@@ -73,7 +87,7 @@ enum hf_cue {
 
 struct hf_news {
     enum hf_cue cue;
-    hf_nanos asked_at; /* when the request that was executed was handed over, on our own clock */
+    hf_nanos asked_at; /* when the request that was executed, refused or cut was handed over, on our own clock */
     hf_nanos good;     /* how long the hold was good for, counted from asked_at; core takes the drift off */
     uint64_t token;
     hf_nanos retry_at; /* QUEUED, BUSY: when the hold ahead ends; HF_NEVER: unknown */

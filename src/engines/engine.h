@@ -16,6 +16,7 @@ struct hf_url;
 struct hf_host {
     void *ctx;
     void (*nudge)(void *ctx, struct hf_ask *ask); /* there is something to see for this ask: peek soon */
+    void (*recheck)(void *ctx);                   /* some hold of this client was taken away: check each */
     /* The engine's whole state is gone (table deleted or replaced): every hold of this client is lost. */
     void (*lost_all)(void *ctx, hf_status status, const char *text);
 };
@@ -46,9 +47,12 @@ struct hf_engine_type {
     void (*attend)(void *self, hf_nanos until);
     void (*attend_wake)(void *self);
 
-    /* Rows of one name, or of all names with that prefix, in no particular order of names. */
-    hf_status (*list)(void *self, const char *name, size_t name_len, bool prefix, hf_nanos now, hf_nanos until,
-                      hf_row_fn *fn, void *arg);
+    /* Rows, in no particular order of names; past holds the newest first. fn only copies. */
+    hf_status (*list)(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg);
+    hf_status (*break_hold)(void *self, const struct hf_seen *what, uint64_t token, hf_nanos now);
+    hf_status (*resize)(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now);
+    /* Sleeps until something about any name may have changed since *seen, or until then; brings *seen up to date. */
+    void (*watch)(void *self, uint32_t *seen, hf_nanos until);
     void (*close)(void *self); /* after leave(); forgets every ask */
 };
 

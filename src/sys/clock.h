@@ -3,6 +3,7 @@
 #pragma once
 #include "holdfast.h"
 
-int64_t hf_clock_boot(void);      /* nanoseconds */
-int64_t hf_clock_monotonic(void); /* nanoseconds; for time-outs of system calls */
-int64_t hf_clock_wall_us(void);   /* microseconds since 1970 */
+int64_t hf_clock_boot(void);       /* nanoseconds */
+int64_t hf_clock_monotonic(void);  /* nanoseconds; for time-outs of system calls */
+void hf_sleep_until(int64_t boot); /* on CLOCK_BOOTTIME; signals do not shorten it */
+int64_t hf_clock_wall_us(void);    /* microseconds since 1970 */

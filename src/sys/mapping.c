@@ -145,8 +145,12 @@ int hf_mapping_allocate(int fd, int64_t from, int64_t length)
     return error;
 }
 
+/* Only a look that was had tells of another file: one that failed for want of memory or permission says nothing, and
+ * must not end what others hold. */
 bool hf_mapping_is(const char *path, dev_t device, ino_t inode)
 {
     struct stat st;
-    return lstat(path, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+    if (lstat(path, &st) != 0)
+        return errno != ENOENT && errno != ENOTDIR;
+    return st.st_dev == device && st.st_ino == inode;
 }

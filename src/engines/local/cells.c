@@ -102,5 +102,5 @@ uint32_t hf_cell_take(struct hf_table *t, uint32_t shard, int64_t until)
 void hf_cell_give(struct hf_table *t, uint32_t shard, uint32_t index)
 {
     hf_cell_commit(hf_cell_at(t, index), CELL_FREE);
-    hf_cells_push(t, &t->shards[shard].free, index);
+    hf_cells_push(t, &hf_shard_at(t, shard)->free, index);
 }

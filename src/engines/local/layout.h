@@ -44,11 +44,13 @@ struct hf_local_head {
 };
 
 struct hf_local_state {
-    pthread_mutex_t grow;     /* taken inside a shard's mutex, never the other way */
-    _Atomic uint32_t chunks;  /* in use */
-    uint32_t room;            /* chunks that the file has space for */
-    _Atomic uint32_t retired; /* the file has lost its name: whoever still has it open gets nothing any more */
-    _Atomic uint32_t ring;    /* rises when a client comes or goes: neighbours must be looked up again */
+    pthread_mutex_t grow;          /* taken inside a shard's mutex, never the other way */
+    _Atomic uint32_t chunks;       /* in use */
+    uint32_t room;                 /* chunks that the file has space for */
+    _Atomic uint32_t retired;      /* the file has lost its name: whoever still has it open gets nothing any more */
+    _Atomic int64_t watched_until; /* somebody wants to hear of every change until then */
+    hf_word changes;               /* rises with every change while somebody does */
+    _Atomic uint32_t ring;         /* rises when a client comes or goes: neighbours must be looked up again */
 };
 
 /* Indices of cells; 0 is none. A cell is in one list at a time. */
@@ -74,6 +76,7 @@ enum hf_cell_state {
     CELL_NAME,
     CELL_WAITING,
     CELL_HELD,
+    CELL_PAST,  /* a hold that is over, kept for people to see; nobody's */
     CELL_ENDED, /* the hold is over, by time or by force; the cell is still its client's, which alone frees it */
     CELL_CLIENT,
     CELL_DEAD, /* a client whose death was noticed: it gets nothing any more */
@@ -95,12 +98,15 @@ struct hf_resource {
     uint64_t ticket;  /* the next arrival number */
     int64_t next_end; /* no hold ends before; may be too early, never too late */
     uint32_t used, capacity;
-    struct hf_cells holders, waiters;
+    uint32_t declared; /* the capacity that asks name; differs from `capacity` after a resize */
+    uint32_t history;  /* how many past holds are kept */
+    int64_t history_age;
+    struct hf_cells holders, waiters, past;
     uint32_t chain, more; /* next in its bucket; first further piece of the name */
     uint16_t name_len;
     uint8_t kind; /* HF_EXCLUSIVE, HF_SEMAPHORE or HF_READ (for read and write) */
     uint8_t idle; /* on the shard's idle list */
-    char name[156];
+    char name[128];
 };
 
 struct hf_name_piece {
@@ -121,6 +127,9 @@ struct hf_entry {
     _Atomic uint32_t cookie;     /* where its client keeps the ask; 0: a caller is parked on the word */
     _Atomic uint8_t linked;      /* enum hf_link; not UNLINKED: the cell may not be used again */
     uint8_t kind, label_len;
+    uint8_t
+        named;   /* others may have the same owner: several entries are then one hold, and one of them has the units */
+    uint8_t why; /* hf_status: how it ended */
     struct hf_id owner, attempt;
     uint64_t ticket, token;
     int64_t end, ttl, since, check_at, pid;
@@ -129,10 +138,11 @@ struct hf_entry {
 
 struct hf_member {
     struct hf_cell_head head;
-    pthread_mutex_t life;    /* held by the client's background thread as long as it lives */
-    hf_word bell;            /* rises when the background thread must look */
-    _Atomic uint32_t ready;  /* entries that were granted, newest first */
-    _Atomic uint32_t rescan; /* a repair could not tell who was told: look at everything */
+    pthread_mutex_t life;     /* held by the client's background thread as long as it lives */
+    hf_word bell;             /* rises when the background thread must look */
+    _Atomic uint32_t ready;   /* entries that were granted, newest first */
+    _Atomic uint32_t recheck; /* a hold was taken away: ask for each whether it is still there */
+    _Atomic uint32_t rescan;  /* a repair could not tell who was told: look at everything */
     int64_t pid;
 };
 

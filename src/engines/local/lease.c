@@ -2,8 +2,8 @@
 #include "lease.h"
 
 #include "base/why.h"
+#include "holders.h"
 #include "members.h"
-#include "resource.h"
 #include "shard.h"
 #include "sys/clock.h"
 
@@ -31,7 +31,7 @@ static void answer_failed(struct hf_news *news, hf_nanos now, hf_status status)
 static void answer_held(struct hf_news *news, enum hf_cue cue, const struct hf_entry *e, hf_nanos now)
 {
     answer(news, cue, now);
-    news->good = e->end - now;
+    news->good = hf_until(now, e->end);
     news->token = e->token;
 }
 
@@ -123,15 +123,18 @@ static hf_status agree(struct hf_resource *r, const struct hf_ask *ask)
     uint8_t kind = resource_kind(ask->kind);
     if (!r->holders.count && !r->waiters.count) {
         r->kind = kind;
-        r->capacity = ask->capacity;
+        r->capacity = r->declared = ask->capacity;
         return HF_OK;
     }
     if (r->kind != kind)
-        return hf_why(HF_MISMATCH, "%.*s: is in use as %s, not as %s", (int)ask->name_len, ask->name,
-                      r->kind <= HF_READ ? kinds[r->kind] : "something else", kinds[kind]);
-    if (r->capacity != ask->capacity)
-        return hf_why(HF_MISMATCH, "%.*s: is in use with capacity %u, not %u", (int)ask->name_len, ask->name,
-                      r->capacity, ask->capacity);
+        return hf_why(HF_MISMATCH, "is in use as %s, not as %s", r->kind <= HF_READ ? kinds[r->kind] : "something else",
+                      kinds[kind]);
+    if (r->capacity != ask->capacity &&
+        r->declared != ask->capacity) /* a resize leaves those who have not heard of it alone */
+        return hf_why(HF_MISMATCH, "is in use with capacity %u, not %u", r->capacity, ask->capacity);
+    if (ask->units > r->capacity && r->kind == HF_SEMAPHORE)
+        return hf_why(HF_TOO_BIG, "%u units are more than its capacity, which was changed to %u", ask->units,
+                      r->capacity);
     return HF_OK;
 }
 
@@ -144,6 +147,8 @@ static void fill_entry(struct hf_entry *e, uint32_t ri, const struct hf_asker *w
     e->cookie = hf_slot_cookie(ask->slot);
     atomic_store_explicit(&e->linked, 0, memory_order_relaxed);
     e->kind = (uint8_t)ask->kind;
+    e->named = ask->named;
+    e->why = HF_OK;
     e->label_len = (uint8_t)ask->label_len;
     e->owner = ask->owner;
     e->attempt = ask->attempt;
@@ -164,7 +169,7 @@ static void answer_queued(struct hf_table *t, struct hf_ask *ask, struct hf_entr
     struct hf_resource *r = &hf_cell_at(t, e->resource)->resource;
     uint64_t ahead = e->ticket - hf_cell_at(t, r->waiters.head)->entry.ticket; /* at most: some of them may have left */
     ahead = ahead < r->waiters.count ? ahead : r->waiters.count - 1;
-    e->check_at = r->next_end == HF_NEVER ? HF_NEVER : r->next_end + (hf_nanos)ahead * LOOK_STAGGER;
+    e->check_at = hf_after(r->next_end, (hf_nanos)ahead * LOOK_STAGGER);
     ask->seen = atomic_load(&e->head.word);
     answer(news, HF_N_QUEUED, now);
     news->retry_at = e->check_at;
@@ -174,12 +179,15 @@ static void answer_queued(struct hf_table *t, struct hf_ask *ask, struct hf_entr
 /* An ask that is repeated: what became of it? False: its hold has ended unseen, and the ask begins anew. */
 static bool ask_again(struct hf_table *t, struct hf_ask *ask, struct hf_entry *e, hf_nanos now, struct hf_news *news)
 {
+    hf_status why = (hf_status)e->why;
     switch (state_of(t, ask)) {
-    case CELL_HELD:
+    case CELL_HELD: /* the same grant again, extended, never shortened */
+        if (hf_after(now, e->ttl) > e->end)
+            e->end = hf_after(now, e->ttl);
         answer_held(news, HF_N_GRANTED, e, now);
         return true;
     case CELL_WAITING:
-        hf_resource_reap_dead(t, &hf_cell_at(t, e->resource)->resource);
+        hf_resource_reap_dead(t, &hf_cell_at(t, e->resource)->resource, now);
         hf_resource_admit(t, &hf_cell_at(t, e->resource)->resource, now);
         if (state_of(t, ask) == CELL_HELD)
             answer_held(news, HF_N_GRANTED, e, now);
@@ -189,8 +197,30 @@ static bool ask_again(struct hf_table *t, struct hf_ask *ask, struct hf_entry *e
     default:
         hf_entry_drop(t, hf_slot_cell(ask->slot), now);
         forget_cell(ask);
-        return false;
+        if (why != HF_TOO_BIG)
+            return false;
+        hf_why(why, "%u units are more than its capacity, which was changed", ask->units);
+        answer_failed(news, now, why);
+        return true;
     }
+}
+
+/* Asks with an owner or attempt that already holds: the same attempt again is the same grant; another one of the same
+ * owner makes the hold's count rise. HF_N_CUES: neither. */
+static enum hf_cue reenter(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, uint32_t ri, uint32_t ei,
+                           hf_nanos now)
+{
+    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
+    uint32_t sibling = ask->named ? hf_resource_owned(t, r, &ask->owner) : 0;
+    if (!sibling)
+        return HF_N_CUES;
+    if (ask->kind == HF_WRITE && hf_cell_at(t, sibling)->entry.kind == HF_READ) {
+        hf_why(HF_MISMATCH, "this owner reads it; hf_upgrade makes it the writer");
+        return HF_N_FAILED;
+    }
+    fill_entry(&hf_cell_at(t, ei)->entry, ri, who, ask, now);
+    hf_resource_join(t, r, ei, sibling, now, true);
+    return HF_N_GRANTED;
 }
 
 /* The decision: hold, queue or busy. The entry's cell was taken before, because taking one may drop idle resources. */
@@ -200,7 +230,7 @@ static enum hf_cue decide(struct hf_table *t, const struct hf_asker *who, const 
     struct hf_resource *r = &hf_cell_at(t, ri)->resource;
     bool pass = !r->waiters.count || ask->barging;
     if (!pass || (uint64_t)r->used + ask->units > r->capacity) {
-        hf_resource_reap_dead(t, r);
+        hf_resource_reap_dead(t, r, now);
         hf_resource_admit(t, r, now);
         pass = !r->waiters.count || ask->barging;
     }
@@ -211,11 +241,13 @@ static enum hf_cue decide(struct hf_table *t, const struct hf_asker *who, const 
     fill_entry(e, ri, who, ask, now);
     if (fits) {
         hf_resource_grant(t, r, ei, now, true);
+        if (ask->named) { /* others of this owner may wait: it has passed them */
+            hf_resource_gather(t, r, ei, now);
+            hf_resource_admit(t, r, now);
+        }
         return HF_N_GRANTED;
     }
-    e->ticket = r->ticket++;
-    hf_cell_commit(hf_cell_at(t, ei), CELL_WAITING);
-    hf_cells_append(t, &r->waiters, ei);
+    hf_entry_enqueue(t, r, ei, now);
     return HF_N_QUEUED;
 }
 
@@ -234,8 +266,14 @@ static void ask_first(struct hf_table *t, const struct hf_asker *who, struct hf_
     struct hf_resource *r = &hf_cell_at(t, ri)->resource;
     hf_resource_reap(t, r, now);
     hf_resource_admit(t, r, now);
+    r->history = ask->history;
+    r->history_age = HF_MS(ask->history_age_ms);
     hf_status status = agree(r, ask);
-    enum hf_cue cue = status == HF_OK ? decide(t, who, ask, ri, ei, now) : HF_N_FAILED;
+    enum hf_cue cue = status == HF_OK ? reenter(t, who, ask, ri, ei, now) : HF_N_FAILED;
+    if (cue == HF_N_FAILED && status == HF_OK)
+        status = HF_MISMATCH;
+    if (cue == HF_N_CUES)
+        cue = decide(t, who, ask, ri, ei, now);
     if (cue == HF_N_GRANTED || cue == HF_N_QUEUED)
         ask->slot = hf_slot(ei, hf_slot_cookie(ask->slot));
     else
@@ -331,6 +369,22 @@ void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool 
     leave_shard(t, shard, now, news);
 }
 
+/* A release goes by attempt: clients that repeated it have the same grant, and it ends for all of them. */
+static void end_repeats(struct hf_table *t, const struct hf_entry *e, hf_nanos now)
+{
+    struct hf_resource *r = &hf_cell_at(t, e->resource)->resource;
+    HF_EACH_CELL(t, i, &r->holders)
+    {
+        struct hf_entry *other = &hf_cell_at(t, i)->entry;
+        uint32_t client = other->client;
+        if (other == e || memcmp(&other->attempt, &e->attempt, sizeof e->attempt) != 0)
+            continue;
+        hf_entry_end(t, r, i, HF_OK, now);
+        if (client)
+            hf_member_recheck(t, client);
+    }
+}
+
 void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
     uint32_t shard;
@@ -342,10 +396,83 @@ void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, stru
         return;
     }
     bool held = e && state_of(t, ask) == CELL_HELD;
+    if (held && e->named)
+        end_repeats(t, e, inside);
     if (e)
         hf_entry_drop(t, hf_slot_cell(ask->slot), inside);
     forget_cell(ask);
     answer(news, held ? HF_N_RELEASED : HF_N_GONE, inside);
+    leave_shard(t, shard, now, news);
+}
+
+/* The entry that has the units of the hold, if no other owner holds. */
+static struct hf_entry *sole_carrier(struct hf_table *t, const struct hf_resource *r, struct hf_entry *e)
+{
+    struct hf_entry *carrier = e;
+    HF_EACH_CELL(t, i, &r->holders)
+    {
+        struct hf_entry *other = &hf_cell_at(t, i)->entry;
+        if (memcmp(&other->owner, &e->owner, sizeof e->owner) != 0)
+            return NULL;
+        if (other->units)
+            carrier = other;
+    }
+    return carrier;
+}
+
+/* A new token, because readers that left may have shown a higher one than ours. What the carrier's units say is true,
+ * so its token comes before them; the rest a repair makes from them. */
+static enum hf_cue upgrade(struct hf_table *t, struct hf_resource *r, struct hf_entry *e)
+{
+    if (e->kind == HF_WRITE)
+        return HF_N_EXTENDED;
+    struct hf_entry *carrier = sole_carrier(t, r, e);
+    if (!carrier)
+        return HF_N_BUSY;
+    carrier->token = ++r->token;
+    atomic_signal_fence(memory_order_seq_cst);
+    carrier->units = r->used = r->capacity;
+    atomic_signal_fence(memory_order_seq_cst);
+    HF_EACH_CELL(t, i, &r->holders)
+    {
+        hf_cell_at(t, i)->entry.token = carrier->token;
+        hf_cell_at(t, i)->entry.kind = HF_WRITE;
+    }
+    return HF_N_EXTENDED;
+}
+
+static enum hf_cue downgrade(struct hf_table *t, struct hf_resource *r, struct hf_entry *e, hf_nanos now)
+{
+    struct hf_entry *carrier = e->kind == HF_WRITE ? sole_carrier(t, r, e) : NULL;
+    if (!carrier)
+        return HF_N_EXTENDED; /* a reader already */
+    carrier->units = r->used = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    HF_EACH_CELL(t, i, &r->holders) hf_cell_at(t, i)->entry.kind = HF_READ;
+    hf_resource_admit(t, r, now);
+    return HF_N_EXTENDED;
+}
+
+void hf_lease_convert(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+{
+    uint32_t shard;
+    struct hf_entry *e;
+    hf_nanos inside = now;
+    hf_status status = enter(t, ask, &inside, &shard, &e);
+    if (status != HF_OK) {
+        answer_failed(news, inside, status);
+        return;
+    }
+    enum hf_cue cue = HF_N_GONE;
+    if (e && state_of(t, ask) == CELL_HELD) {
+        struct hf_resource *r = &hf_cell_at(t, e->resource)->resource;
+        cue = ask->verb == HF_V_UPGRADE ? upgrade(t, r, e) : downgrade(t, r, e, inside);
+        hf_table_changed(t, inside);
+    }
+    if (cue == HF_N_EXTENDED)
+        answer_held(news, cue, e, inside);
+    else
+        answer(news, cue, inside);
     leave_shard(t, shard, now, news);
 }
 

@@ -28,6 +28,8 @@ void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask 
                   struct hf_news *news);
 void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
 void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool check_only, struct hf_news *news);
+/* Upgrade or downgrade, as the verb says. */
+void hf_lease_convert(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
 void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
 
 /* Has a queued entry been granted, or must it ask again? Without the mutex: the cell is ours until we free it. */
@@ -40,5 +42,8 @@ void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member);
  * list; once that was `drained` after the grant it cannot be. */
 bool hf_lease_detach(struct hf_table *t, struct hf_ask *ask, bool drained);
 
-hf_status hf_lease_list(struct hf_table *t, const char *name, size_t len, bool prefix, hf_nanos now, hf_nanos until,
-                        hf_row_fn *fn, void *arg);
+/* ---- oversee.c: what people do who see it all ---- */
+
+hf_status hf_lease_list(struct hf_table *t, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg);
+hf_status hf_lease_break(struct hf_table *t, const struct hf_seen *what, uint64_t token, hf_nanos now);
+hf_status hf_lease_resize(struct hf_table *t, const struct hf_seen *what, uint32_t capacity, hf_nanos now);

@@ -36,7 +36,7 @@ struct hf_local {
     bool no_waitv; /* the kernel cannot wait for two words: look every 10 ms */
 };
 
-enum { LOOK_EVERY_MS = 10, JOIN_TIMEOUT_MS = 2000 };
+enum { LOOK_EVERY_MS = 10, JOIN_TIMEOUT_MS = 500, WATCH_FOR_MS = 10000 };
 
 /* ---- Opening and closing ---- */
 
@@ -146,7 +146,7 @@ static void submit_acquire(struct hf_local *l, struct hf_ask *ask, hf_nanos now,
     if (ask->bell && ask->queue && !hf_slot_cookie(ask->slot)) {
         uint32_t cookie = hf_pending_add(&l->pending, ask);
         if (!cookie) {
-            hf_why(HF_NO_MEMORY, "%.*s: no memory to wait", (int)ask->name_len, ask->name);
+            hf_why(HF_NO_MEMORY, "no memory to wait");
             *news =
                 (struct hf_news){.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = hf_why_text()};
             return;
@@ -177,6 +177,12 @@ static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news 
             return answer_retired(news, now, HF_N_GONE);
         hf_lease_extend(&l->table, ask, now, ask->verb == HF_V_CHECK, news);
         break;
+    case HF_V_UPGRADE:
+    case HF_V_DOWNGRADE:
+        if (is_retired(l, true))
+            return answer_retired(news, now, HF_N_GONE);
+        hf_lease_convert(&l->table, ask, now, news);
+        break;
     default:
         hf_lease_release(&l->table, ask, now, news);
     }
@@ -202,11 +208,24 @@ static bool peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *n
     return true;
 }
 
-static hf_status list(void *self, const char *name, size_t len, bool prefix, hf_nanos now, hf_nanos until,
-                      hf_row_fn *fn, void *arg)
+static hf_status list(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg)
 {
     struct hf_local *l = self;
-    return hf_lease_list(&l->table, name, len, prefix, now, until, fn, arg);
+    if (is_retired(l, true)) /* what is seen there concerns nobody any more */
+        return hf_why(HF_UNAVAILABLE, "%s: the table was deleted or replaced", l->table.path);
+    return hf_lease_list(&l->table, what, now, fn, arg);
+}
+
+static hf_status break_hold(void *self, const struct hf_seen *what, uint64_t token, hf_nanos now)
+{
+    struct hf_local *l = self;
+    return hf_lease_break(&l->table, what, token, now);
+}
+
+static hf_status resize(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now)
+{
+    struct hf_local *l = self;
+    return hf_lease_resize(&l->table, what, capacity, now);
 }
 
 /* ---- Sleeping ---- */
@@ -225,13 +244,39 @@ static void wake(void *self, uint64_t slot)
     hf_futex_wake(word, 1);
 }
 
+/* A table that nobody watches pays one load a change for it. A watcher says until when it watches, so that one that
+ * dies costs nothing for longer than that. */
+static void watch(void *self, uint32_t *seen, hf_nanos until)
+{
+    struct hf_local *l = self;
+    struct hf_local_state *state = l->table.state;
+    hf_nanos now = hf_clock_boot(), again = now + HF_MS(WATCH_FOR_MS) / 2;
+    atomic_store(&state->watched_until, now + HF_MS(WATCH_FOR_MS));
+    hf_futex_wait(&state->changes, *seen, until < again ? until : again);
+    *seen = atomic_load(&state->changes);
+}
+
+/* The kernel wakes one watcher of a life word, and while the ring changes there may be two: a death that we were woken
+ * for is ours to deal with, even if another one is our neighbour now. False: it could not be done yet. */
+static bool bury_old_neighbour(struct hf_local *l)
+{
+    if (!l->knows_next || !l->next || hf_member_lives(&l->table, l->next))
+        return true;
+    return hf_member_bury(&l->table, l->next) != HF_BURIAL_LATER;
+}
+
 /* Watches the neighbour: the value of its life word to sleep on, or 0 with *until moved up when it must be looked at
  * again. */
 static uint32_t watch_neighbour(struct hf_local *l, hf_nanos *until)
 {
     hf_nanos soon = hf_clock_boot() + HF_MS(LOOK_EVERY_MS);
     for (;;) {
-        if (!l->knows_next || l->ring != atomic_load(&l->table.state->ring))
+        bool moved = l->ring != atomic_load(&l->table.state->ring);
+        if (moved && !bury_old_neighbour(l)) {
+            *until = soon < *until ? soon : *until;
+            return 0;
+        }
+        if (!l->knows_next || moved)
             l->knows_next = hf_member_next(&l->table, l->who.member, &l->next, &l->ring) == HF_OK;
         if (l->knows_next && !l->next)
             return 0;
@@ -280,6 +325,10 @@ static void attend(void *self, hf_nanos until)
             hf_pending_nudge_all(&l->pending, l->host->nudge, l->host->ctx);
             told = true;
         }
+        if (atomic_exchange(&me->recheck, 0)) {
+            l->host->recheck(l->host->ctx);
+            told = true;
+        }
         if (told || atomic_exchange(&l->woken, false) || hf_clock_boot() >= until)
             return;
         sleep_by_bell(l, rung, until);
@@ -296,7 +345,8 @@ const struct hf_engine_type hf_engine_local = {
             .ttl_min_ms = 10,
             .ttl_max_ms = 24 * 3600 * 1000,
             .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,
-            .offers = HF_QUEUES | HF_CONCURRENT | HF_CAN_DETACH,
+            .offers = HF_QUEUES | HF_CONCURRENT | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_RESIZE | HF_CAN_BREAK |
+                      HF_CAN_CONVERT,
         },
     .open = open_local,
     .enter = enter_local,
@@ -309,5 +359,8 @@ const struct hf_engine_type hf_engine_local = {
     .attend = attend,
     .attend_wake = attend_wake,
     .list = list,
+    .break_hold = break_hold,
+    .resize = resize,
+    .watch = watch,
     .close = close_local,
 };

@@ -2,7 +2,7 @@
 #include "members.h"
 
 #include "base/why.h"
-#include "resource.h"
+#include "holders.h"
 #include "shard.h"
 #include "sys/clock.h"
 
@@ -62,6 +62,13 @@ void hf_member_rescan(struct hf_table *t, uint32_t entry)
     hf_member_ring_bell(m);
 }
 
+void hf_member_recheck(struct hf_table *t, uint32_t member)
+{
+    struct hf_member *m = member_at(t, member);
+    atomic_store(&m->recheck, 1);
+    hf_member_ring_bell(m);
+}
+
 /* ---- Coming and going ---- */
 
 void hf_members_ring_changed(struct hf_table *t)
@@ -97,6 +104,7 @@ hf_status hf_member_join(struct hf_table *t, int64_t pid, int64_t until, uint32_
         error = -1;
     atomic_store(&m->ready, 0);
     atomic_store(&m->rescan, 0);
+    atomic_store(&m->recheck, 0);
     m->pid = pid;
     if (error || !hf_robust_mine(&m->life)) {
         hf_cell_give(t, LOCAL_REGISTRY, index);

@@ -25,5 +25,7 @@ bool hf_member_lives(struct hf_table *t, uint32_t member);
 void hf_member_ready(struct hf_table *t, uint32_t member, uint32_t entry);
 /* Lets the client of an entry look at everything it has. */
 void hf_member_rescan(struct hf_table *t, uint32_t entry);
+/* Lets a client ask whether what it holds is still its own. */
+void hf_member_recheck(struct hf_table *t, uint32_t member);
 void hf_member_ring_bell(struct hf_member *m);
 void hf_members_ring_changed(struct hf_table *t);

@@ -1,7 +1,8 @@
 /* resource.c - resources by name, their holders and their queue. */
 #include "resource.h"
 
-#include "members.h"
+#include "holders.h"
+#include "past.h"
 #include "sys/clock.h"
 
 #include <string.h>
@@ -135,9 +136,9 @@ static uint32_t make_resource(struct hf_table *t, uint64_t hash, const char *nam
     r->token = wall > t->shards[shard].token_floor ? wall : t->shards[shard].token_floor;
     r->ticket = 1;
     r->next_end = HF_NEVER;
-    r->used = r->capacity = 0;
+    r->used = r->capacity = r->declared = r->history = 0;
     r->idle = false;
-    r->holders = r->waiters = (struct hf_cells){0};
+    r->holders = r->waiters = r->past = (struct hf_cells){0};
     r->name_len = (uint16_t)len;
     memcpy(r->name, name, n);
     hf_cell_commit(hf_cell_at(t, index), CELL_RESOURCE);
@@ -199,150 +200,10 @@ bool hf_resource_drop_idle(struct hf_table *t, uint32_t shard)
     if (r->token > s->token_floor)
         s->token_floor = r->token;
     uint32_t more = r->more;
+    hf_past_drop(t, r, 0);
     unchain(t, index);
     hf_cells_remove(t, &s->idle, index);
     hf_cell_give(t, shard, index);
     give_pieces(t, shard, more);
     return true;
-}
-
-/* ---- Holders and waiters ---- */
-
-void hf_entry_notify(struct hf_table *t, uint32_t index)
-{
-    struct hf_entry *e = &hf_cell_at(t, index)->entry;
-    atomic_fetch_add(&e->head.word, 1);
-    if (e->cookie)
-        hf_member_ready(t, e->client, index);
-    else
-        hf_futex_wake(&e->head.word, 1);
-}
-
-/* Takes a holder off its resource. */
-static void remove_holder(struct hf_table *t, struct hf_resource *r, uint32_t index)
-{
-    struct hf_entry *e = &hf_cell_at(t, index)->entry;
-    hf_cells_remove(t, &r->holders, index);
-    r->used -= e->units;
-    if (!r->holders.count)
-        r->next_end = HF_NEVER;
-}
-
-/* A cell on a living client's ready list may not become anything else before the client has taken it off. */
-static bool is_linked(struct hf_table *t, const struct hf_entry *e)
-{
-    return atomic_load(&e->linked) && e->client && hf_cell_state(hf_cell_at(t, e->client)) == CELL_CLIENT;
-}
-
-static void give_entry(struct hf_table *t, uint32_t index)
-{
-    struct hf_entry *e = &hf_cell_at(t, index)->entry;
-    if (is_linked(t, e)) {
-        e->cookie = 0;
-        hf_cell_commit(hf_cell_at(t, index), CELL_ENDED);
-        return;
-    }
-    if (!e->client)
-        t->shards[e->head.shard].detached--;
-    hf_cell_give(t, e->head.shard, index);
-}
-
-/* A hold is over without its client's doing. The cell stays the client's: it may be in the client's ready list, and the
- * client's handle still points to it. Without a client nobody does. */
-static void end_holder(struct hf_table *t, struct hf_resource *r, uint32_t index)
-{
-    remove_holder(t, r, index);
-    if (hf_cell_at(t, index)->entry.client)
-        hf_cell_commit(hf_cell_at(t, index), CELL_ENDED);
-    else
-        give_entry(t, index);
-}
-
-void hf_resource_reap(struct hf_table *t, struct hf_resource *r, hf_nanos now)
-{
-    if (now < r->next_end)
-        return;
-    int64_t next_end = HF_NEVER;
-    HF_EACH_CELL(t, i, &r->holders)
-    {
-        struct hf_entry *e = &hf_cell_at(t, i)->entry;
-        if (e->end <= now)
-            end_holder(t, r, i);
-        else if (e->end < next_end)
-            next_end = e->end;
-    }
-    r->next_end = next_end;
-}
-
-void hf_resource_reap_dead(struct hf_table *t, struct hf_resource *r)
-{
-    HF_EACH_CELL(t, i, &r->holders)
-    {
-        uint32_t client = hf_cell_at(t, i)->entry.client;
-        if (client && !hf_member_lives(t, client))
-            end_holder(t, r, i);
-    }
-}
-
-void hf_resource_grant(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_nanos now, bool told)
-{
-    union hf_cell *cell = hf_cell_at(t, index);
-    struct hf_entry *e = &cell->entry;
-    if (hf_cell_state(cell) == CELL_WAITING)
-        hf_cells_remove(t, &r->waiters, index);
-    e->token = ++r->token;
-    e->since = now;
-    e->end = now + e->ttl;
-    hf_cell_commit(cell, CELL_HELD);
-    hf_cells_append(t, &r->holders, index);
-    r->used += e->units;
-    if (e->end < r->next_end)
-        r->next_end = e->end;
-    if (!told)
-        hf_entry_notify(t, index);
-}
-
-static bool fits(const struct hf_resource *r, const struct hf_entry *e)
-{
-    return (uint64_t)r->used + e->units <= r->capacity;
-}
-
-void hf_resource_admit(struct hf_table *t, struct hf_resource *r, hf_nanos now)
-{
-    uint32_t left = hf_table_cells(t);
-    while (r->waiters.head && left--) {
-        struct hf_entry *first = &hf_cell_at(t, r->waiters.head)->entry;
-        if (!fits(r, first))
-            break;
-        hf_resource_grant(t, r, r->waiters.head, now, false);
-    }
-    if (!r->waiters.head)
-        return;
-    /* The first in line looks when the next hold ends, for a holder that is stopped frees nothing itself. */
-    struct hf_entry *first = &hf_cell_at(t, r->waiters.head)->entry;
-    if (r->next_end < first->check_at) {
-        first->check_at = r->next_end;
-        hf_entry_notify(t, r->waiters.head);
-    }
-}
-
-void hf_entry_drop(struct hf_table *t, uint32_t index, hf_nanos now)
-{
-    union hf_cell *cell = hf_cell_at(t, index);
-    uint32_t state = hf_cell_state(cell), ri = cell->entry.resource;
-    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-    if (state == CELL_WAITING) {
-        hf_cells_remove(t, &r->waiters, index);
-        atomic_fetch_add(&cell->head.word, 1); /* a caller may be parked on it while another thread cancels */
-        if (!cell->entry.cookie)
-            hf_futex_wake(&cell->head.word, 1);
-    } else if (state == CELL_HELD) {
-        remove_holder(t, r, index);
-    }
-    give_entry(t, index);
-    if (state == CELL_ENDED)
-        return; /* its resource has long gone on, or away */
-    hf_resource_reap(t, r, now);
-    hf_resource_admit(t, r, now);
-    hf_resource_settle(t, ri);
 }

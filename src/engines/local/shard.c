@@ -2,8 +2,8 @@
 #include "shard.h"
 
 #include "base/why.h"
+#include "holders.h"
 #include "members.h"
-#include "resource.h"
 #include "sys/clock.h"
 #include "sys/process.h"
 
@@ -26,7 +26,7 @@ static void empty_lists(struct hf_shard *s)
 static void collect_resource(struct hf_table *t, uint32_t index)
 {
     struct hf_resource *r = &t->cells[index].resource;
-    r->holders = r->waiters = (struct hf_cells){0};
+    r->holders = r->waiters = r->past = (struct hf_cells){0};
     r->used = 0;
     r->idle = false;
     r->next_end = HF_NEVER;
@@ -55,13 +55,20 @@ static void collect_entry(struct hf_table *t, uint32_t shard, uint32_t index)
 {
     struct hf_entry *e = &t->cells[index].entry;
     uint32_t state = hf_cell_state(&t->cells[index]), ri = resource_of(t, e);
-    if (state == CELL_ENDED && e->client)
+    if (state == CELL_ENDED && e->client) { /* and perhaps nobody has told it */
+        hf_member_rescan(t, index);
+        hf_member_recheck(t, e->client);
         return;
+    }
     if (!ri || state == CELL_ENDED) {
         hf_cell_give(t, shard, index);
         return;
     }
     struct hf_resource *r = &t->cells[ri].resource;
+    if (state == CELL_PAST) {
+        hf_cells_push(t, &r->past, index);
+        return;
+    }
     if (!e->client)
         t->shards[shard].detached++;
     if (e->ticket >= r->ticket)
@@ -70,6 +77,8 @@ static void collect_entry(struct hf_table *t, uint32_t shard, uint32_t index)
         hf_cells_push(t, &r->waiters, index);
         return;
     }
+    if (e->named && hf_resource_carrier(t, r, &e->owner))
+        e->units = 0; /* they were being passed on, and are there and here */
     hf_cells_push(t, &r->holders, index);
     r->used += e->units;
     if (e->token > r->token)
@@ -90,6 +99,7 @@ static void collect(struct hf_table *t, uint32_t shard, uint32_t index)
         break;
     case CELL_WAITING:
     case CELL_HELD:
+    case CELL_PAST:
     case CELL_ENDED:
         collect_entry(t, shard, index);
         break;
@@ -103,13 +113,28 @@ static void collect(struct hf_table *t, uint32_t shard, uint32_t index)
     }
 }
 
+/* The attempt that has the units of a hold speaks for it; whoever died may have been about to tell the others. */
+static void align_holder(struct hf_table *t, const struct hf_resource *r, struct hf_entry *e)
+{
+    uint32_t index = e->named ? hf_resource_carrier(t, r, &e->owner) : 0;
+    const struct hf_entry *carrier = index ? &hf_cell_at(t, index)->entry : e;
+    e->token = carrier->token;
+    if (r->kind == HF_READ)
+        e->kind = carrier->units == r->capacity ? HF_WRITE : HF_READ;
+}
+
 /* Whoever died may have granted without telling: tell everybody, once too often does no harm. */
 static void revive_resource(struct hf_table *t, uint32_t index, hf_nanos now)
 {
     struct hf_resource *r = &t->cells[index].resource;
     hf_cells_sort_by_ticket(t, &r->waiters);
+    hf_cells_sort_by_ticket(t, &r->past);
+    HF_EACH_CELL(t, i, &r->holders) align_holder(t, r, &hf_cell_at(t, i)->entry);
     HF_EACH_CELL(t, i, &r->holders) hf_member_rescan(t, i);
     HF_EACH_CELL(t, i, &r->waiters) hf_member_rescan(t, i);
+    HF_EACH_CELL(t, i, &r->holders)
+    if (hf_cell_at(t, i)->entry.named)
+        hf_resource_gather(t, r, i, now);
     hf_resource_admit(t, r, now);
     hf_resource_settle(t, index);
 }
@@ -131,6 +156,9 @@ void hf_shard_repair(struct hf_table *t, uint32_t shard)
 }
 
 /* ---- The mutex ---- */
+
+enum { PATIENT_TRIES = 20 };
+#define PATIENT_SLICE HF_MS(600) /* who asks for more than that has been patient itself */
 
 static hf_status blame_owner(struct hf_table *t, uint32_t shard)
 {
@@ -157,9 +185,25 @@ static hf_status settle_lock(struct hf_table *t, uint32_t shard, enum hf_robust_
     }
 }
 
+/* Only somebody who is stopped inside is worth giving up for. Who merely has not had the CPU yet, on a machine with
+ * more to do than it can, gets the same time again, and again. */
+static enum hf_robust_result lock_patiently(struct hf_table *t, uint32_t shard, int64_t until)
+{
+    pthread_mutex_t *mutex = &t->shards[shard].mutex;
+    int64_t slice = until - hf_clock_boot();
+    enum hf_robust_result locked = hf_robust_lock(mutex, until);
+    for (int tries = 1; locked == HF_ROBUST_TIMEOUT && tries < PATIENT_TRIES && slice < PATIENT_SLICE; tries++) {
+        char state = hf_process_state(hf_robust_owner(mutex));
+        if (state == 'T' || state == 't')
+            break;
+        locked = hf_robust_lock(mutex, hf_clock_boot() + slice);
+    }
+    return locked;
+}
+
 hf_status hf_shard_lock(struct hf_table *t, uint32_t shard, int64_t until)
 {
-    return settle_lock(t, shard, hf_robust_lock(&t->shards[shard].mutex, until));
+    return settle_lock(t, shard, lock_patiently(t, shard, until));
 }
 
 hf_status hf_shard_enter(struct hf_table *t, uint32_t shard, int64_t until, hf_nanos *now)
@@ -168,7 +212,7 @@ hf_status hf_shard_enter(struct hf_table *t, uint32_t shard, int64_t until, hf_n
     if (locked == HF_ROBUST_LOCKED)
         return HF_OK;
     if (locked == HF_ROBUST_TIMEOUT)
-        locked = hf_robust_lock(&t->shards[shard].mutex, until);
+        locked = lock_patiently(t, shard, until);
     hf_status status = settle_lock(t, shard, locked);
     *now = hf_clock_boot();
     return status;

@@ -347,10 +347,14 @@ uint32_t hf_table_grow(struct hf_table *t, uint32_t shard, int64_t until)
         hf_why(HF_UNAVAILABLE, "%s: another process does not let go of the table's growth", t->path);
         return 0;
     }
-    /* By the file itself: somebody may have died between making it longer and saying so. */
-    t->state->room = chunks_of_size(hf_mapping_size(t->fd));
-    uint32_t chunk = hf_table_backed(t, t->state->chunks), first = 0;
-    int error = chunk < t->state->room ? 0 : extend_file(t);
+    /* By the file itself: somebody may have died between making it longer and saying so. One that is shorter than it
+     * says, or that cannot be looked at, gives out nothing: its next chunk would be somebody's. */
+    uint32_t chunk = t->state->chunks, room = chunks_of_size(hf_mapping_size(t->fd)), first = 0;
+    int error = room < chunk ? EIO : 0;
+    if (!error)
+        t->state->room = room;
+    if (!error && chunk == room)
+        error = extend_file(t);
     if (error) {
         hf_why(HF_FULL, "%s: the lock table cannot grow beyond %u KiB: %s", t->path,
                (unsigned)(LOCAL_CELLS_AT / 1024 + t->state->room * (LOCAL_CHUNK / 1024)), strerror(error));

@@ -17,6 +17,7 @@ struct hf_table {
     _Atomic uint32_t backed; /* chunks that the file was seen to have: behind them there is no memory */
     _Atomic bool damaged;    /* an index in the file pointed outside */
     union hf_cell outside;   /* what such an index leads to instead */
+    struct hf_shard outside_shard;
 };
 
 /* Opens the table at path, making it (mode) when there is none. `path` NULL: the user's own in /dev/shm. Never
@@ -56,9 +57,31 @@ static inline union hf_cell *hf_cell_at(struct hf_table *t, uint32_t index)
     return &t->outside;
 }
 
+/* The same for the number of a shard that a cell carries. */
+static inline struct hf_shard *hf_shard_at(struct hf_table *t, uint32_t shard)
+{
+    if (shard <= LOCAL_REGISTRY)
+        return &t->shards[shard];
+    atomic_store_explicit(&t->damaged, true, memory_order_relaxed);
+    return &t->outside_shard;
+}
+
 static inline uint32_t hf_cell_state(const union hf_cell *cell)
 {
     return atomic_load_explicit(&cell->head.state, memory_order_acquire);
+}
+
+/* Times in the file may be damaged too: what does not fit any more is never. */
+static inline hf_nanos hf_after(hf_nanos time, hf_nanos length)
+{
+    hf_nanos sum;
+    return __builtin_add_overflow(time, length, &sum) ? HF_NEVER : sum;
+}
+
+/* From `now`, which is not damaged, to a time that may be; 0 if that is over. */
+static inline hf_nanos hf_until(hf_nanos now, hf_nanos time)
+{
+    return time > now ? time - now : 0;
 }
 
 /* The one store that makes a change true. Nothing before it may be moved behind it nor the other way: whoever dies here

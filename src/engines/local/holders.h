@@ -1,0 +1,40 @@
+/* holders.h - who holds a resource and who waits for it. All under the mutex of the resource's shard.
+ *
+ * The rule that every function here keeps: none ends with a first waiter that fits.
+ *
+ * A hold is an owner with a set of attempts. Each attempt has an entry of its own that lives by its own time; one of
+ * them has the hold's units, the others have none. When that one goes, its units go to another. */
+#pragma once
+#include "resource.h"
+
+/* Ends the holds whose time is over. */
+void hf_resource_reap(struct hf_table *t, struct hf_resource *r, hf_nanos now);
+/* Ends the holds of clients that died and that nobody has buried yet: their neighbour may be stopped. */
+void hf_resource_reap_dead(struct hf_table *t, struct hf_resource *r, hf_nanos now);
+/* Gives the free units to the first waiters, in order, and makes sure that the next one looks in time. */
+void hf_resource_admit(struct hf_table *t, struct hf_resource *r, hf_nanos now);
+/* Makes an entry (waiting or new) a holder. `told`: its client hears of it some other way. */
+void hf_resource_grant(struct hf_table *t, struct hf_resource *r, uint32_t entry, hf_nanos now, bool told);
+/* Makes an entry (waiting or new) one more attempt of the hold that `sibling` belongs to. */
+void hf_resource_join(struct hf_table *t, struct hf_resource *r, uint32_t entry, uint32_t sibling, hf_nanos now,
+                      bool told);
+/* Waiters with the owner of that holder join it: otherwise they would wait for themselves. Who wants to write what its
+ * owner reads is refused. */
+void hf_resource_gather(struct hf_table *t, struct hf_resource *r, uint32_t holder, hf_nanos now);
+/* A holder with that owner; 0: none. */
+uint32_t hf_resource_owned(struct hf_table *t, const struct hf_resource *r, const struct hf_id *owner);
+/* The entry of that owner that has the units. */
+uint32_t hf_resource_carrier(struct hf_table *t, const struct hf_resource *r, const struct hf_id *owner);
+
+/* Takes an entry out of its resource, whatever it was, and frees its cell; then admits. */
+void hf_entry_drop(struct hf_table *t, uint32_t index, hf_nanos now);
+/* Ends a hold without its client's doing, which is told to look; the caller admits. */
+void hf_entry_end(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_status why, hf_nanos now);
+/* Refuses a waiter; its client hears why when it asks again. */
+void hf_entry_refuse(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_status why, hf_nanos now);
+/* Puts an entry at the end of the queue. */
+void hf_entry_enqueue(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_nanos now);
+/* Tells those who watch the table. */
+void hf_table_changed(struct hf_table *t, hf_nanos now);
+/* Something happened to a waiting or just granted entry: its client must look. */
+void hf_entry_notify(struct hf_table *t, uint32_t index);
