@@ -307,6 +307,7 @@ static void *wait_until_closed(void *arg)
 }
 
 /* Again and again: the callers leave while the client goes away. */
+/* G32 */
 static void test_close_with_callers(void **state)
 {
     (void)state;

@@ -68,6 +68,7 @@ static bool run_cycles(hf_client *client, int count)
     return true;
 }
 
+/* G33 */
 static void test_allocations(void **state)
 {
     (void)state;
@@ -118,6 +119,7 @@ static int count_calls(const char *path)
     return calls;
 }
 
+/* G33 */
 static void test_system_calls(void **state)
 {
     (void)state;
@@ -173,6 +175,7 @@ static int64_t cpu_of_all(struct actor *const *actor)
     return sum;
 }
 
+/* G33 */
 static void test_idle_waiters(void **state)
 {
     (void)state;

@@ -138,6 +138,7 @@ static void count_row(void *arg, const struct hf_row *row)
     ++*(unsigned *)arg;
 }
 
+/* G17 */
 static void test_five_thousand_holds(void **state)
 {
     (void)state;
@@ -190,6 +191,7 @@ static void hold_and_exec(struct actor *me, void *arg)
     part_must(false);
 }
 
+/* G17 */
 static void test_exec(void **state)
 {
     (void)state;

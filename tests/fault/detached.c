@@ -2,7 +2,7 @@
  * back in any order of grant, cancel and end. */
 #include "actors.h"
 
-#include "engines/local/resource.h"
+#include "engines/local/holders.h"
 
 #include <semaphore.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ static hf_lease *acquire(hf_client *client, const struct want *want)
     return lease;
 }
 
+/* G21 */
 static void test_outlives(void **state)
 {
     (void)state;

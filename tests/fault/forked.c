@@ -67,6 +67,7 @@ static void use_handles(hf_client *client, hf_lease *lease)
     part_must(hf_close(client, 1000) == HF_FORKED);
 }
 
+/* G19 */
 static void test_handles(void **state)
 {
     (void)state;
@@ -158,6 +159,7 @@ static void list_descriptors(char *text, size_t size)
     assert_int_equal(status, 0);
 }
 
+/* G19 */
 static void test_descriptors(void **state)
 {
     (void)state;

@@ -56,6 +56,7 @@ static void measure(int64_t took[ROUNDS])
 }
 
 /* Another load on the machine may spoil one measurement, not two. */
+/* G17 */
 static void test_holder_killed(void **state)
 {
     (void)state;

@@ -61,6 +61,7 @@ static void hold_and_tell(struct actor *me, void *arg)
                       .what = ORDER_GO, .id = 1, .number = atomic_load(&loss.times), .status = atomic_load(&loss.why)});
 }
 
+/* G13 */
 static void test_stopped_beyond_ttl(void **state)
 {
     (void)state;
@@ -107,6 +108,7 @@ static void await_ends(_Atomic int *ends, int count)
     assert_true(atomic_load(ends) >= count);
 }
 
+/* G22 */
 static void test_table_removed(void **state)
 {
     (void)state;

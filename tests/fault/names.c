@@ -3,7 +3,7 @@
  */
 #include "actors.h"
 
-#include "engines/local/resource.h"
+#include "engines/local/holders.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -172,6 +172,7 @@ static int fill(hf_client *client, hf_lease **held)
     return 0;
 }
 
+/* G25 */
 static void test_full(void **state)
 {
     (void)state;

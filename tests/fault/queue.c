@@ -14,6 +14,7 @@ static enum order_kind manner(unsigned waiter)
     return waiter % 3 == 0 ? ORDER_START : ORDER_ACQUIRE;
 }
 
+/* G2 */
 static void test_fifty_in_order(void **state)
 {
     (void)state;
@@ -92,6 +93,7 @@ static void test_late_release(void **state)
 }
 
 /* The old owner does not know yet that its time is over: the order to release waits for it when it goes on. */
+/* G16 */
 static void test_late_release_after_stop(void **state)
 {
     (void)state;
@@ -115,6 +117,7 @@ static struct want permits(uint32_t units, int64_t wait_ms)
         .name = "s", .kind = HF_SEMAPHORE, .capacity = 4, .units = units, .wait_ms = wait_ms, .ttl_ms = 60000};
 }
 
+/* G2 */
 static void test_small_behind_big(void **state)
 {
     (void)state;

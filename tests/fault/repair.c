@@ -45,6 +45,7 @@ static void test_operation(unsigned i)
     char sentence[160], more[160];
     struct walk *w = &walks[i];
     w->every = options.every;
+    current = &operations[i];
     set_scene(operations[i].extra);
     remember_scene();
     bool fine = walk_operation(&operations[i], w);
@@ -54,6 +55,7 @@ static void test_operation(unsigned i)
     snprintf(more, sizeof more, " # %llu instructions, %llu changed the table, %llu judged",
              (unsigned long long)w->steps, (unsigned long long)w->changes, (unsigned long long)w->judged);
     report(fine, sentence, more);
+    current = NULL;
     clear_scene();
 }
 
@@ -97,9 +99,9 @@ static void kill_in_operation(const struct operation *op, const struct walk *w)
 }
 
 /* Lets a client do everything at full speed, and kills it at some moment. */
-static void kill_in_full_run(void)
+static void kill_in_full_run(bool in_company)
 {
-    struct command c = {.deed = CHURN, .target = (uint32_t)draw(UINT32_MAX)};
+    struct command c = {.deed = in_company ? CHURN_IN_COMPANY : CHURN, .target = (uint32_t)draw(UINT32_MAX)};
     send_command(XENIA, c);
     uint64_t before = world.highest[FRESH];
     for (int i = 0; world.highest[FRESH] == before && i < 5000; i++)
@@ -113,12 +115,13 @@ static void kill_in_full_run(void)
 static bool kill_once(unsigned i, unsigned *inside)
 {
     unsigned which = (unsigned)draw(OPERATIONS);
-    bool running = i % 4 == 3;
-    set_scene(running ? 0 : operations[which].extra);
+    bool running = i % 4 == 3, in_company = i % 8 == 3;
+    current = running ? NULL : &operations[which];
+    set_scene(running ? in_company * COMPANY : operations[which].extra);
     remember_scene();
     uint32_t repaired = repairs();
     if (running)
-        kill_in_full_run();
+        kill_in_full_run(in_company);
     else
         kill_in_operation(&operations[which], &walks[which]);
     struct hf_table live;
@@ -130,6 +133,7 @@ static bool kill_once(unsigned i, unsigned *inside)
         hf_table_close(&live);
     else
         printf("# kill %u: %s\n", i, running ? "at full speed" : operations[which].sentence);
+    current = NULL;
     clear_scene();
     return fine;
 }
@@ -151,14 +155,18 @@ static void test_kills(void)
 
 /* ---- The judge ---- */
 
-static void test_plants(void)
+static void test_plants(uint32_t extra)
 {
     char sentence[160], more[sizeof complaint + 8];
-    set_scene(0);
+    set_scene(extra);
     remember_scene();
     pid_t pid = world.actors[XENIA].pid;
-    report(judge_copy(pid, NULL), "the judge finds nothing in a good repair", "");
+    report(judge_copy(pid, NULL),
+           extra ? "the judge finds nothing in a good repair in company" : "the judge finds nothing in a good repair",
+           "");
     for (int i = 0; i < PLANTS; i++) {
+        if (plants[i].extra != extra)
+            continue;
         bool found = !judge_copy(pid, plants[i].plant);
         snprintf(more, sizeof more, " # %s", complaint);
         snprintf(sentence, sizeof sentence, "the judge finds %s", plants[i].sentence);
@@ -199,6 +207,7 @@ static void stay_on_one_processor(void)
         give_up("sched_setaffinity");
 }
 
+/* G18 */
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
@@ -209,7 +218,8 @@ int main(int argc, char **argv)
     if (world.highest == MAP_FAILED)
         give_up("mmap");
     choose_names();
-    test_plants();
+    test_plants(0);
+    test_plants(COMPANY);
     for (unsigned i = 0; i < OPERATIONS; i++)
         if (!options.only || strstr(operations[i].sentence, options.only))
             test_operation(i);

@@ -1,5 +1,6 @@
 /* repair_plants.h - what a bad repair could leave behind, planted into a good one: the judge must see each. */
 #pragma once
+#include "engines/local/past.h"
 #include "repair_verdict.h"
 
 static struct hf_resource *resource_named(struct hf_table *t, enum name name)
@@ -152,31 +153,196 @@ static void plant_stuck_mutex(struct hf_table *t)
     atomic_store(hf_robust_word(&t->shards[3].mutex), (uint32_t)world.actors[ANNA].pid);
 }
 
+/* ---- In company ---- */
+
+/* The n-th holder of a name. */
+static struct hf_entry *holder_at(struct hf_table *t, enum name name, unsigned n)
+{
+    uint32_t index = resource_named(t, name)->holders.head;
+    while (n--)
+        index = t->cells[index].head.next;
+    return &t->cells[index].entry;
+}
+
+static struct hf_entry *carrier_of(struct hf_table *t, enum name name)
+{
+    HF_EACH_CELL(t, i, &resource_named(t, name)->holders)
+    if (t->cells[i].entry.named && t->cells[i].entry.units)
+        return &t->cells[i].entry;
+    give_up("nobody has the units that the plants need");
+    return NULL;
+}
+
+static void plant_leaked_note(struct hf_table *t)
+{
+    struct hf_cells *past = &resource_named(t, STAIRS)->past;
+    hf_cells_remove(t, past, past->head);
+}
+
+static void plant_notes_out_of_order(struct hf_table *t)
+{
+    struct hf_cells *past = &resource_named(t, STAIRS)->past;
+    uint32_t first = past->head;
+    hf_cells_remove(t, past, first);
+    hf_cells_append(t, past, first);
+}
+
+/* Not the last one: that is of a hold of the dead, and its making could have been cut short. */
+static void plant_lost_note(struct hf_table *t)
+{
+    struct hf_resource *r = resource_named(t, STAIRS);
+    uint32_t index = t->cells[r->past.tail].head.prev;
+    hf_cells_remove(t, &r->past, index);
+    hf_cell_give(t, HALL, index);
+}
+
+static void plant_lost_past(struct hf_table *t)
+{
+    hf_past_drop(t, resource_named(t, STAIRS), 0);
+}
+
+static void plant_note_too_many(struct hf_table *t)
+{
+    struct hf_resource *r = resource_named(t, LOG);
+    struct hf_entry note = t->cells[r->past.tail].entry;
+    note.token -= 1000000;
+    r->history++;
+    hf_past_keep(t, r, &note, HF_OK, hf_clock_boot());
+}
+
+static void plant_note_of_a_hold_that_goes_on(struct hf_table *t)
+{
+    struct hf_resource *r = resource_named(t, CLUB);
+    hf_past_keep(t, r, carrier_of(t, CLUB), HF_OK, hf_clock_boot());
+}
+
+static void plant_hold_noted_twice(struct hf_table *t)
+{
+    struct hf_resource *r = resource_named(t, STAIRS);
+    hf_past_keep(t, r, &t->cells[r->past.tail].entry, HF_OK, hf_clock_boot());
+}
+
+static void plant_hold_without_units(struct hf_table *t)
+{
+    resource_named(t, KEEP)->used -= 2;
+    carrier_of(t, KEEP)->units = 0;
+}
+
+static void plant_hold_with_units_twice(struct hf_table *t)
+{
+    resource_named(t, KEEP)->used += 1;
+    HF_EACH_CELL(t, i, &resource_named(t, KEEP)->holders)
+    if (!t->cells[i].entry.units)
+        t->cells[i].entry.units = 1;
+}
+
+static void plant_hold_with_fewer_units(struct hf_table *t)
+{
+    resource_named(t, KEEP)->used -= 1;
+    carrier_of(t, KEEP)->units -= 1;
+}
+
+static void plant_attempt_with_another_token(struct hf_table *t)
+{
+    holder_at(t, KEEP, 0)->token -= 1;
+}
+
+static void plant_lost_attempt(struct hf_table *t)
+{
+    uint32_t index = 0;
+    HF_EACH_CELL(t, i, &resource_named(t, KEEP)->holders)
+    if (!t->cells[i].entry.units)
+        index = i;
+    hf_entry_drop(t, index, hf_clock_boot());
+}
+
+static void plant_lost_carrier(struct hf_table *t)
+{
+    hf_entry_drop(t, resource_named(t, VAULT)->holders.head, hf_clock_boot());
+}
+
+static void plant_waiter_whose_owner_holds(struct hf_table *t)
+{
+    struct hf_entry *waiter = &t->cells[resource_named(t, VAULT)->waiters.head].entry;
+    waiter->named = 1;
+    waiter->owner = carrier_of(t, VAULT)->owner;
+}
+
+static void plant_waiter_without_units(struct hf_table *t)
+{
+    struct hf_resource *r = resource_named(t, VAULT);
+    t->cells[r->waiters.tail].entry.units = 0;
+}
+
+static void plant_writer_beside_readers(struct hf_table *t)
+{
+    holder_at(t, SHARED, 0)->kind = HF_WRITE;
+}
+
+static void plant_reader_who_has_everything(struct hf_table *t)
+{
+    struct hf_resource *r = resource_named(t, SHARED);
+    holder_at(t, SHARED, 0)->units = r->used = r->capacity;
+}
+
+/* A whole hold, but one that nobody asked for. */
+static void plant_reader_who_became_the_writer(struct hf_table *t)
+{
+    plant_reader_who_has_everything(t);
+    holder_at(t, SHARED, 0)->kind = HF_WRITE;
+}
+
+static void plant_waiter_sent_away(struct hf_table *t)
+{
+    struct hf_resource *r = resource_named(t, TANK);
+    hf_entry_refuse(t, r, r->waiters.tail, HF_TOO_BIG, hf_clock_boot());
+}
+
 static const struct plant {
     const char *sentence;
     plant_fn *plant;
+    uint32_t extra;
 } plants[] = {
-    {"a leaked cell", plant_leaked_cell},
-    {"a cell in two lists", plant_cell_in_two_lists},
-    {"a cell that was freed twice", plant_cell_freed_twice},
-    {"a waiter out of order", plant_waiter_out_of_order},
-    {"two waiters that have changed places, tickets and all", plant_swapped_tickets},
-    {"a lost token", plant_lost_token},
-    {"a lost token of an idle name", plant_lost_token_of_idle_name},
-    {"a hold with another token", plant_changed_token_of_hold},
-    {"a token that was given before", plant_token_given_twice},
-    {"a lost floor under the tokens of dropped names", plant_lost_floor},
-    {"a first waiter that fits", plant_first_waiter_that_fits},
-    {"a wrong count of used units", plant_unit_that_never_comes_back},
-    {"a hold that was cut short", plant_shortened_hold},
-    {"a hold that vanished", plant_vanished_hold},
-    {"a waiter that vanished", plant_vanished_waiter},
-    {"a list that does not lead back", plant_broken_way_back},
-    {"a name that is not found", plant_name_out_of_its_bucket},
-    {"a long name without its second piece", plant_lost_piece_of_name},
-    {"a hold of the dead", plant_hold_of_the_dead},
-    {"a grant that nobody hears of", plant_grant_that_nobody_hears_of},
-    {"a waiter whose bell cannot ring any more", plant_waiter_that_is_deaf},
-    {"a mutex that is stuck", plant_stuck_mutex},
+    {"a leaked cell", plant_leaked_cell, 0},
+    {"a cell in two lists", plant_cell_in_two_lists, 0},
+    {"a cell that was freed twice", plant_cell_freed_twice, 0},
+    {"a waiter out of order", plant_waiter_out_of_order, 0},
+    {"two waiters that have changed places, tickets and all", plant_swapped_tickets, 0},
+    {"a lost token", plant_lost_token, 0},
+    {"a lost token of an idle name", plant_lost_token_of_idle_name, 0},
+    {"a hold with another token", plant_changed_token_of_hold, 0},
+    {"a token that was given before", plant_token_given_twice, 0},
+    {"a lost floor under the tokens of dropped names", plant_lost_floor, 0},
+    {"a first waiter that fits", plant_first_waiter_that_fits, 0},
+    {"a wrong count of used units", plant_unit_that_never_comes_back, 0},
+    {"a hold that was cut short", plant_shortened_hold, 0},
+    {"a hold that vanished", plant_vanished_hold, 0},
+    {"a waiter that vanished", plant_vanished_waiter, 0},
+    {"a list that does not lead back", plant_broken_way_back, 0},
+    {"a name that is not found", plant_name_out_of_its_bucket, 0},
+    {"a long name without its second piece", plant_lost_piece_of_name, 0},
+    {"a hold of the dead", plant_hold_of_the_dead, 0},
+    {"a grant that nobody hears of", plant_grant_that_nobody_hears_of, 0},
+    {"a waiter whose bell cannot ring any more", plant_waiter_that_is_deaf, 0},
+    {"a mutex that is stuck", plant_stuck_mutex, 0},
+    {"a leaked note", plant_leaked_note, COMPANY},
+    {"notes out of order", plant_notes_out_of_order, COMPANY},
+    {"a lost note", plant_lost_note, COMPANY},
+    {"a past that was lost", plant_lost_past, COMPANY},
+    {"a note too many", plant_note_too_many, COMPANY},
+    {"a note of a hold that goes on", plant_note_of_a_hold_that_goes_on, COMPANY},
+    {"a hold that was noted twice", plant_hold_noted_twice, COMPANY},
+    {"a hold that has lost its units", plant_hold_without_units, COMPANY},
+    {"a hold that has its units twice", plant_hold_with_units_twice, COMPANY},
+    {"a hold with fewer units than it had", plant_hold_with_fewer_units, COMPANY},
+    {"an attempt with another token than its hold", plant_attempt_with_another_token, COMPANY},
+    {"an attempt that vanished", plant_lost_attempt, COMPANY},
+    {"an attempt that vanished with the units", plant_lost_carrier, COMPANY},
+    {"a waiter whose owner holds", plant_waiter_whose_owner_holds, COMPANY},
+    {"a waiter that waits for nothing", plant_waiter_without_units, COMPANY},
+    {"a writer beside readers", plant_writer_beside_readers, COMPANY},
+    {"a reader who has everything", plant_reader_who_has_everything, COMPANY},
+    {"a reader who became the writer", plant_reader_who_became_the_writer, COMPANY},
+    {"a waiter that was sent away without reason", plant_waiter_sent_away, COMPANY},
 };
 enum { PLANTS = sizeof plants / sizeof *plants };

@@ -1,93 +1,8 @@
-/* repair_scene.h - the scene before the death: who holds what, who waits behind whom, and the operations that are
- * stepped through. */
+/* repair_scene.h - the scene before the death: who holds what, who waits behind whom. */
 #pragma once
-#include "repair_world.h"
-
-#include <errno.h>
-
-/* ---- Clients come and go ---- */
-
-static void start_actor(int id)
-{
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
-        give_up("socketpair");
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid < 0)
-        give_up("fork");
-    if (pid == 0) {
-        for (int i = 0; i < ACTORS; i++)
-            if (world.actors[i].pid)
-                close(world.actors[i].socket);
-        close(pair[0]);
-        live_as(id, pair[1]);
-    }
-    close(pair[1]);
-    world.actors[id] = (struct actor){.pid = pid, .socket = pair[0]};
-}
-
-static void end_actor(int id)
-{
-    struct actor *a = &world.actors[id];
-    if (!a->pid)
-        return;
-    kill(a->pid, SIGKILL);
-    int status;
-    do {
-        while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR)
-            ;
-    } while (WIFSTOPPED(status));
-    close(a->socket);
-    a->pid = 0;
-}
-
-static void send_command(int id, struct command c)
-{
-    if (write(world.actors[id].socket, &c, sizeof c) != sizeof c)
-        give_up("a client does not listen");
-}
-
-static struct reply read_reply(int id)
-{
-    struct reply reply;
-    if (read(world.actors[id].socket, &reply, sizeof reply) != sizeof reply)
-        give_up("a client does not answer");
-    return reply;
-}
-
-static void tell(int id, struct command c, enum hf_cue expected)
-{
-    send_command(id, c);
-    struct reply reply = read_reply(id);
-    if (reply.status != HF_OK || reply.cue != expected) {
-        fprintf(stderr, "client %d, deed %d, name %s: status %d, cue %d instead of %d\n", id, (int)c.deed,
-                names[c.name].word, (int)reply.status, (int)reply.cue, (int)expected);
-        give_up("the scene cannot be set");
-    }
-    if (c.deed == JOIN)
-        world.actors[id].member = reply.member;
-}
+#include "repair_company.h"
 
 /* ---- The scene ---- */
-
-static void hold(int id, enum name name, uint32_t units, uint32_t flags)
-{
-    tell(id, (struct command){.deed = ASK, .slot = name, .name = name, .units = units, .flags = flags}, HF_N_GRANTED);
-    if (flags & LOOSELY && !(flags & QUEUE))
-        tell(id, (struct command){.deed = DETACH, .slot = name, .name = name}, HF_N_CUES);
-}
-
-static void wait_behind(int id, enum name name, uint32_t slot, uint32_t units, uint32_t flags)
-{
-    tell(id, (struct command){.deed = ASK, .slot = slot, .name = name, .units = units, .flags = flags | QUEUE},
-         HF_N_QUEUED);
-}
-
-static void release(int id, enum name name)
-{
-    tell(id, (struct command){.deed = RELEASE, .slot = name, .name = name}, HF_N_RELEASED);
-}
 
 static void set_queues(void)
 {
@@ -147,16 +62,23 @@ static void set_full_shards(void)
 }
 
 enum extra {
-    EXHAUSTED = 1,          /* the file has no room for another chunk */
-    CROWDED = 2,            /* the registry has no free cell */
-    EXPIRED = 4,            /* a hold is over that nobody has looked at */
-    NEWCOMER = 8,           /* Xenia has not joined yet */
-    RUNG = 16,              /* Xenia was granted by the bell, and has not looked yet */
-    LEFT_WHILE_RUNG = 32,   /* and she has released that hold: its cell waits for her look */
-    DEAD_CLIENT = 64,       /* Dora is dead, and nobody has buried her */
-    DEAD_INSIDE = 128,      /* she died inside a shard's mutex, half-way through a hand-over */
-    DEAD_IN_REGISTRY = 256, /* or half-way out of the ring of clients */
-    DEAD_GROWING = 512,     /* or while she made the table longer */
+    EXHAUSTED = 1,           /* the file has no room for another chunk */
+    CROWDED = 2,             /* the registry has no free cell */
+    EXPIRED = 4,             /* a hold is over that nobody has looked at */
+    NEWCOMER = 8,            /* Xenia has not joined yet */
+    RUNG = 16,               /* Xenia was granted by the bell, and has not looked yet */
+    LEFT_WHILE_RUNG = 32,    /* and she has released that hold: its cell waits for her look */
+    DEAD_CLIENT = 64,        /* Dora is dead, and nobody has buried her */
+    DEAD_INSIDE = 128,       /* she died inside a shard's mutex, half-way through a hand-over */
+    DEAD_IN_REGISTRY = 256,  /* or half-way out of the ring of clients */
+    DEAD_GROWING = 512,      /* or while she made the table longer */
+    COMPANY = 1024,          /* another scene: owners with several attempts, readers and writers, notes of the past */
+    DEAD_CARRIER = 2048,     /* Dora is dead, and she had the units of a hold that others share */
+    SPENT_CARRIER = 4096,    /* the time of such a one is over, and nobody has looked */
+    DEAD_PASSING = 8192,     /* Dora died when the units of her hold were on their way to another */
+    DEAD_GATHERING = 16384,  /* or when an owner's second attempt was about to join its first */
+    DEAD_CONVERTING = 32768, /* or when she was about to be the writer */
+    DEAD_AT_WORK = DEAD_PASSING | DEAD_GATHERING | DEAD_CONVERTING,
     ANY_DEATH = DEAD_CLIENT | DEAD_INSIDE | DEAD_IN_REGISTRY | DEAD_GROWING,
 };
 
@@ -168,6 +90,8 @@ enum extra {
 
 /* Lets a client begin something and kills it when it has made so many changes inside that mutex. */
 static void step_to_death(int id, struct command c, pthread_mutex_t *inside, unsigned changes);
+/* The same, when that has come to be. */
+static void step_until(int id, struct command c, bool (*come)(void));
 
 static void set_dead_client(uint32_t extra)
 {
@@ -190,6 +114,41 @@ static void set_dead_client(uint32_t extra)
         end_actor(DORA);
 }
 
+static void outlive_brief_holds(void)
+{
+    hf_nanos over = hf_clock_boot() + HF_MS(BRIEF_TTL_MS);
+    while (hf_clock_boot() <= over)
+        usleep(1000);
+}
+
+/* Who has the units is gone, and nobody has looked yet. */
+static void set_late_company(uint32_t extra)
+{
+    if (extra & DEAD_CARRIER) {
+        start_actor(DORA);
+        tell(DORA, (struct command){.deed = JOIN}, HF_N_CUES);
+        set_doras_hold();
+        end_actor(DORA);
+    }
+    if (extra & SPENT_CARRIER) {
+        set_spent_hold();
+        outlive_brief_holds();
+    }
+}
+
+static void set_dead_worker(uint32_t extra)
+{
+    start_actor(DORA);
+    tell(DORA, (struct command){.deed = JOIN}, HF_N_CUES);
+    set_doras_work();
+    if (extra & DEAD_PASSING)
+        step_until(DORA, (struct command)ON(RELEASE, TOMB), units_are_there_twice);
+    else if (extra & DEAD_GATHERING)
+        step_until(DORA, (struct command)ON(RELEASE, BAND), a_waiter_has_no_units);
+    else
+        step_until(DORA, (struct command)ON(UPGRADE, GLOBE), a_reader_has_everything);
+}
+
 static void set_extra(uint32_t extra)
 {
     for (int name = SPREAD_1; extra & EXHAUSTED && world.table.state->chunks < world.table.state->room; name++)
@@ -207,9 +166,7 @@ static void set_extra(uint32_t extra)
         wait_behind(BERT, BRIEF, BRIEF, 1, 0);
         wait_behind(XENIA, BRIEF, BRIEF, 1, 0);
         wait_behind(CARL, BRIEF, BRIEF, 1, BELL);
-        hf_nanos over = hf_clock_boot() + HF_MS(BRIEF_TTL_MS);
-        while (hf_clock_boot() <= over)
-            usleep(1000);
+        outlive_brief_holds();
     }
     if (extra & ANY_DEATH)
         set_dead_client(extra);
@@ -236,6 +193,11 @@ static void set_scene(uint32_t extra)
         hold(ANNA, DESK, 1, 0);
         wait_behind(BERT, DESK, DESK, 1, BELL);
         wait_behind(CARL, DESK, DESK, 1, 0);
+    } else if (extra & DEAD_AT_WORK) {
+        set_dead_worker(extra);
+    } else if (extra & COMPANY) {
+        set_company();
+        set_late_company(extra);
     } else {
         set_queues();
         set_single_holds();
@@ -251,68 +213,4 @@ static void clear_scene(void)
     hf_table_close(&world.table);
     unlink(world.path);
     memset(world.actors, 0, sizeof world.actors);
-}
-
-/* ---- The operations ---- */
-
-struct operation {
-    const char *sentence;
-    struct command command;
-    enum hf_cue expected;
-    uint32_t extra;
-};
-static const struct operation operations[] = {
-    {"acquiring a new name", ON(ASK, FRESH), HF_N_GRANTED, 0},
-    {"acquiring a new name of 512 bytes", ON(ASK, FRESH_SCROLL), HF_N_GRANTED, 0},
-    {"acquiring an idle name", ON(ASK, IDLE), HF_N_GRANTED, 0},
-    {"acquiring a busy name without waiting", ON(ASK, LOOSE), HF_N_BUSY, 0},
-    {"acquiring a busy name of 512 bytes without waiting", ON(ASK, SCROLL), HF_N_BUSY, 0},
-    {"queueing", ON(ASK, SCROLL, .flags = QUEUE), HF_N_QUEUED, 0},
-    {"queueing for the bell", ON(ASK, LOOSE, .flags = QUEUE | BELL), HF_N_QUEUED, 0},
-    {"refreshing a place in the queue", ON(ASK_AGAIN, DESK), HF_N_QUEUED, 0},
-    {"refreshing when the hold ahead is over", ON(ASK_AGAIN, BRIEF), HF_N_QUEUED, EXPIRED},
-    {"refreshing behind a dead holder", ON(ASK_AGAIN, CRYPT), HF_N_QUEUED, DEAD_CLIENT},
-    {"acquiring behind a dead holder without waiting",
-     {.deed = ASK, .slot = SECOND + CRYPT, .name = CRYPT},
-     HF_N_BUSY,
-     DEAD_CLIENT},
-    {"leaving the middle of a queue", ON(LEAVE, DESK), HF_N_RELEASED, 0},
-    {"leaving the head of a queue so that the next fits",
-     {.deed = LEAVE, .slot = SECOND + POOL, .name = POOL},
-     HF_N_RELEASED,
-     0},
-    {"releasing to a parked waiter", ON(RELEASE, DOOR), HF_N_RELEASED, 0},
-    {"releasing to a waiter with a bell", ON(RELEASE, GATE), HF_N_RELEASED, 0},
-    {"releasing units to several waiters", ON(RELEASE, POOL), HF_N_RELEASED, 0},
-    {"releasing what nobody waits for", ON(RELEASE, SOLO), HF_N_RELEASED, 0},
-    {"releasing a detached hold", ON(RELEASE, MINE), HF_N_RELEASED, 0},
-    {"releasing a hold that the bell announced", ON(RELEASE, FRESH), HF_N_RELEASED, RUNG},
-    {"looking after the bell rang", {.deed = DRAIN}, HF_N_CUES, RUNG},
-    {"looking after the bell rang for what was given back", {.deed = DRAIN}, HF_N_CUES, LEFT_WHILE_RUNG},
-    {"extending", ON(EXTEND, DOOR), HF_N_EXTENDED, 0},
-    {"extending a detached hold", ON(EXTEND, MINE), HF_N_EXTENDED, 0},
-    {"detaching", ON(DETACH, SOLO), HF_N_CUES, 0},
-    {"detaching a hold that the bell announced", ON(DETACH, FRESH), HF_N_CUES, RUNG},
-    {"acquiring so that an idle resource is dropped", ON(ASK, TIGHT_FRESH), HF_N_GRANTED, 0},
-    {"acquiring so that a resource is dropped and the table grows", ON(ASK, TIGHT_SCROLL), HF_N_GRANTED, 0},
-    {"acquiring so that the table grows", ON(ASK, FULL_FRESH), HF_N_GRANTED, 0},
-    {"acquiring so that the file grows", ON(ASK, FULL_FRESH), HF_N_GRANTED, EXHAUSTED},
-    {"joining", {.deed = JOIN}, HF_N_CUES, NEWCOMER},
-    {"joining so that the table grows", {.deed = JOIN}, HF_N_CUES, NEWCOMER | CROWDED},
-    {"leaving as a client", {.deed = QUIT}, HF_N_CUES, RUNG},
-    {"burying a dead client", {.deed = BURY}, HF_N_CUES, DEAD_CLIENT},
-    {"repairing, and burying, after a death inside", {.deed = BURY}, HF_N_CUES, DEAD_INSIDE},
-    {"repairing a shard", {.deed = ENTER, .target = RICH}, HF_N_CUES, DEAD_INSIDE},
-    {"repairing the registry", {.deed = ENTER, .target = LOCAL_REGISTRY}, HF_N_CUES, DEAD_IN_REGISTRY},
-    {"repairing a shard that was growing, and growing it", ON(ASK, FULL_FRESH), HF_N_GRANTED, DEAD_GROWING | EXHAUSTED},
-};
-enum { OPERATIONS = sizeof operations / sizeof *operations };
-
-static struct command command_of(const struct operation *op)
-{
-    struct command c = op->command;
-    if (c.deed == BURY)
-        c.target = world.actors[DORA].member;
-    c.flags |= STEPPED;
-    return c;
 }

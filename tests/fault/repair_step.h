@@ -87,6 +87,15 @@ static void step_to_death(int id, struct command c, pthread_mutex_t *inside, uns
     end_actor(id);
 }
 
+static void step_until(int id, struct command c, bool (*come)(void))
+{
+    begin_steps(id, c);
+    while (!come())
+        if (!step(world.actors[id].pid))
+            give_up("the operation was over before its death");
+    end_actor(id);
+}
+
 /* Steps Xenia through an operation and judges what her death would leave behind. Stops at the first complaint. */
 static bool walk_operation(const struct operation *op, struct walk *w)
 {
@@ -115,6 +124,8 @@ static bool walk_operation(const struct operation *op, struct walk *w)
     if (!fine)
         return false;
     struct reply reply = end_steps(XENIA);
-    return (reply.status == HF_OK && reply.cue == op->expected) ||
+    if (op->command.deed == UPGRADE && reply.token && reply.token <= scene_highest[op->command.name])
+        return complain("the operation answers with an old token");
+    return (reply.status == op->command.fails && reply.cue == op->expected) ||
            complain("the operation answers cue %d, status %d", (int)reply.cue, (int)reply.status);
 }

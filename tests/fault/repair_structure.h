@@ -1,6 +1,6 @@
 /* repair_structure.h - every cell is in exactly one place, every list leads both ways, every count is right. */
 #pragma once
-#include "repair_judge.h"
+#include "repair_past.h"
 
 static uint8_t places[1 << 16]; /* [cell] in how many places it was found */
 
@@ -68,9 +68,50 @@ static bool check_holders(struct hf_table *t, uint32_t index)
         if (e->end < r->next_end)
             return complain("a hold of resource %u ends before its next end", index);
     }
-    if (used != r->used || used > r->capacity)
+    bool shrunk = r->capacity < r->declared; /* which takes nothing from those who hold */
+    if (used != r->used || (used > r->capacity && !shrunk))
         return complain("resource %u: %llu units are held, it says %u of %u", index, (unsigned long long)used, r->used,
                         r->capacity);
+    return true;
+}
+
+static bool same_hold(const struct hf_entry *a, const struct hf_entry *b)
+{
+    return a->named && b->named && memcmp(&a->owner, &b->owner, sizeof a->owner) == 0;
+}
+
+/* One attempt of a hold has its units, all have its token and its kind; who writes has everything. */
+static bool check_hold(struct hf_table *t, uint32_t index, const struct hf_entry *e)
+{
+    const struct hf_resource *r = &t->cells[index].resource;
+    unsigned carriers = !e->named;
+    HF_EACH_CELL(t, i, &r->holders)
+    {
+        const struct hf_entry *other = &t->cells[i].entry;
+        if (!same_hold(e, other))
+            continue;
+        carriers += other->units != 0;
+        if (other->token != e->token || other->kind != e->kind)
+            return complain("attempts of one hold of resource %u differ in token or kind", index);
+    }
+    if (carriers != 1)
+        return complain("%u attempts of one hold of resource %u have its units", carriers, index);
+    if (r->kind == HF_READ && e->units && e->units != (e->kind == HF_WRITE ? r->capacity : 1))
+        return complain("a %s of resource %u has %u of %u units", e->kind == HF_WRITE ? "writer" : "reader", index,
+                        e->units, r->capacity);
+    return true;
+}
+
+static bool check_holds(struct hf_table *t, uint32_t index)
+{
+    const struct hf_resource *r = &t->cells[index].resource;
+    HF_EACH_CELL(t, i, &r->holders)
+    if (!check_hold(t, index, &t->cells[i].entry))
+        return false;
+    HF_EACH_CELL(t, i, &r->waiters)
+    HF_EACH_CELL(t, j, &r->holders)
+    if (same_hold(&t->cells[i].entry, &t->cells[j].entry))
+        return complain("cell %u waits for resource %u, which its owner holds", i, index);
     return true;
 }
 
@@ -83,6 +124,8 @@ static bool check_waiters(struct hf_table *t, uint32_t index)
         const struct hf_entry *e = &t->cells[i].entry;
         if (e->resource != index)
             return complain("cell %u waits for resource %u and is listed by %u", i, e->resource, index);
+        if (!e->units)
+            return complain("cell %u waits for nothing", i);
         if (e->ticket <= last || e->ticket >= r->ticket)
             return complain("the queue of resource %u has ticket %llu behind %llu; the next is %llu", index,
                             (unsigned long long)e->ticket, (unsigned long long)last, (unsigned long long)r->ticket);
@@ -98,8 +141,9 @@ static bool check_resource(struct hf_table *t, uint32_t shard, uint32_t index)
     const struct hf_resource *r = &t->cells[index].resource;
     int name = name_of(t, index);
     if (!check_name(t, index) || !check_list(t, "the holders", &r->holders, shard, CELL_HELD, true) ||
-        !check_list(t, "the queue", &r->waiters, shard, CELL_WAITING, true) || !check_holders(t, index) ||
-        !check_waiters(t, index))
+        !check_list(t, "the queue", &r->waiters, shard, CELL_WAITING, true) ||
+        !check_list(t, "the past", &r->past, shard, CELL_PAST, true) || !check_holders(t, index) ||
+        !check_holds(t, index) || !check_waiters(t, index) || !check_past(t, index))
         return false;
     bool used = r->holders.count || r->waiters.count;
     if (r->idle == used || places[index] != !used)

@@ -15,6 +15,7 @@ static void remember_scene(void)
 {
     take_picture(&world.table, &scene);
     note_tokens(&scene);
+    remember_notes(&world.table);
     for (int n = 0; n < NAMES; n++)
         scene_highest[n] = world.highest[n];
 }
@@ -81,14 +82,14 @@ static enum hf_cue try_name(struct hf_table *t, const struct hf_asker *judge, in
 static bool try_all(struct hf_table *t, const struct hf_asker *judge, const struct picture *p)
 {
     for (int name = 0; name < NAMES; name++) {
-        uint64_t used = 0, token;
+        uint64_t used = 0, token, capacity = p->capacity[name] ? p->capacity[name] : names[name].capacity;
         bool queue = false;
         for (unsigned i = 0; i < p->count; i++)
             if (p->people[i].name == name) {
                 used += p->people[i].held ? p->people[i].units : 0;
                 queue |= !p->people[i].held;
             }
-        enum hf_cue expected = !queue && used < names[name].capacity ? HF_N_GRANTED : HF_N_BUSY;
+        enum hf_cue expected = !queue && used < capacity ? HF_N_GRANTED : HF_N_BUSY;
         enum hf_cue cue = try_name(t, judge, name, &token);
         if (cue != expected)
             return complain("%s answers %d, not %d: %s", names[name].word, (int)cue, (int)expected, hf_why_text());
@@ -118,7 +119,9 @@ static bool release_one(struct hf_table *t, struct picture *p, struct person *wh
     who->mortal = true;
     foresee(p);
     take_picture(t, &after);
-    if (!came_as_foreseen(p, &after) || !everybody_is_told(t, &before, &after) || !everybody_looks(t))
+    before.people[who - p->people].mortal = true;
+    if (!came_as_foreseen(t, p, &after) || !everybody_is_told(t, &before, &after) ||
+        !those_who_ended_are_told(t, &before, &after) || !everybody_looks(t))
         return false;
     note_tokens(&after);
     *p = after;
@@ -157,7 +160,7 @@ static bool judge_repaired(struct hf_table *t, const struct hf_asker *judge, pla
 {
     static struct picture now, after;
     take_picture(t, &now);
-    if (!nobody_is_lost(&scene, &now, scene_highest))
+    if (!nobody_is_lost(t, &scene, &now, scene_highest) || !writers_have_new_tokens(&scene, &now, scene_highest))
         return false;
     note_tokens(&now);
     foresee(&now);
@@ -168,10 +171,11 @@ static bool judge_repaired(struct hf_table *t, const struct hf_asker *judge, pla
         if (!check_structure(t))
             return false;
     }
-    if (!touch_expired(t, judge, &now))
+    if (!notes_survive(t) || !touch_expired(t, judge, &now))
         return false;
     take_picture(t, &after);
-    if (!came_as_foreseen(&now, &after) || !everybody_is_told(t, &scene, &after) || !everybody_looks(t))
+    if (!came_as_foreseen(t, &now, &after) || !everybody_is_told(t, &scene, &after) ||
+        !those_who_ended_are_told(t, &scene, &after) || !everybody_looks(t))
         return false;
     note_tokens(&after);
     return try_all(t, judge, &after) && serve_everybody(t, &after) && try_all(t, judge, &after) && check_structure(t);

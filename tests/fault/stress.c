@@ -97,6 +97,7 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* G1 */
 static void test_threads(void **state)
 {
     (void)state;

@@ -180,6 +180,7 @@ static void flip(const struct scene *s, bool state_page)
     }
 }
 
+/* G23 */
 static void test_shards_and_cells(void **state)
 {
     flip(*state, false);

@@ -35,6 +35,7 @@ static void open_home(void *arg)
     REQUIRE(try_open("local:").status == HF_OK);
 }
 
+/* G24 */
 static void test_made(void **state)
 {
     (void)state;

@@ -227,6 +227,7 @@ static void hand_over(const struct scene *s, void (*spoil)(const struct scene *)
     assert_int_equal(hf_close(holder, 1000), HF_OK);
 }
 
+/* G22 */
 static void test_hand_over_removed(void **state)
 {
     hand_over(*state, remove_table);

@@ -105,6 +105,7 @@ static void open_with_mask(void *arg)
     REQUIRE(try_open(w->url).status == HF_OK);
 }
 
+/* G24 */
 static void test_umask(void **state)
 {
     struct scene *s = *state;
@@ -178,6 +179,7 @@ static void test_two_users(void **state)
 
 /* ---- Paths and settings ---- */
 
+/* G34 */
 static void test_bad_urls(void **state)
 {
     struct scene *s = *state;

@@ -27,6 +27,7 @@ static const struct {
     {"Lustre", 0x0bd00bd0}, {"GFS2", 0x01161970}, {"OCFS2", 0x7461636f},
 };
 
+/* G23 */
 static void test_existing(void **state)
 {
     struct scene *s = *state;

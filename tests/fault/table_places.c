@@ -28,6 +28,7 @@ static void enter_pid_namespace(void *arg)
     REQUIRE(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/* G23 */
 static void test_pid_namespace(void **state)
 {
     struct scene *s = *state;
@@ -127,6 +128,7 @@ static void grow_on_full(void *arg)
     REQUIRE(hf_close(client, 1000) == HF_OK);
 }
 
+/* G25 */
 static void test_full_later(void **state)
 {
     in_child(grow_on_full, *state);

@@ -40,6 +40,7 @@ static uint64_t leave_detached_hold(const char *url)
     return token;
 }
 
+/* G10, G26 */
 static void test_emptied(void **state)
 {
     struct scene *s = *state;

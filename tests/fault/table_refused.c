@@ -22,6 +22,7 @@ static void assert_refused_unchanged(const struct scene *s, const char *words)
     free(b.at);
 }
 
+/* G23 */
 static void test_foreign_bytes(void **state)
 {
     struct scene *s = *state;

@@ -203,12 +203,14 @@ static void run_all(hf_kind kind, uint32_t capacity, bool asynchronous)
     assert_true(timed_out >= (unsigned)tries / 10);
 }
 
+/* G4 */
 static void test_exclusive(void **state)
 {
     (void)state;
     run_all(HF_EXCLUSIVE, 1, false);
 }
 
+/* G4 */
 static void test_semaphore(void **state)
 {
     (void)state;

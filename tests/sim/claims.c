@@ -1,174 +1,24 @@
 /* claims.c - the simulator: production claims against a model of a lock server, under virtual time, with faults drawn
  * from a seed. After every event: nobody holds beyond the capacity, tokens rise, order holds, nothing is left behind,
- * losses are noticed in time; every call ends by its deadline; at the end everything is free.
+ * losses are noticed in time, and nobody loses what was never in danger; every call ends by its deadline; at the end
+ * everything is free, and one release more is an error that changes nothing.
  *
  *     claims [SCHEDULES [FIRST_SEED]]     all invariants on that many schedules; then every planted bug must be found
  *     claims --bug NAME [SCHEDULES]       that bug alone
  *     claims --trace SEED [BUG]           every step of every claim in that schedule
  *
  * The same seed is the same schedule. Prints TAP. */
-#include "world.h"
+#include "users.h"
 
 #include <stdlib.h>
 
 #define SCHEDULES 20000
 #define FIND_WITHIN 20000 /* schedules in which each planted bug must show */
 
-static bool tracing;
-
 static bool has_moved_on(unsigned id)
 {
     const struct actor *actor = &w.actors[id];
     return !w.processes[actor->process].dead && actor->claim.state == HF_S_OVER;
-}
-
-/* ---- The claim, its user, and the bugs around it ------------------------------------------------------------- */
-
-static void schedule_wish(unsigned id, enum hf_input wish, hf_nanos after)
-{
-    schedule((struct occurrence){.at = w.now + after, .what = WISHED, .actor = id, .wish = wish});
-}
-
-static void end_round(struct actor *actor)
-{
-    if (actor->ended)
-        return;
-    actor->ended = true;
-    schedule((struct occurrence){.at = w.now + draw_time(w.ttl / 2), .what = NEXT_ROUND, .actor = actor->process});
-}
-
-static void check_outcome(unsigned id, hf_nanos local)
-{
-    struct actor *actor = &w.actors[id];
-    const struct process *process = &w.processes[actor->process];
-    hf_nanos woke = local_time(process, process->stalled_until), op = actor->claim.t.op_timeout;
-    hf_nanos due = actor->claim.deadline > woke ? actor->claim.deadline : woke;
-    if (actor->decided)
-        server_fails(&w.server, "attempt %u has two outcomes", id);
-    /* An ask without wait, then a leave: two op_timeouts each until silence counts as an answer. */
-    if (actor->claim.deadline != HF_NEVER && local > due + 4 * op + HF_MS(1))
-        server_fails(&w.server, "attempt %u ended %lld us after its deadline", id, (long long)(local - due) / 1000);
-    actor->decided = true;
-}
-
-static void user_got_it(unsigned id)
-{
-    struct actor *actor = &w.actors[id];
-    if (w.server.capacity == 1 && actor->claim.token <= w.highest_token)
-        server_fails(&w.server, "attempt %u got token %llu after %llu", id, (unsigned long long)actor->claim.token,
-                     (unsigned long long)w.highest_token);
-    w.highest_token = actor->claim.token;
-    w.tally.grants++;
-    if (!draw(4))
-        schedule_wish(id, HF_I_EXTEND, draw_time(w.ttl));
-    schedule_wish(id, HF_I_RELEASE, actor->hold_for);
-}
-
-static void hear_report(unsigned id, const struct hf_move *move, hf_nanos local)
-{
-    struct actor *actor = &w.actors[id];
-    if (move->report == HF_R_GRANTED || move->report == HF_R_DENIED)
-        check_outcome(id, local);
-    if (move->report == HF_R_GRANTED && actor->claim.cancelled)
-        server_fails(&w.server, "attempt %u was cancelled and is granted", id);
-    if (move->report == HF_R_GRANTED)
-        user_got_it(id);
-    if (move->report == HF_R_LOST && w.calm && actor->claim.auto_renew)
-        server_fails(&w.server, "attempt %u lost its lease although nothing went wrong", id);
-    w.tally.lost += move->report == HF_R_LOST;
-    w.tally.denied += move->report == HF_R_DENIED;
-    if (move->report == HF_R_DENIED || move->report == HF_R_LOST || move->report == HF_R_RELEASED)
-        end_round(actor);
-}
-
-/* What a planted bug makes of an event. False: the claim never hears of it. */
-static bool spoil_event(const struct actor *actor, struct hf_event *event, struct hf_news *news)
-{
-    bool good = news && (news->cue == HF_N_GRANTED || news->cue == HF_N_EXTENDED);
-    if (w.plant == PLANT_ARRIVAL && news && news->cue == HF_N_GRANTED)
-        news->asked_at = event->now;
-    if (w.plant == PLANT_NO_DRIFT && good)
-        news->good = (news->good + HF_MS(w.limits.drift_ms)) / (1000000 - w.limits.drift_ppm) * 1000000;
-    if (w.plant == PLANT_LATE_GRANT && actor->claim.state == HF_S_LEAVING && event->in == HF_I_GRANTED)
-        event->in = HF_I_RELEASED;
-    return w.plant != PLANT_DEAF_TO_END || actor->claim.state != HF_S_EXTENDING || event->in != HF_I_TIMER;
-}
-
-static void trace_step(unsigned id, unsigned from, enum hf_input in, const struct hf_move *move)
-{
-    static const char *const verbs[] = {
-        "", " sends ACQUIRE", " sends LEAVE", " sends EXTEND", " sends CHECK", " sends RELEASE"};
-    static const char *const reports[] = {"",
-                                          " reports GRANTED",
-                                          " reports DENIED",
-                                          " reports QUEUED",
-                                          " reports EXTENDED",
-                                          " reports WARN",
-                                          " reports LOST",
-                                          " reports RELEASED"};
-    printf("# %10.3f ms attempt %u: %s, %s -> %s%s%s%s\n", (double)w.now / 1e6, id, hf_input_name(in),
-           hf_state_name(from), hf_state_name(w.actors[id].claim.state), verbs[move->verb],
-           move->verb && move->doubt ? " with doubt" : "", reports[move->report]);
-}
-
-static void apply(unsigned id, struct hf_event event)
-{
-    struct actor *actor = &w.actors[id];
-    const struct process *process = &w.processes[actor->process];
-    struct hf_news news;
-    event.now = local_time(process, w.now);
-    event.random = draw(UINT32_MAX);
-    if (event.news) {
-        news = *event.news;
-        event.news = &news;
-    }
-    if (!spoil_event(actor, &event, event.news ? &news : NULL))
-        return;
-    unsigned from = actor->claim.state;
-    bool had_ended = actor->claim.valid_until && !hf_claim_valid(&actor->claim, event.now);
-    struct hf_move move = hf_claim_step(&actor->claim, &event);
-    if (had_ended && hf_claim_valid(&actor->claim, event.now))
-        server_fails(&w.server, "attempt %u came back to life", id);
-    if (tracing)
-        trace_step(id, from, event.in, &move);
-    if (move.status == HF_INTERNAL)
-        server_fails(&w.server, "attempt %u: %s in %s cannot be", id, hf_input_name(event.in),
-                     hf_state_name(actor->claim.state));
-    if (w.plant == PLANT_NO_DOUBT)
-        actor->claim.doubt = move.doubt = false;
-    hear_report(id, &move, event.now);
-    actor->timer++;
-    if (move.wake_at != HF_NEVER) {
-        hf_nanos at = real_time(process, move.wake_at);
-        schedule(
-            (struct occurrence){.at = at > w.now ? at : w.now, .what = TIMER_DUE, .actor = id, .serial = actor->timer});
-    }
-    if (w.plant == PLANT_NO_LEAVE && move.verb == HF_V_LEAVE)
-        tell(id, (struct hf_news){.cue = HF_N_RELEASED});
-    else if (move.verb)
-        submit(id, move.verb, move.doubt, move.ttl);
-}
-
-static void start_round(unsigned p)
-{
-    struct process *process = &w.processes[p];
-    if (process->rounds++ == ROUNDS)
-        return;
-    unsigned id = w.actor_count++;
-    struct actor *actor = &w.actors[id];
-    hf_nanos waits[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), HF_NEVER};
-    hf_nanos wait = waits[draw(4)];
-    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0};
-    struct hf_timing_wishes no_wishes = {0};
-    terms.max_hold_ms = draw(6) ? 0 : draw(2000);
-    terms.deadline = wait == HF_NEVER ? HF_NEVER : local_time(process, w.now) + wait;
-    *actor = (struct actor){.process = p, .hold_for = draw_time(draw(3) ? w.ttl / 2 : 3 * w.ttl)};
-    hf_claim_init(&actor->claim, &terms, &w.limits, &no_wishes);
-    if (terms.max_hold_ms && w.calm)
-        actor->claim.auto_renew = false; /* it may end by itself: no fault then */
-    if (wait == HF_NEVER || !draw(8))
-        schedule_wish(id, HF_I_CANCEL, draw_time(12 * w.ttl));
-    apply(id, (struct hf_event){.in = HF_I_START});
 }
 
 /* ---- What happens -------------------------------------------------------------------------------------------- */
@@ -191,8 +41,11 @@ static bool postponed(struct occurrence o)
     return true;
 }
 
-static void stall(struct process *process)
+static void stall(unsigned p)
 {
+    struct process *process = &w.processes[p];
+    for (unsigned id = 0; id < w.actor_count; id++)
+        w.actors[id].disturbed |= w.actors[id].process == p;
     hf_nanos until = w.now + draw_time(3 * w.ttl);
     if (until > process->stalled_until)
         process->stalled_until = until;
@@ -219,14 +72,16 @@ static void happen(const struct occurrence *o)
             apply(o->actor, (struct hf_event){.in = HF_I_TIMER});
         break;
     case WISHED:
-        if (hf_claim_legal(actor->claim.state, o->wish))
+        if (o->wish == HF_I_CONVERT)
+            wish_to_convert(o->actor);
+        else if (hf_claim_legal(actor->claim.state, o->wish))
             apply(o->actor, event);
         break;
     case NEXT_ROUND:
         start_round(o->actor);
         break;
     case STALL:
-        stall(&w.processes[o->actor]);
+        stall(o->actor);
         break;
     case DIE:
         w.processes[o->actor].dead = true;
@@ -235,31 +90,51 @@ static void happen(const struct occurrence *o)
     }
 }
 
+static bool believes(const struct actor *actor)
+{
+    const struct process *process = &w.processes[actor->process];
+    return !process->dead && hf_claim_valid(&actor->claim, local_time(process, w.now));
+}
+
+/* An owner's units count once. */
+static unsigned believed_units(unsigned id)
+{
+    for (unsigned earlier = 0; earlier < id; earlier++)
+        if (w.actors[earlier].owner == w.actors[id].owner && believes(&w.actors[earlier]))
+            return 0;
+    return believes(&w.actors[id]) ? w.actors[id].units : 0;
+}
+
 static void check_beliefs(void)
 {
-    unsigned believers = 0;
+    unsigned units = 0;
     for (unsigned id = 0; id < w.actor_count; id++) {
         const struct actor *actor = &w.actors[id];
         const struct process *process = &w.processes[actor->process];
         hf_nanos local = local_time(process, w.now);
         if (process->dead || !actor->claim.valid_until)
             continue;
-        believers += hf_claim_valid(&actor->claim, local);
+        units += believed_units(id);
         if (w.now > process->stalled_until + HF_MS(1) && local > actor->claim.valid_until + HF_MS(1))
             server_fails(&w.server, "attempt %u did not notice the end of its lease", id);
     }
-    if (believers > w.server.capacity)
-        server_fails(&w.server, "%u believe to hold what has room for %u", believers, w.server.capacity);
+    if (units > w.server.capacity)
+        server_fails(&w.server, "%u units are believed to be held of %u", units, w.server.capacity);
 }
 
 static void check_rest(void)
 {
-    reap(&w.server, w.now + 100 * w.ttl);
     for (unsigned id = 0; id < w.actor_count; id++) {
         const struct actor *actor = &w.actors[id];
-        if (!w.processes[actor->process].dead && (actor->claim.state != HF_S_OVER || !actor->decided))
+        if (w.processes[actor->process].dead)
+            continue;
+        if (actor->claim.state != HF_S_OVER || !actor->decided)
             server_fails(&w.server, "attempt %u never ended: %s", id, hf_state_name(actor->claim.state));
+        struct request once_more = {.verb = HF_V_RELEASE, .id = id, .owner = actor->owner};
+        if (serve(&w.server, &once_more, w.now).cue != HF_N_GONE)
+            server_fails(&w.server, "attempt %u was released by its user and is still held", id);
     }
+    reap(&w.server, w.now + 100 * w.ttl);
 }
 
 /* ---- Schedules ----------------------------------------------------------------------------------------------- */
@@ -280,6 +155,10 @@ static void set_up(uint64_t seed, enum plant plant)
     w.server.queues = draw(4) > 0;
     w.limits.offers = w.server.queues ? HF_QUEUES : 0;
     w.server.capacity = draw(3) ? 1 : 1 + draw(3);
+    w.shared = !draw(3);
+    w.nested = !w.shared && !draw(3);
+    if (w.shared)
+        w.server.capacity = PROCESSES;
     w.server.refresh = w.ttl / 2;
     w.server.grace = 4 * (w.ttl / 5 < HF_MS(50) ? w.ttl / 5 : HF_MS(50));
     w.server.moved_on = has_moved_on;
@@ -325,13 +204,17 @@ static bool all_hold(unsigned number, uint64_t count, uint64_t first)
         failures += *failure != '\0';
     }
     const struct tally *t = &w.tally;
+    printf("# %llu upgrades, %llu downgrades, %llu re-entries, %llu messages doubled\n",
+           (unsigned long long)t->upgrades, (unsigned long long)t->downgrades, (unsigned long long)t->reentries,
+           (unsigned long long)t->doubled);
     printf("# %llu events, %llu grants of which %llu by hand-over, %llu denied, %llu lost, %llu requests cut, %llu "
            "stalls, %llu deaths\n",
            (unsigned long long)t->events, (unsigned long long)t->grants, (unsigned long long)t->hand_overs,
            (unsigned long long)t->denied, (unsigned long long)t->lost, (unsigned long long)t->cuts,
            (unsigned long long)t->stalls, (unsigned long long)t->deaths);
     /* A run in which nothing went wrong would prove nothing. */
-    bool fired = count < 100 || (t->hand_overs && t->denied && t->lost && t->cuts && t->stalls && t->deaths);
+    bool fired = count < 100 || (t->hand_overs && t->denied && t->lost && t->cuts && t->stalls && t->deaths &&
+                                 t->upgrades && t->downgrades && t->reentries && t->doubled);
     bool ok = !failures && fired;
     printf("%s %u - %llu schedules with faults keep every promise\n", ok ? "ok" : "not ok", number,
            (unsigned long long)t->schedules);

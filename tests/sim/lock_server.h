@@ -1,7 +1,9 @@
-/* lock_server.h - a model of a lock server for the simulator: one resource with a capacity, a first-come queue,
- * hand-over, leases, tombstones and one token counter. Checks itself: order, tokens, no idle capacity, nothing leaked.
+/* lock_server.h - a model of a lock server for the simulator: one resource with a capacity, owners that hold it by sets
+ * of attempts, a first-come queue, hand-over, leases, tombstones and one token counter. Checks itself: order, tokens,
+ * no idle capacity, nothing leaked.
  *
- * Included once, by claims.c. Times are those of the server's own clock. */
+ * A reader takes one unit, a writer all; an owner's units count once, however many attempts it holds by. Times are
+ * those of the server's own clock. What it answers to whom stands in lock_answers.h. */
 #pragma once
 #include "core/message.h"
 #include "plants.h"
@@ -10,17 +12,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_ATTEMPTS 32
+#define MAX_ATTEMPTS 64
 #define TOMBSTONE_FOR HF_MS(60000)
 
 struct hold {
-    unsigned id;
+    unsigned id, owner, units;
     hf_nanos end;
-    uint64_t token;
+    uint64_t token, birth; /* birth: tells a hold from a later one of the same attempt */
 };
 
 struct waiter {
-    unsigned id;
+    unsigned id, owner, units;
     hf_nanos lease_end;
     uint64_t arrival;
 };
@@ -31,21 +33,15 @@ struct push {
     hf_nanos end;
 };
 
-struct answer {
-    enum hf_cue cue;
-    hf_nanos good, again, at; /* at: the server's time */
-    uint64_t token, counter;
-};
-
 struct lock_server {
     bool queues;
     unsigned capacity, hold_count, waiter_count, push_count;
     hf_nanos grace, refresh;
-    struct hold holds[MAX_ATTEMPTS];
+    struct hold holds[2 * MAX_ATTEMPTS];
     struct waiter queue[MAX_ATTEMPTS];
     struct push pushes[MAX_ATTEMPTS]; /* since the last look: what holders by hand-over are told */
     hf_nanos tombstones[MAX_ATTEMPTS];
-    uint64_t counter, hand_overs;
+    uint64_t counter, births, hand_overs;
     enum plant plant;
     bool (*moved_on)(unsigned id); /* the attempt's process lives and has ended that claim */
     char failure[200];             /* the first broken invariant; "" while all is well */
@@ -74,6 +70,30 @@ static struct waiter *find_waiter(struct lock_server *s, unsigned id)
         if (s->queue[i].id == id)
             return &s->queue[i];
     return NULL;
+}
+
+/* The first hold of that owner: the one that its units are counted by. */
+static struct hold *find_owner(struct lock_server *s, unsigned owner)
+{
+    for (unsigned i = 0; i < s->hold_count && s->plant != PLANT_DEAF_TO_OWNER; i++)
+        if (s->holds[i].owner == owner)
+            return &s->holds[i];
+    return NULL;
+}
+
+static unsigned used(struct lock_server *s)
+{
+    unsigned units = 0;
+    for (unsigned i = 0; i < s->hold_count; i++) {
+        struct hold *first = find_owner(s, s->holds[i].owner);
+        units += !first || first == &s->holds[i] ? s->holds[i].units : 0;
+    }
+    return units;
+}
+
+static bool fits(struct lock_server *s, unsigned units)
+{
+    return used(s) + units <= s->capacity;
 }
 
 static void drop_hold(struct lock_server *s, struct hold *hold)
@@ -111,118 +131,41 @@ static void reap(struct lock_server *s, hf_nanos now)
     }
 }
 
-static struct hold *grant(struct lock_server *s, unsigned id, uint64_t arrival, hf_nanos end)
+/* An owner that comes in again shares its hold's token and passes the queue; anybody else is checked against it. */
+static struct hold *grant(struct lock_server *s, const struct waiter *to, hf_nanos end)
 {
-    for (unsigned i = 0; i < s->waiter_count; i++)
-        if (s->queue[i].id != id && s->queue[i].arrival < arrival)
-            server_fails(s, "attempt %u passed attempt %u, which waits and lives", id, s->queue[i].id);
+    const struct hold *entered = find_owner(s, to->owner);
+    for (unsigned i = 0; i < s->waiter_count && !entered; i++)
+        if (s->queue[i].id != to->id && s->queue[i].arrival < to->arrival)
+            server_fails(s, "attempt %u passed attempt %u, which waits and lives", to->id, s->queue[i].id);
+    uint64_t token = entered ? entered->token : ++s->counter;
     struct hold *hold = &s->holds[s->hold_count++];
-    *hold = (struct hold){.id = id, .end = end, .token = ++s->counter};
+    *hold = (struct hold){.id = to->id, .owner = to->owner, .units = to->units, .end = end, .token = token};
+    hold->birth = ++s->births;
     return hold;
+}
+
+/* The first in line if it fits, else anyone whose owner is inside already. */
+static struct waiter *next_to_enter(struct lock_server *s)
+{
+    if (s->waiter_count && fits(s, s->queue[0].units))
+        return &s->queue[0];
+    for (unsigned i = 0; i < s->waiter_count; i++)
+        if (find_owner(s, s->queue[i].owner))
+            return &s->queue[i];
+    return NULL;
 }
 
 static void admit(struct lock_server *s, hf_nanos now)
 {
-    while (s->waiter_count && s->hold_count < s->capacity) {
-        struct waiter first = s->queue[0];
+    for (struct waiter *next; (next = next_to_enter(s));) {
+        struct waiter first = *next;
         hf_nanos end = first.lease_end > now + s->grace ? first.lease_end : now + s->grace;
-        drop_waiter(s, &s->queue[0]);
+        drop_waiter(s, next);
         if (s->plant == PLANT_SAME_TOKEN)
             s->counter--;
-        struct hold *hold = grant(s, first.id, first.arrival, end);
+        struct hold *hold = grant(s, &first, end);
         s->pushes[s->push_count++] = (struct push){first.id, hold->token, end};
         s->hand_overs++;
     }
-}
-
-static struct answer granted(const struct hold *hold, hf_nanos good, hf_nanos now)
-{
-    return (struct answer){.cue = HF_N_GRANTED, .token = hold->token, .good = good, .at = now};
-}
-
-static struct answer serve_busy(struct lock_server *s, unsigned id, bool wait, hf_nanos now)
-{
-    hf_nanos left = s->refresh;
-    for (unsigned i = 0; i < s->hold_count; i++)
-        left = s->holds[i].end - now < left ? s->holds[i].end - now : left;
-    struct waiter *me = find_waiter(s, id);
-    if (!wait || !s->queues) {
-        if (me)
-            drop_waiter(s, me);
-        return (struct answer){.cue = HF_N_BUSY, .again = left, .at = now};
-    }
-    if (!me) {
-        me = &s->queue[s->waiter_count++];
-        *me = (struct waiter){.id = id, .arrival = ++s->counter};
-    }
-    hf_nanos again = left + HF_MS(10) + (me - s->queue) * HF_MS(20);
-    again = again < s->refresh ? again : s->refresh;
-    me->lease_end = now + again + s->grace;
-    return (struct answer){.cue = HF_N_QUEUED, .again = again, .at = now, .counter = s->counter};
-}
-
-static struct answer serve_acquire(struct lock_server *s, unsigned id, bool wait, hf_nanos ttl, hf_nanos now)
-{
-    if (s->tombstones[id] > now)
-        return (struct answer){.cue = HF_N_GONE, .at = now};
-    if (s->plant != PLANT_BARGE)
-        admit(s, now);
-    struct hold *mine = find_hold(s, id);
-    if (!mine && s->hold_count < s->capacity && (!s->waiter_count || s->plant == PLANT_BARGE))
-        mine = grant(s, id, UINT64_MAX, now + ttl);
-    if (!mine)
-        return serve_busy(s, id, wait, now);
-    if (now + ttl > mine->end)
-        mine->end = now + ttl;
-    return granted(mine, ttl, now);
-}
-
-static struct answer serve_renewal(struct lock_server *s, enum hf_verb verb, unsigned id, hf_nanos ttl, hf_nanos now)
-{
-    struct hold *mine = find_hold(s, id);
-    if (!mine && s->plant == PLANT_REVIVE && s->hold_count < s->capacity) {
-        mine = &s->holds[s->hold_count++];
-        *mine = (struct hold){.id = id, .end = now + ttl};
-    }
-    if (!mine)
-        return (struct answer){.cue = HF_N_GONE, .at = now};
-    if (verb == HF_V_EXTEND && (now + ttl > mine->end || s->plant == PLANT_SHORTEN))
-        mine->end = now + ttl;
-    hf_nanos good = verb == HF_V_EXTEND ? ttl : mine->end - now;
-    return (struct answer){.cue = HF_N_EXTENDED, .good = good, .token = mine->token, .at = now};
-}
-
-static struct answer serve_end(struct lock_server *s, enum hf_verb verb, unsigned id, bool doubt, hf_nanos now)
-{
-    struct hold *mine = find_hold(s, id);
-    struct waiter *place = find_waiter(s, id);
-    if (!mine && s->plant == PLANT_RELEASE_ANY && s->hold_count)
-        mine = &s->holds[0];
-    if (mine && verb == HF_V_LEAVE)
-        return granted(mine, mine->end - now, now);
-    if (mine)
-        drop_hold(s, mine);
-    if (place)
-        drop_waiter(s, place);
-    if (doubt && s->plant != PLANT_NO_TOMBSTONE)
-        s->tombstones[id] = now + TOMBSTONE_FOR;
-    return (struct answer){.cue = mine || verb == HF_V_LEAVE ? HF_N_RELEASED : HF_N_GONE, .at = now};
-}
-
-static struct answer serve(struct lock_server *s, enum hf_verb verb, unsigned id, bool wait, bool doubt, hf_nanos ttl,
-                           hf_nanos now)
-{
-    struct answer answer;
-    reap(s, now);
-    if (verb == HF_V_ACQUIRE)
-        answer = serve_acquire(s, id, wait, ttl, now);
-    else if (verb == HF_V_EXTEND || verb == HF_V_CHECK)
-        answer = serve_renewal(s, verb, id, ttl, now);
-    else
-        answer = serve_end(s, verb, id, doubt, now);
-    if (s->plant != PLANT_NO_HAND_OVER)
-        admit(s, now);
-    if (s->waiter_count && s->hold_count < s->capacity)
-        server_fails(s, "attempt %u waits although there is room", s->queue[0].id);
-    return answer;
 }

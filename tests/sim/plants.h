@@ -1,5 +1,5 @@
 /* plants.h - the bugs that the simulator can plant, each of which it must find. They live in the model of the server
- * and around the claim's step function, never in the product. Included once, by claims.c. */
+ * and around the claim's step function, never in the product. Included once by each program. */
 #pragma once
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,19 @@
     X(BARGE, "barge", "a newcomer passes the queue")                                                                   \
     X(NO_HAND_OVER, "no-hand-over", "a release wakes nobody")                                                          \
     X(SAME_TOKEN, "same-token", "a hand-over repeats the token")                                                       \
-    X(DEAF_TO_END, "deaf-to-end", "the end of the belief is not noticed while a renewal is in flight")
+    X(DEAF_TO_END, "deaf-to-end", "the end of the belief is not noticed while a renewal is in flight")                 \
+    X(UPGRADE_KEEPS, "upgrade-keeps", "an upgrade keeps the token")                                                    \
+    X(UPGRADE_AMONG, "upgrade-among", "an upgrade does not look for other readers")                                    \
+    X(BUSY_DROPS, "busy-drops", "an upgrade that is refused costs the read hold")                                      \
+    X(DOWNGRADE_ALONE, "downgrade-alone", "a downgrade admits nobody")                                                 \
+    X(TIED_TOKEN, "tied-token", "a renewal is tied to the token from before an upgrade without answer")                \
+    X(LATE_DOWNGRADE, "late-downgrade", "an upgrade is believed while a downgrade may still be under way")             \
+    X(STALE_ANSWER, "stale-answer", "an answer that comes twice ends the next request, too")                           \
+    X(MIXED_OUTCOME, "mixed-outcome", "who upgrades hears the outcome of the extend behind it")                        \
+    X(PUT_OFF, "put-off", "conversions and checks put the renewal off")                                                \
+    X(COUNT_TWICE, "count-twice", "an ask that comes twice counts twice")                                              \
+    X(RELEASE_ALL, "release-all", "the release of one level releases all")                                             \
+    X(DEAF_TO_OWNER, "deaf-to-owner", "an owner waits for itself")
 
 enum plant {
 #define X(id, name, text) PLANT_##id,
@@ -27,7 +39,7 @@ enum plant {
         PLANT_COUNT
 };
 
-static const char *plant_name(unsigned plant)
+static inline const char *plant_name(unsigned plant)
 {
     static const char *const names[] = {
 #define X(id, name, text) name,
@@ -37,7 +49,7 @@ static const char *plant_name(unsigned plant)
     return plant < PLANT_COUNT ? names[plant] : "unknown";
 }
 
-static const char *plant_text(unsigned plant)
+static inline const char *plant_text(unsigned plant)
 {
     static const char *const texts[] = {
 #define X(id, name, text) text,
@@ -48,7 +60,7 @@ static const char *plant_text(unsigned plant)
 }
 
 /* The bug of that name; PLANT_COUNT, with a message, if there is none. */
-static unsigned find_plant(const char *name)
+static inline unsigned find_plant(const char *name)
 {
     for (unsigned plant = 0; plant < PLANT_COUNT; plant++)
         if (!strcmp(plant_name(plant), name))

@@ -5,7 +5,7 @@
  * slower or faster. */
 #pragma once
 #include "core/claim.h"
-#include "lock_server.h"
+#include "lock_answers.h"
 
 #define MAX_EVENTS 1024
 #define PROCESSES 4
@@ -20,9 +20,8 @@ struct occurrence {
     unsigned actor;  /* or process: NEXT_ROUND, STALL, DIE */
     uint32_t serial; /* TIMER_DUE: of the timer */
     bool unheard;    /* ARRIVE: its answer is lost */
-    enum hf_verb verb;
-    bool wait, doubt;
-    hf_nanos ttl, asked_at;
+    struct request request;
+    hf_nanos asked_at;
     enum hf_input wish;
     struct hf_news news;
     struct answer answer;
@@ -32,7 +31,14 @@ struct occurrence {
 /* One claim, the user behind it, and the part of an engine that lives with it. */
 struct actor {
     struct hf_claim claim;
-    unsigned process;
+    unsigned process, owner, level;
+    unsigned asked_units, units; /* asked for; what the user relies on while the claim is valid */
+    enum hf_verb wants;          /* the conversion whose outcome the user waits for */
+    bool fidgets;                /* converts all the time */
+    bool upgrade_doubt;          /* an upgrade without an outcome: the token may have risen unseen */
+    bool forfeited;
+    bool disturbed; /* its process was stopped, or a message of it was lost, refused or late */
+    uint64_t birth; /* of its hold in the server */
     uint32_t timer; /* serial of the timer that counts */
     bool decided, ended;
     hf_nanos hold_for;
@@ -52,7 +58,8 @@ struct process {
 };
 
 struct tally {
-    uint64_t schedules, events, grants, hand_overs, lost, denied, cuts, stalls, deaths;
+    uint64_t schedules, events, grants, hand_overs, lost, denied, cuts, stalls, deaths, doubled, upgrades, downgrades,
+        reentries;
 };
 
 struct world {
@@ -63,7 +70,10 @@ struct world {
     unsigned events, actor_count;
     hf_nanos now, ttl, heals_at;
     uint64_t order, random, highest_token;
+    unsigned highest_owner;
     bool calm;        /* no fault in this schedule */
+    bool shared;      /* readers and writers */
+    bool nested;      /* owners that ask again while they hold */
     bool synchronous; /* the engine answers inside submit */
     enum plant plant;
     struct hf_limits limits;
@@ -159,9 +169,11 @@ static void send_pushes(void)
 {
     for (unsigned i = 0; i < w.server.push_count; i++) {
         hf_nanos delay = travel();
-        if (!healthy() && draw(100) < 3)
+        bool lost = !healthy() && draw(100) < 3, late = !healthy() && draw(100) < 3;
+        w.actors[w.server.pushes[i].id].disturbed |= lost || late;
+        if (lost)
             continue;
-        if (!healthy() && draw(100) < 3)
+        if (late)
             delay += draw_time(2 * w.ttl);
         schedule((struct occurrence){
             .at = w.now + delay, .what = PUSHED, .actor = w.server.pushes[i].id, .push = w.server.pushes[i]});
@@ -191,18 +203,31 @@ static void note_pair(struct actor *actor, const struct hf_news *news, const str
     actor->pair_counter = answer->counter;
 }
 
+/* Engines say things once; but should one repeat what it said of a hold, nothing may come of it. */
+static void repeat_answer(const struct occurrence *answered, enum hf_verb verb)
+{
+    struct occurrence again = *answered;
+    if (verb == HF_V_ACQUIRE || verb == HF_V_LEAVE || verb == HF_V_RELEASE || healthy() || draw(100) >= 5)
+        return;
+    again.at += draw_time(draw(2) ? HF_MS(4) : w.ttl / 2);
+    w.tally.doubled++;
+    schedule(again);
+}
+
 /* A request reaches the server. Its answer, if it is heard, arrives behind the earlier ones of its connection. */
 static void arrive(const struct occurrence *o)
 {
     struct actor *actor = &w.actors[o->actor];
-    struct answer answer = serve(&w.server, o->verb, o->actor, o->wait, o->doubt, o->ttl, w.now);
+    struct answer answer = serve(&w.server, &o->request, w.now);
     struct hf_news news = news_of(&answer, o->asked_at);
     send_pushes();
     if (o->unheard)
         return;
     hf_nanos at = w.now + travel();
     actor->last_news = at = at > actor->last_news ? at : actor->last_news;
-    schedule((struct occurrence){.at = at, .what = NEWS, .actor = o->actor, .news = news, .answer = answer});
+    struct occurrence heard = {.at = at, .what = NEWS, .actor = o->actor, .news = news, .answer = answer};
+    schedule(heard);
+    repeat_answer(&heard, o->request.verb);
 }
 
 static void schedule_cut(unsigned id, hf_nanos at, hf_nanos asked_at)
@@ -219,6 +244,7 @@ static void break_connection(struct actor *actor, struct occurrence *request)
     unsigned fate = draw(3);
     actor->broken_until = w.now + actor->claim.t.op_timeout;
     actor->swallows = fate == 0;
+    actor->disturbed = true;
     request->unheard = true;
     if (fate == 2)
         request->at += draw_time(2 * w.ttl);
@@ -245,25 +271,31 @@ static void send_request(unsigned id, struct occurrence request)
     }
     actor->last_arrival = request.at = request.at > actor->last_arrival ? request.at : actor->last_arrival;
     schedule(request);
+    if (!healthy() && draw(100) < 5) { /* a message that arrives twice */
+        request.unheard = true;
+        w.tally.doubled++;
+        schedule(request);
+    }
 }
 
 static void submit(unsigned id, enum hf_verb verb, bool doubt, hf_nanos ttl)
 {
     struct actor *actor = &w.actors[id];
     hf_nanos local = local_time(&w.processes[actor->process], w.now);
-    struct occurrence request = {.what = ARRIVE, .actor = id, .verb = verb, .doubt = doubt, .asked_at = local};
-    request.wait = local < actor->claim.deadline;
-    request.ttl = verb == HF_V_EXTEND ? ttl : w.ttl;
+    struct request ask = {.verb = verb, .id = id, .owner = actor->owner, .units = actor->asked_units, .doubt = doubt};
+    ask.wait = local < actor->claim.deadline;
+    ask.ttl = verb == HF_V_EXTEND ? ttl : w.ttl;
     if (!healthy() && draw(100) < 2) {
         struct hf_news refused = {.cue = HF_N_FAILED, .status = HF_UNAVAILABLE, .asked_at = local};
         schedule((struct occurrence){.at = w.now + travel(), .what = NEWS, .actor = id, .news = refused});
+        actor->disturbed = true;
         return;
     }
     if (!w.synchronous) {
-        send_request(id, request);
+        send_request(id, (struct occurrence){.what = ARRIVE, .actor = id, .request = ask, .asked_at = local});
         return;
     }
-    struct answer answer = serve(&w.server, verb, id, request.wait, doubt, request.ttl, w.now);
+    struct answer answer = serve(&w.server, &ask, w.now);
     struct hf_news news = news_of(&answer, local);
     send_pushes();
     note_pair(actor, &news, &answer);

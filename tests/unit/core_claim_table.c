@@ -33,12 +33,13 @@ static const struct drawn_step *row_of(unsigned state, unsigned input)
 
 static struct hf_move put(struct hf_claim *claim, enum hf_input in, hf_nanos now)
 {
-    struct hf_news news = {.asked_at = now - HF_MS(1),
+    struct hf_news news = {.asked_at = claim->asked_at > now - HF_MS(1) ? claim->asked_at : now - HF_MS(1),
                            .good = HF_MS(1000),
                            .token = 7,
                            .retry_at = now + HF_MS(100),
                            .status = HF_UNAVAILABLE};
     struct hf_event event = {.in = in, .now = now, .status = HF_CANCELLED, .random = 1u << 31, .news = &news};
+    event.verb = HF_V_UPGRADE;
     if (in >= HF_I_GRANTED)
         news.cue = (enum hf_cue)(in - HF_I_GRANTED);
     return hf_claim_step(claim, &event);
@@ -84,7 +85,7 @@ static void an_input_that_the_table_does_not_list_changes_no_byte_and_says_why(v
             assert_memory_equal(&claim, &before, sizeof claim);
             assert_int_equal(move.verb, HF_V_NONE);
             assert_int_equal(move.report, HF_R_NONE);
-            bool wish = i == HF_I_CANCEL || i == HF_I_EXTEND || i == HF_I_RELEASE;
+            bool wish = i == HF_I_CANCEL || (i >= HF_I_EXTEND && i <= HF_I_FORFEIT);
             assert_int_equal(move.status, wish ? HF_NOT_HELD : HF_INTERNAL);
             illegal++;
         }
@@ -105,6 +106,8 @@ static void an_input_that_the_table_lists_leads_to_a_listed_state_and_does_nothi
             claim.cancelled = before.cancelled = false; /* it left because of a time-out */
         if (row->state == HF_S_OVER)
             claim.doubt = before.doubt = true;
+        if (row->state == HF_S_EXTENDING && row->input == HF_I_BUSY)
+            claim.in_flight = before.in_flight = HF_V_UPGRADE; /* nothing else is answered with BUSY */
         struct hf_move move = put(&claim, (enum hf_input)row->input, now);
         assert_true(row->next & 1u << claim.state);
         bool same = !memcmp(&claim, &before, sizeof claim) && !move.verb && !move.report;
@@ -141,6 +144,8 @@ static struct hf_news random_news(struct walk *w, enum hf_input in)
     static const hf_status statuses[] = {HF_UNAVAILABLE, HF_FULL, HF_TOO_BIG, HF_DENIED};
     struct hf_news news = {.cue = (enum hf_cue)(in - HF_I_GRANTED), .status = statuses[draw(4)]};
     news.asked_at = w->now - (hf_nanos)draw(draw(4) ? 20000000 : 2000000000);
+    if (draw(2))
+        news.asked_at = w->claim.asked_at;
     news.good = draw(8) ? HF_MS(1000) : HF_MS(draw(1000));
     news.token = draw(6) ? 7 : 5 + draw(5);
     news.retry_at = draw(2) ? HF_NEVER : w->now + HF_MS(draw(500)) - HF_MS(100);
@@ -176,6 +181,20 @@ static void check_counts(struct walk *w, enum hf_input in, const struct hf_claim
         assert_int_not_equal(move->status, HF_OK);
 }
 
+/* The token changes by an upgrade only, and only upwards. An upgrade's OK is the answer to that very request. */
+static void check_conversion(const struct walk *w, enum hf_input in, const struct hf_claim *before,
+                             const struct hf_news *news)
+{
+    const struct hf_claim *claim = &w->claim;
+    if (before->token && claim->token != before->token)
+        assert_true(claim->token > before->token && before->token_may_rise && news->token == claim->token);
+    bool upgrades = before->in_flight == HF_V_UPGRADE || before->convert_next == HF_V_UPGRADE;
+    if (upgrades && w->last.report == HF_R_EXTENDED && w->last.status == HF_OK)
+        assert_true(in == HF_I_EXTENDED && before->in_flight == HF_V_UPGRADE && news->asked_at >= before->asked_at);
+    if (w->last.verb == HF_V_UPGRADE)
+        assert_true(w->now >= before->downgrade_doubt_until && claim->token_may_rise);
+}
+
 static void check_move(const struct walk *w, enum hf_input in, const struct hf_claim *before)
 {
     const struct hf_move *move = &w->last;
@@ -190,6 +209,9 @@ static void check_move(const struct walk *w, enum hf_input in, const struct hf_c
         assert_true(move->ttl > 0 && move->ttl % HF_MS(1) == 0);
     if (move->verb == HF_V_RELEASE || move->verb == HF_V_LEAVE)
         assert_int_equal(move->doubt, w->claim.doubt);
+    assert_int_equal(w->claim.state == HF_S_EXTENDING, w->claim.in_flight != HF_V_NONE);
+    if (w->claim.state != HF_S_EXTENDING)
+        assert_true(!w->claim.asked_extend && !w->claim.extend_ttl && !w->claim.convert_next);
 }
 
 static void step(struct walk *w, enum hf_input in)
@@ -199,6 +221,7 @@ static void step(struct walk *w, enum hf_input in)
     struct hf_event event = {.in = in, .now = w->now, .news = in < HF_I_GRANTED ? NULL : &news};
     event.status = in == HF_I_CANCEL ? HF_CANCELLED : HF_LOST;
     event.ttl_ms = (int64_t)draw(2) * draw(3000);
+    event.verb = draw(2) ? HF_V_UPGRADE : HF_V_DOWNGRADE;
     event.random = draw(UINT32_MAX);
     if (in == HF_I_GRANTED || in == HF_I_EXTENDED) {
         hf_nanos end = news.asked_at + news.good - hf_timing_drift(&limits, news.good);
@@ -210,6 +233,7 @@ static void step(struct walk *w, enum hf_input in)
     check_belief(w, &before);
     check_counts(w, in, &before);
     check_move(w, in, &before);
+    check_conversion(w, in, &before, &news);
 }
 
 static void begin(struct walk *w)
@@ -251,6 +275,16 @@ static void finish(struct walk *w)
     assert_int_equal(w->released, w->wished_release);
 }
 
+/* Conversions and their ends come often enough while it is held that also what needs several of them is walked. */
+static enum hf_input draw_input(const struct walk *w)
+{
+    if (w->claim.state == HF_S_HELD && !draw(4))
+        return HF_I_CONVERT;
+    if (w->claim.state == HF_S_EXTENDING && !draw(4))
+        return draw(2) ? HF_I_CUT : HF_I_EXTENDED;
+    return draw(3) ? (enum hf_input)draw(HF_I_COUNT) : HF_I_TIMER;
+}
+
 static void on_every_path_there_is_one_outcome_one_loss_at_most_and_an_end(void **state)
 {
     (void)state;
@@ -261,7 +295,7 @@ static void on_every_path_there_is_one_outcome_one_loss_at_most_and_an_end(void 
         unsigned length = draw(40);
         for (unsigned i = 0; i < length; i++) {
             move_the_clock(&w);
-            step(&w, draw(3) ? (enum hf_input)draw(HF_I_COUNT) : HF_I_TIMER);
+            step(&w, draw_input(&w));
         }
         finish(&w);
     }

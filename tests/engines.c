@@ -1,0 +1,360 @@
+/* engines.c - the engines that the conformance suite judges, and what its rows are made of. */
+#include "engines.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static bool fresh_table(char *url, size_t size)
+{
+    return snprintf(url, size, "%s", stage_url()) < (int)size;
+}
+
+static const struct engine engines[] = {
+    {"local", fresh_table, .first_come = true, .notices_death = true, .lasting_waiters = true},
+};
+
+enum { ENGINES = sizeof engines / sizeof *engines, ROWS_MAX = 64 };
+
+static const struct engine *judged;
+static char url[256];
+static hf_client *own;
+static void *page;
+static size_t page_size;
+
+const struct engine *engine(void)
+{
+    return judged;
+}
+
+const char *engine_url(void)
+{
+    return url;
+}
+
+/* ---- Judging ---- */
+
+static int row_setup(void **state)
+{
+    return stage_setup(state) || !judged->fresh(url, sizeof url) ? -1 : 0;
+}
+
+static int row_teardown(void **state)
+{
+    hf_status closed = hf_close(own, 5000);
+    if (closed != HF_OK)
+        print_error("closing the row's client: %s\n", hf_error_text());
+    own = NULL;
+    if (page)
+        munmap(page, page_size);
+    page = NULL;
+    return stage_teardown(state) || closed != HF_OK ? -1 : 0;
+}
+
+void engine_afresh(void)
+{
+    assert_int_equal(row_teardown(NULL), 0);
+    assert_int_equal(row_setup(NULL), 0);
+}
+
+/* An engine that was built but is not in the table above would pass every row unjudged. */
+static void test_all_are_judged(void **state)
+{
+    (void)state;
+    char built[256], *rest = built;
+    assert_true(strlen(hf_engines()) < sizeof built);
+    strcpy(built, hf_engines());
+    for (char *name; (name = strsep(&rest, " "));) {
+        size_t i = 0;
+        while (i < ENGINES && strcmp(engines[i].name, name) != 0)
+            i++;
+        if (i == ENGINES)
+            fail_msg("the engine %s is built and not judged", name);
+    }
+}
+
+static int judge_one(const struct engine *one, const struct CMUnitTest *rows, size_t count)
+{
+    struct CMUnitTest tests[ROWS_MAX] = {0};
+    char *names[ROWS_MAX] = {0};
+    judged = one;
+    for (size_t i = 0; i < count; i++) {
+        if (asprintf(&names[i], "%s: %s", one->name, rows[i].name) < 0)
+            abort();
+        tests[i] = (struct CMUnitTest){
+            .name = names[i],
+            .test_func = rows[i].test_func,
+            .setup_func = row_setup,
+            .teardown_func = row_teardown,
+        };
+    }
+    int failed = _cmocka_run_group_tests(one->name, tests, count, NULL, NULL);
+    for (size_t i = 0; i < count; i++)
+        free(names[i]);
+    return failed;
+}
+
+int judge(const struct CMUnitTest *rows, size_t count)
+{
+    const struct CMUnitTest all[] = {SENTENCE("every engine that is built is judged", test_all_are_judged)};
+    int failed = cmocka_run_group_tests(all, NULL, NULL);
+    if (count > ROWS_MAX)
+        abort();
+    for (size_t i = 0; i < ENGINES; i++)
+        failed += judge_one(&engines[i], rows, count);
+    return failed;
+}
+
+/* ---- What an engine offers ---- */
+
+static void note_row(void *arg, const struct hf_row *row);
+
+static hf_status probe_acquire(hf_client *client, const struct hf_request *request)
+{
+    hf_lease *lease;
+    hf_status status = hf_acquire(client, request, &lease);
+    if (status == HF_OK)
+        give(lease);
+    return status;
+}
+
+static hf_status probe_convert(hf_client *client)
+{
+    hf_lease *lease;
+    hf_status status = hf_acquire(client, ASK(.name = "probe", .kind = HF_READ), &lease);
+    if (status != HF_OK)
+        return status;
+    status = hf_upgrade(lease);
+    hf_lease_free(lease);
+    return status;
+}
+
+static hf_status probe(hf_client *client, enum need need)
+{
+    switch (need) {
+    case NEED_SEMAPHORE:
+        return probe_acquire(client, ASK(.name = "probe", .kind = HF_SEMAPHORE, .capacity = 2));
+    case NEED_READ_WRITE:
+        return probe_acquire(client, ASK(.name = "probe", .kind = HF_READ));
+    case NEED_DETACHED:
+        return probe_acquire(client, ASK(.name = "probe", .flags = HF_DETACHED));
+    case NEED_OWNER:
+        return probe_acquire(client, ASK(.name = "probe", .owner = "somebody"));
+    case NEED_CONVERT:
+        return probe_convert(client);
+    case NEED_RESIZE:
+        return hf_resize(client, "nobody holds this", 2) == HF_UNSUPPORTED ? HF_UNSUPPORTED : HF_OK;
+    case NEED_BREAK:
+        return hf_break(client, "nobody holds this", 1, NULL) == HF_UNSUPPORTED ? HF_UNSUPPORTED : HF_OK;
+    case NEED_HISTORY:
+        return hf_history(client, "nobody held this", note_row, &(struct view){0});
+    }
+    return HF_INVALID;
+}
+
+bool offers(enum need need)
+{
+    hf_client *client = open_client(NULL, NULL);
+    hf_status status = probe(client, need);
+    if (status == HF_UNSUPPORTED) {
+        assert_true(strlen(hf_error_text()) > 0);
+        print_message("# %s: not offered: %s\n", judged->name, hf_error_text());
+    } else if (status != HF_OK) {
+        fail_msg("%s: %s", judged->name, hf_error_text());
+    }
+    close_client(client);
+    return status == HF_OK;
+}
+
+/* ---- Clients and leases ---- */
+
+hf_client *open_client(const char *query, const struct hf_client_options *options)
+{
+    char whole[512];
+    hf_client *client;
+    snprintf(whole, sizeof whole, "%s%s%s", url, query ? strchr(url, '?') ? "&" : "?" : "", query ? query : "");
+    if (hf_open(whole, options, &client) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    return client;
+}
+
+hf_client *row_client(void)
+{
+    if (!own)
+        own = open_client(NULL, NULL);
+    return own;
+}
+
+void close_client(hf_client *client)
+{
+    if (hf_close(client, 5000) != HF_OK)
+        fail_msg("%s", hf_error_text());
+}
+
+hf_lease *take(hf_client *client, const struct hf_request *request)
+{
+    hf_lease *lease;
+    if (hf_acquire(client, request, &lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    assert_true(hf_lease_ok(lease));
+    assert_true(hf_lease_token(lease) > 0);
+    return lease;
+}
+
+void check_refused(hf_status status, hf_status expected, const char *words, const char *file, int line)
+{
+    if (status != expected) {
+        print_error("answered %s (%s), not %s\n", hf_status_name(status), status ? hf_error_text() : "",
+                    hf_status_name(expected));
+        _fail(file, line);
+    }
+    if (!strstr(hf_error_text(), words)) {
+        print_error("the words \"%s\" do not contain \"%s\"\n", hf_error_text(), words);
+        _fail(file, line);
+    }
+}
+
+void refuse(hf_client *client, const struct hf_request *request, hf_status status, const char *words)
+{
+    hf_lease *lease = (hf_lease *)(uintptr_t)1;
+    assert_refused(hf_acquire(client, request, &lease), status, words);
+    assert_null(lease);
+}
+
+void give(hf_lease *lease)
+{
+    if (hf_release(lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    assert_false(hf_lease_ok(lease));
+    assert_int_equal(hf_lease_left_ms(lease), 0);
+    hf_lease_free(lease);
+}
+
+void note_outcome(hf_lease *lease, hf_status status, void *arg)
+{
+    struct outcome *outcome = arg;
+    atomic_store(&outcome->token, status == HF_OK ? hf_lease_token(lease) : 0);
+    atomic_store(&outcome->status, (int)status);
+    atomic_fetch_add(&outcome->calls, 1);
+}
+
+void start_ask(hf_client *client, const struct hf_request *request, struct outcome *outcome)
+{
+    atomic_store(&outcome->status, -1);
+    atomic_store(&outcome->calls, 0);
+    if (hf_acquire_start(client, request, note_outcome, outcome, &outcome->lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+}
+
+void await_count(_Atomic int *word, int at_least)
+{
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    while (atomic_load(word) < at_least) {
+        if (now_ns() > end)
+            fail_msg("%d instead of %d after %d ms", atomic_load(word), at_least, ACTOR_PATIENCE_MS);
+        nap_us(100);
+    }
+}
+
+hf_status await_outcome(struct outcome *outcome)
+{
+    await_count(&outcome->calls, 1);
+    return (hf_status)atomic_load(&outcome->status);
+}
+
+/* ---- Processes ---- */
+
+static hf_client *client_of_part(void)
+{
+    hf_client *client;
+    part_must(hf_open(url, NULL, &client) == HF_OK);
+    return client;
+}
+
+static void follow_here(struct actor *me, void *arg)
+{
+    (void)arg;
+    hf_client *client = client_of_part();
+    part_says(me, &(struct answer){.what = ORDER_GO});
+    part_follows_orders(me, client);
+}
+
+struct actor *actor_here(void)
+{
+    struct actor *a = actor_start_part(follow_here, NULL);
+    actor_answer(a, ORDER_GO, 0);
+    return a;
+}
+
+static void ask_and_release(struct actor *me, void *arg)
+{
+    hf_client *client = client_of_part();
+    for (;;) {
+        hf_lease *lease;
+        struct answer taken = {.what = ORDER_ACQUIRE, .status = hf_acquire(client, arg, &lease)};
+        taken.token = hf_lease_token(lease);
+        snprintf(taken.text, sizeof taken.text, "%s", taken.status ? hf_error_text() : "");
+        part_says(me, &taken);
+        part_awaits_go(me);
+        part_says(me, &(struct answer){.what = ORDER_RELEASE, .status = lease ? hf_release(lease) : HF_OK});
+        hf_lease_free(lease);
+        part_awaits_go(me);
+    }
+}
+
+struct actor *actor_asking(const struct hf_request *request)
+{
+    return actor_start_part(ask_and_release, (void *)(uintptr_t)request);
+}
+
+void *shared_page(size_t size)
+{
+    assert_null(page);
+    page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(page != MAP_FAILED);
+    page_size = size;
+    return page;
+}
+
+/* ---- Seeing ---- */
+
+static void note_row(void *arg, const struct hf_row *row)
+{
+    struct view *view = arg;
+    uint32_t i = view->holders + view->waiters;
+    if (i < sizeof view->row / sizeof *view->row) {
+        view->row[i].role = row->role;
+        view->row[i].kind = row->kind;
+        view->row[i].units = row->units;
+        view->row[i].count = row->count;
+        view->row[i].place = row->place;
+        view->row[i].used = row->used;
+        view->row[i].capacity = row->capacity;
+        view->row[i].token = row->token;
+        view->row[i].ticket = row->ticket;
+        view->row[i].left_ms = row->left_ms;
+        view->row[i].ttl_ms = row->ttl_ms;
+        view->row[i].since_ms = row->since_ms;
+        view->row[i].pid = row->pid;
+        view->row[i].detached = row->detached;
+        snprintf(view->row[i].host, sizeof view->row[i].host, "%s", row->host);
+        snprintf(view->row[i].label, sizeof view->row[i].label, "%s", row->label);
+    }
+    ++*(row->role == HF_HOLDER ? &view->holders : &view->waiters);
+}
+
+struct view look_at(hf_client *client, const char *name)
+{
+    struct view view = {0};
+    if (hf_show(client, name, note_row, &view) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    return view;
+}
+
+uint32_t depth_of(hf_client *client, const char *name)
+{
+    struct view view = look_at(client, name);
+    return view.holders ? view.row[0].count : 0;
+}

@@ -1,0 +1,284 @@
+/* users.h - the users behind the claims: what they wish, what they rely on, what they must never hear; and the bugs
+ * that are planted around the claim's step function. Included once, by claims.c. */
+#pragma once
+#include "world.h"
+
+#include "core/claim_actions.h"
+
+static bool tracing;
+
+/* ---- The claim, its user, and the bugs around it ------------------------------------------------------------- */
+
+static void schedule_wish(unsigned id, enum hf_input wish, hf_nanos after)
+{
+    schedule((struct occurrence){.at = w.now + after, .what = WISHED, .actor = id, .wish = wish});
+}
+
+static void end_round(struct actor *actor)
+{
+    if (actor->ended)
+        return;
+    actor->ended = true;
+    schedule((struct occurrence){.at = w.now + draw_time(w.ttl / 2), .what = NEXT_ROUND, .actor = actor->process});
+}
+
+static void check_outcome(unsigned id, hf_nanos local)
+{
+    struct actor *actor = &w.actors[id];
+    const struct process *process = &w.processes[actor->process];
+    hf_nanos woke = local_time(process, process->stalled_until), op = actor->claim.t.op_timeout;
+    hf_nanos due = actor->claim.deadline > woke ? actor->claim.deadline : woke;
+    if (actor->decided)
+        server_fails(&w.server, "attempt %u has two outcomes", id);
+    /* An ask without wait, then a leave: two op_timeouts each until silence counts as an answer. */
+    if (actor->claim.deadline != HF_NEVER && local > due + 4 * op + HF_MS(1))
+        server_fails(&w.server, "attempt %u ended %lld us after its deadline", id, (long long)(local - due) / 1000);
+    actor->decided = true;
+}
+
+/* Who is alone has a higher token than anybody was ever told; an owner that came in again has its own. */
+static void check_token(unsigned id)
+{
+    const struct actor *actor = &w.actors[id];
+    bool again = actor->level && w.highest_owner == actor->owner && actor->claim.token == w.highest_token;
+    if (actor->units == w.server.capacity && actor->claim.token <= w.highest_token && !again)
+        server_fails(&w.server, "attempt %u got token %llu after %llu", id, (unsigned long long)actor->claim.token,
+                     (unsigned long long)w.highest_token);
+    if (actor->claim.token > w.highest_token) {
+        w.highest_token = actor->claim.token;
+        w.highest_owner = actor->owner;
+    }
+}
+
+static void ask_again_inside(const struct actor *outer);
+
+static void user_got_it(unsigned id)
+{
+    struct actor *actor = &w.actors[id];
+    const struct hold *hold = find_hold(&w.server, id);
+    actor->birth = hold && hold->token == actor->claim.token ? hold->birth : UINT64_MAX;
+    actor->units = actor->asked_units;
+    check_token(id);
+    w.tally.grants++;
+    w.tally.reentries += actor->level > 0;
+    if (!draw(4))
+        schedule_wish(id, HF_I_EXTEND, draw_time(w.ttl));
+    if (!draw(20))
+        schedule_wish(id, HF_I_FORFEIT, draw_time(w.ttl));
+    for (unsigned i = actor->fidgets ? 1 : draw(4); i && w.shared; i--)
+        schedule_wish(id, HF_I_CONVERT, draw_time(actor->hold_for));
+    if (!draw(8))
+        schedule(
+            (struct occurrence){.at = w.now + draw_time(w.ttl), .what = NEWS, .actor = id, .news = {.cue = HF_N_HINT}});
+    schedule_wish(id, HF_I_RELEASE, actor->hold_for);
+    if (w.nested && actor->level < 2 && draw(4))
+        ask_again_inside(actor);
+}
+
+/* Mostly what makes sense, and sometimes two at a time, or an extend right behind. */
+static void wish_to_convert(unsigned id)
+{
+    struct actor *actor = &w.actors[id];
+    enum hf_verb sensible = actor->units < w.server.capacity ? HF_V_UPGRADE : HF_V_DOWNGRADE;
+    enum hf_verb other = sensible == HF_V_UPGRADE ? HF_V_DOWNGRADE : HF_V_UPGRADE;
+    if (actor->claim.state != HF_S_HELD && actor->claim.state != HF_S_EXTENDING)
+        return;
+    if (actor->fidgets)
+        schedule_wish(id, HF_I_CONVERT, w.ttl / 40);
+    if (!actor->fidgets && !draw(3))
+        schedule_wish(id, HF_I_EXTEND, draw_time(HF_MS(2)));
+    if (!actor->fidgets && !draw(3))
+        schedule_wish(id, HF_I_CONVERT, draw_time(HF_MS(2)));
+    actor->wants = draw(6) ? sensible : other;
+    if (actor->wants == HF_V_DOWNGRADE)
+        actor->units = 1; /* who asks for it writes no more */
+    apply(id, (struct hf_event){.in = HF_I_CONVERT, .verb = actor->wants});
+}
+
+static void hear_conversion(unsigned id, hf_status status)
+{
+    struct actor *actor = &w.actors[id];
+    enum hf_verb wanted = actor->wants;
+    actor->wants = HF_V_NONE;
+    actor->upgrade_doubt |= status != HF_OK && status != HF_BUSY;
+    if (wanted == HF_V_NONE || status != HF_OK)
+        return;
+    w.tally.upgrades += wanted == HF_V_UPGRADE;
+    w.tally.downgrades += wanted == HF_V_DOWNGRADE;
+    bool fresh = wanted == HF_V_UPGRADE && actor->units < w.server.capacity && !actor->upgrade_doubt;
+    actor->units = wanted == HF_V_UPGRADE ? w.server.capacity : 1;
+    if (fresh)
+        check_token(id);
+}
+
+/* Nobody loses what was never in danger, nor what the server never let go. */
+static void hear_loss(unsigned id, bool was_valid)
+{
+    const struct actor *actor = &w.actors[id];
+    const struct hold *hold = find_hold(&w.server, id);
+    w.tally.lost++;
+    if (actor->forfeited)
+        return;
+    if (!actor->disturbed && actor->claim.auto_renew && !actor->claim.max_hold)
+        server_fails(&w.server, "attempt %u lost its lease although nothing went wrong", id);
+    if (was_valid && hold && hold->birth == actor->birth)
+        server_fails(&w.server, "attempt %u gave up a lease that the server never let go", id);
+}
+
+static void hear_report(unsigned id, const struct hf_move *move, hf_nanos local, bool was_valid)
+{
+    struct actor *actor = &w.actors[id];
+    if (move->report == HF_R_GRANTED || move->report == HF_R_DENIED)
+        check_outcome(id, local);
+    if (move->report == HF_R_GRANTED && actor->claim.cancelled)
+        server_fails(&w.server, "attempt %u was cancelled and is granted", id);
+    if (move->report == HF_R_GRANTED)
+        user_got_it(id);
+    if (move->report == HF_R_EXTENDED)
+        hear_conversion(id, move->status);
+    if (move->report == HF_R_LOST)
+        hear_loss(id, was_valid);
+    w.tally.denied += move->report == HF_R_DENIED;
+    if (move->report == HF_R_DENIED || move->report == HF_R_LOST || move->report == HF_R_RELEASED)
+        end_round(actor);
+}
+
+/* What a planted bug makes of an event. False: the claim never hears of it. */
+static bool spoil_event(const struct actor *actor, struct hf_event *event, struct hf_news *news)
+{
+    bool good = news && (news->cue == HF_N_GRANTED || news->cue == HF_N_EXTENDED);
+    if (w.plant == PLANT_ARRIVAL && news && news->cue == HF_N_GRANTED)
+        news->asked_at = event->now;
+    if (w.plant == PLANT_NO_DRIFT && good)
+        news->good = (news->good + HF_MS(w.limits.drift_ms)) / (1000000 - w.limits.drift_ppm) * 1000000;
+    if (w.plant == PLANT_LATE_GRANT && actor->claim.state == HF_S_LEAVING && event->in == HF_I_GRANTED)
+        event->in = HF_I_RELEASED;
+    if (w.plant == PLANT_STALE_ANSWER && actor->claim.in_flight && event->in == HF_I_EXTENDED)
+        news->asked_at = actor->claim.asked_at;
+    return w.plant != PLANT_DEAF_TO_END || actor->claim.state != HF_S_EXTENDING || event->in != HF_I_TIMER;
+}
+
+/* What a planted bug makes of a step that was taken. */
+static void spoil_step(struct hf_claim *claim, const struct hf_claim *before, const struct hf_event *event,
+                       struct hf_move *move)
+{
+    if (w.plant == PLANT_NO_DOUBT)
+        claim->doubt = move->doubt = false;
+    if (w.plant == PLANT_TIED_TOKEN && event->in == HF_I_CUT && before->in_flight == HF_V_UPGRADE)
+        claim->token_may_rise = false;
+    if (w.plant == PLANT_LATE_DOWNGRADE)
+        claim->downgrade_doubt_until = 0;
+    if (w.plant == PLANT_MIXED_OUTCOME && move->verb == HF_V_EXTEND)
+        move->report = HF_R_NONE;
+    if (w.plant == PLANT_PUT_OFF && event->in == HF_I_EXTENDED && before->in_flight != HF_V_EXTEND &&
+        claim->valid_until)
+        hf_claim_believe(claim, event->news->asked_at, claim->valid_until);
+}
+
+static void trace_step(unsigned id, unsigned from, enum hf_input in, const struct hf_move *move)
+{
+    static const char *const verbs[] = {"",
+                                        " sends ACQUIRE",
+                                        " sends LEAVE",
+                                        " sends EXTEND",
+                                        " sends CHECK",
+                                        " sends RELEASE",
+                                        " sends UPGRADE",
+                                        " sends DOWNGRADE"};
+    static const char *const reports[] = {"",
+                                          " reports GRANTED",
+                                          " reports DENIED",
+                                          " reports QUEUED",
+                                          " reports EXTENDED",
+                                          " reports WARN",
+                                          " reports LOST",
+                                          " reports RELEASED"};
+    printf("# %10.3f ms attempt %u: %s, %s -> %s%s%s%s\n", (double)w.now / 1e6, id, hf_input_name(in),
+           hf_state_name(from), hf_state_name(w.actors[id].claim.state), verbs[move->verb],
+           move->verb && move->doubt ? " with doubt" : "", reports[move->report]);
+}
+
+static void follow_move(unsigned id, const struct hf_move *move, hf_nanos local, bool was_valid)
+{
+    struct actor *actor = &w.actors[id];
+    hear_report(id, move, local, was_valid);
+    actor->timer++;
+    if (move->wake_at != HF_NEVER) {
+        hf_nanos at = real_time(&w.processes[actor->process], move->wake_at);
+        schedule(
+            (struct occurrence){.at = at > w.now ? at : w.now, .what = TIMER_DUE, .actor = id, .serial = actor->timer});
+    }
+    if (w.plant == PLANT_NO_LEAVE && move->verb == HF_V_LEAVE)
+        tell(id, (struct hf_news){.cue = HF_N_RELEASED});
+    else if (move->verb)
+        submit(id, move->verb, move->doubt, move->ttl);
+}
+
+static void apply(unsigned id, struct hf_event event)
+{
+    struct actor *actor = &w.actors[id];
+    const struct process *process = &w.processes[actor->process];
+    struct hf_news news;
+    event.now = local_time(process, w.now);
+    event.random = draw(UINT32_MAX);
+    if (event.news) {
+        news = *event.news;
+        event.news = &news;
+    }
+    if (!spoil_event(actor, &event, event.news ? &news : NULL))
+        return;
+    struct hf_claim before = actor->claim;
+    bool was_valid = hf_claim_valid(&before, event.now), had_ended = before.valid_until && !was_valid;
+    actor->forfeited |= event.in == HF_I_FORFEIT;
+    struct hf_move move = hf_claim_step(&actor->claim, &event);
+    if (had_ended && hf_claim_valid(&actor->claim, event.now))
+        server_fails(&w.server, "attempt %u came back to life", id);
+    if (tracing)
+        trace_step(id, before.state, event.in, &move);
+    if (move.status == HF_INTERNAL)
+        server_fails(&w.server, "attempt %u: %s in %s cannot be", id, hf_input_name(event.in),
+                     hf_state_name(actor->claim.state));
+    spoil_step(&actor->claim, &before, &event, &move);
+    follow_move(id, &move, event.now, was_valid);
+}
+
+static void make_claim(unsigned id)
+{
+    struct actor *actor = &w.actors[id];
+    const struct process *process = &w.processes[actor->process];
+    hf_nanos waits[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), HF_NEVER};
+    hf_nanos wait = waits[draw(4)];
+    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0};
+    struct hf_timing_wishes no_wishes = {0};
+    terms.max_hold_ms = draw(6) ? 0 : draw(2000);
+    terms.deadline = wait == HF_NEVER ? HF_NEVER : local_time(process, w.now) + wait;
+    hf_claim_init(&actor->claim, &terms, &w.limits, &no_wishes);
+    if (wait == HF_NEVER || !draw(8))
+        schedule_wish(id, HF_I_CANCEL, draw_time(12 * w.ttl));
+    apply(id, (struct hf_event){.in = HF_I_START});
+}
+
+static void start_round(unsigned p)
+{
+    if (w.processes[p].rounds++ == ROUNDS)
+        return;
+    unsigned id = w.actor_count++;
+    struct actor *actor = &w.actors[id];
+    *actor = (struct actor){.process = p, .owner = id, .asked_units = 1};
+    actor->hold_for = draw_time(draw(3) ? w.ttl / 2 : 3 * w.ttl);
+    if (w.shared && !draw(3))
+        actor->asked_units = w.server.capacity;
+    actor->fidgets = w.shared && !draw(6);
+    make_claim(id);
+}
+
+/* The next level: another attempt of the same owner, with a life of its own. */
+static void ask_again_inside(const struct actor *outer)
+{
+    unsigned id = w.actor_count++;
+    w.actors[id] = (struct actor){.process = outer->process, .owner = outer->owner, .level = outer->level + 1};
+    w.actors[id].asked_units = outer->asked_units;
+    w.actors[id].hold_for = draw_time(w.ttl);
+    w.actors[id].ended = true; /* the next round follows the outermost level */
+    make_claim(id);
+}
