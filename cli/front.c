@@ -2,6 +2,7 @@
 #include "descendants.h"
 #include "link.h"
 #include "run.h"
+#include "status.h"
 #include "terminal.h"
 #include "text.h"
 #include <errno.h>
@@ -116,6 +117,8 @@ static int clean_up_after_guard(struct front *front)
     if (front->command_group > 0)
         terminal_take_back(&terminal, front->command_group);
     terminal_close(&terminal);
+    struct status status = {.fd = front->order->status_fd, .name = front->order->request.name};
+    status_tell(&status, "lost", "\"signal\":%d", SIGKILL);
     complain("the guard process was killed by signal %d; the command was stopped", WTERMSIG(front->guard_status));
     return EXIT_INTERNAL;
 }

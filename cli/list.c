@@ -1,14 +1,13 @@
 /* list.c - the verbs `list` and `show`: who holds what, since when, for how long, and who waits, as a table or as JSON.
  */
 #include "rows.h"
-#include "text.h"
+#include "session.h"
+#include "table.h"
+#include "trouble.h"
 #include "verbs.h"
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#define CLOSE_MS 1000
 #define CELL_MAX sizeof(struct shown)
 
 enum column { NAME, KIND, ROLE, UNITS, TOKEN, LEFT, SINCE, PID, HOST, LABEL, COLUMNS };
@@ -55,42 +54,24 @@ static struct shown cell(const struct hf_row *row, enum column column)
     return shown;
 }
 
-static void measure(const struct rows *rows, size_t widths[COLUMNS])
+static struct shown list_cell(const void *rows, size_t row, size_t column)
 {
-    for (enum column c = 0; c < COLUMNS; c++) {
-        widths[c] = strlen(TITLES[c]);
-        for (size_t i = 0; i < rows->count; i++) {
-            size_t columns = text_columns(cell(&rows->all[i], c).text);
-            if (columns > widths[c])
-                widths[c] = columns;
-        }
-    }
+    return cell(&((const struct rows *)rows)->all[row], (enum column)column);
 }
 
-static void print_cell(const char *text, enum column column, size_t width)
+static bool is_waiter(const void *rows, size_t row)
 {
-    if (column == LABEL)
-        printf("%s\n", text);
-    else
-        printf("%s%*s", text, (int)(width - text_columns(text) + 2), "");
+    return ((const struct rows *)rows)->all[row].role == HF_WAITER;
 }
 
 static void print_table(const struct rows *rows)
 {
-    size_t widths[COLUMNS];
-    bool colour = text_may_colour(STDOUT_FILENO);
-    if (rows->count == 0)
-        return;
-    measure(rows, widths);
-    fputs(colour ? "\033[1m" : "", stdout);
-    for (enum column c = 0; c < COLUMNS; c++)
-        print_cell(TITLES[c], c, widths[c]);
-    for (size_t i = 0; i < rows->count; i++) {
-        fputs(!colour ? "" : rows->all[i].role == HF_HOLDER ? "\033[0m" : "\033[0;2m", stdout);
-        for (enum column c = 0; c < COLUMNS; c++)
-            print_cell(cell(&rows->all[i], c).text, c, widths[c]);
-    }
-    fputs(colour ? "\033[0m" : "", stdout);
+    table_print(&(struct table){.titles = TITLES,
+                                .columns = COLUMNS,
+                                .rows = rows->count,
+                                .data = rows,
+                                .cell = list_cell,
+                                .is_dim = is_waiter});
 }
 
 static void print_json_row(const struct hf_row *row)
@@ -126,19 +107,11 @@ static void print_json(const struct rows *rows)
 static int read_rows(const struct cli_options *options, bool one_name, const char *word, struct rows *rows)
 {
     hf_client *client;
-    hf_status status = hf_open(options->url, NULL, &client);
-    if (status != HF_OK)
-        return fail_with(status);
-    status = one_name ? hf_show(client, word, rows_add, rows) : hf_list(client, word, rows_add, rows);
-    int code = status == HF_OK ? 0 : fail_with(status);
-    if (rows->out_of_memory) {
-        complain("out of memory after %zu rows", rows->count);
-        code = EXIT_INTERNAL;
-    }
-    status = hf_close(client, CLOSE_MS);
-    if (status != HF_OK && code == 0)
-        code = fail_with(status);
-    return code;
+    int code = session_open(options, NULL, &client);
+    if (code != 0)
+        return code;
+    hf_status status = one_name ? hf_show(client, word, rows_add, rows) : hf_list(client, word, rows_add, rows);
+    return session_close(client, rows_check(rows, status));
 }
 
 static int print_rows(const struct cli_options *options, const struct rows *rows)
@@ -153,11 +126,11 @@ static int print_rows(const struct cli_options *options, const struct rows *rows
 static int run_list(const struct cli_options *options, int argc, char **argv)
 {
     struct rows rows = {0};
-    if (argc > 1) {
-        complain("list takes one PREFIX at most: \"%s\" is too much", text_shown(argv[1]).text);
-        return EXIT_USAGE;
-    }
-    int code = read_rows(options, false, argc > 0 ? argv[0] : NULL, &rows);
+    int code = check_operands(&VERB_LIST, argc, argv, 0, 1);
+    if (code == 0)
+        code = read_rows(options, false, argc > 0 ? argv[0] : NULL, &rows);
+    if (code == 0 && !trouble_first(&rows))
+        code = EXIT_INTERNAL;
     if (code == 0)
         code = print_rows(options, &rows);
     if (code == 0 && rows.count == 0 && !options->json && isatty(STDERR_FILENO))
@@ -170,11 +143,9 @@ static int run_list(const struct cli_options *options, int argc, char **argv)
 static int run_show(const struct cli_options *options, int argc, char **argv)
 {
     struct rows rows = {0};
-    if (argc != 1) {
-        complain("show takes one NAME, %d were given", argc);
-        return EXIT_USAGE;
-    }
-    int code = read_rows(options, true, argv[0], &rows);
+    int code = check_operands(&VERB_SHOW, argc, argv, 1, 1);
+    if (code == 0)
+        code = read_rows(options, true, argv[0], &rows);
     if (code == 0 && rows.count == 0 && !options->json) {
         printf("\"%s\" is free\n", text_shown(argv[0]).text);
         code = finish_stdout();
@@ -201,7 +172,8 @@ const struct verb VERB_LIST = {
     .name = "list",
     .operands = "[PREFIX]",
     .summary = "Shows who holds and who waits, for all names or those that begin with PREFIX.",
-    .details = JSON_KEYS,
+    .details = "Trouble comes first: the name whose hold has least of its ttl left, then the one with most "
+               "waiters.\n\n" JSON_KEYS,
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_list,

@@ -1,6 +1,4 @@
-/* main.c - the command `holdfast`: finds the verb, reads its options by its table, and hands on.
- *
- * Adding a verb: one file with a `struct verb`, one line in verbs.h and one in VERBS below. */
+/* main.c - the command `holdfast`: finds the verb, reads its options by its table, and hands on. */
 #include "text.h"
 #include "verbs.h"
 #include <fcntl.h>
@@ -9,22 +7,6 @@
 #include <unistd.h>
 
 #define CLOSE_ENOUGH 2 /* edits between a word and the verb that we suggest instead */
-#define COUNT(table) (sizeof(table) / sizeof(table)[0])
-
-static const struct verb *const VERBS[] = {&VERB_RUN, &VERB_LIST, &VERB_SHOW, &VERB_VERSION};
-
-static const struct option_spec GLOBAL_OPTIONS[] = {
-    OPTION_URL,
-    OPTION_HELP,
-    {"version", 'V', NULL, STORE_CONSTANT, OPTION_FIELD(version), 1, 1, "show the version"},
-};
-
-int fail_with(hf_status status)
-{
-    const char *words = hf_error_text();
-    complain("%s", *words ? words : hf_status_text(status));
-    return hf_status_exit_code(status);
-}
 
 /* A descriptor below 3 that the caller left closed would be given to the next thing that we open. The stand-in cannot
  * be used in the direction that matters, so that a closed stdout still is an error, and it does not survive an exec, so
@@ -43,10 +25,11 @@ static int print_global_help(void)
 {
     printf("usage: holdfast [-u URL] VERB [options] [arguments]\n\n"
            "Locks, semaphores and leases that other processes and other machines respect.\n\nverbs:\n");
-    for (size_t i = 0; i < COUNT(VERBS); i++)
-        printf("  %-9s %s\n", VERBS[i]->name, VERBS[i]->summary);
+    for (size_t i = 0; i < VERB_COUNT; i++)
+        if (!VERBS[i]->hidden)
+            printf("  %-10s  %s\n", VERBS[i]->name, VERBS[i]->summary);
     printf("\noptions:\n");
-    options_print(GLOBAL_OPTIONS, COUNT(GLOBAL_OPTIONS));
+    options_print(GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT);
     printf("\n`holdfast VERB --help` says more about a verb.\n");
     return finish_stdout();
 }
@@ -65,11 +48,11 @@ static const struct verb *find_verb(const char *word)
 {
     const struct verb *closest = NULL;
     size_t best = CLOSE_ENOUGH + 1;
-    for (size_t i = 0; i < COUNT(VERBS); i++) {
+    for (size_t i = 0; i < VERB_COUNT; i++) {
         size_t distance = words_distance(word, VERBS[i]->name);
         if (distance == 0)
             return VERBS[i];
-        if (distance < best) {
+        if (distance < best && !VERBS[i]->hidden) {
             best = distance;
             closest = VERBS[i];
         }
@@ -82,32 +65,32 @@ static const struct verb *find_verb(const char *word)
     return NULL;
 }
 
+static int do_verb(const struct verb *verb, struct arguments *arguments, struct cli_options *options)
+{
+    if (options_parse(verb->options, verb->option_count, verb->stops_at_operand, arguments, options) != 0)
+        return EXIT_USAGE;
+    return options->help ? print_verb_help(verb) : verb->run(options, arguments->count, arguments->all);
+}
+
 int main(int argc, char **argv)
 {
     struct cli_options options = CLI_OPTIONS_NONE;
+    struct arguments arguments = {argc > 0 ? argc - 1 : 0, argc > 0 ? argv + 1 : argv};
     fill_standard_descriptors();
-    if (argc > 0) {
-        argc--;
-        argv++;
-    }
-    int taken = options_parse(GLOBAL_OPTIONS, COUNT(GLOBAL_OPTIONS), argc, argv, &options);
-    if (taken < 0)
+    if (options_parse(GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT, true, &arguments, &options) != 0)
         return EXIT_USAGE;
     if (options.help)
         return print_global_help();
     if (options.version)
         return VERB_VERSION.run(&options, 0, argv);
-    if (taken == argc) {
+    if (arguments.count == 0) {
         complain("no verb given; holdfast --help lists them");
         return EXIT_USAGE;
     }
-    const struct verb *verb = find_verb(argv[taken]);
+    const struct verb *verb = find_verb(arguments.all[0]);
     if (!verb)
         return EXIT_USAGE;
-    argc -= taken + 1;
-    argv += taken + 1;
-    taken = options_parse(verb->options, verb->option_count, argc, argv, &options);
-    if (taken < 0)
-        return EXIT_USAGE;
-    return options.help ? print_verb_help(verb) : verb->run(&options, argc - taken, argv + taken);
+    arguments.all++;
+    arguments.count--;
+    return do_verb(verb, &arguments, &options);
 }

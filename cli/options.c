@@ -1,6 +1,7 @@
 /* options.c - reads options by their table and prints the table as help. */
 #include "options.h"
 #include "text.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +9,14 @@
 #define WORD_MAX 32    /* longer words are not worth a suggestion */
 #define CLOSE_ENOUGH 2 /* edits between a word and what we suggest instead */
 
-const struct cli_options CLI_OPTIONS_NONE = {.wait_ms = HF_WAIT_DEFAULT, .busy_code = -1, .kind = -1, .grace_ms = -1};
+const struct cli_options CLI_OPTIONS_NONE = {
+    .wait_ms = HF_WAIT_DEFAULT, .busy_code = -1, .kind = -1, .grace_ms = -1, .status_fd = -1};
 
 struct parse {
     const struct option_spec *specs;
     size_t count;
-    int argc;
-    char **argv;
-    int next; /* the next argument to look at */
+    struct arguments words;
+    int next; /* the next word to look at */
     struct cli_options *options;
 };
 
@@ -66,29 +67,89 @@ static int refuse_unknown(const struct parse *parse, const char *given, size_t l
     return -1;
 }
 
+bool is_choice(const char *argument)
+{
+    return argument && argument[0] >= 'a' && argument[0] <= 'z';
+}
+
+void choices_each(const char *argument, void (*fn)(void *arg, const char *word, size_t len), void *arg)
+{
+    if (!is_choice(argument))
+        return;
+    for (size_t len; *argument; argument += len + (argument[len] == '|')) {
+        len = strcspn(argument, "|");
+        size_t shown = strcspn(argument, "|ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+        fn(arg, argument, shown);
+    }
+}
+
+struct choice {
+    const char *wanted;
+    int64_t at, found;
+};
+
+static void compare_choice(void *arg, const char *word, size_t len)
+{
+    struct choice *choice = arg;
+    if (strlen(choice->wanted) == len && strncmp(choice->wanted, word, len) == 0)
+        choice->found = choice->at;
+    choice->at++;
+}
+
+static int store_choice(const struct option_spec *spec, const char *value, char *place)
+{
+    struct choice choice = {.wanted = value, .found = -1};
+    choices_each(spec->argument, compare_choice, &choice);
+    if (choice.found < 0) {
+        complain("--%s: \"%s\" is not one of %s", spec->name, text_shown(value).text, spec->argument);
+        return -1;
+    }
+    memcpy(place, &choice.found, sizeof choice.found);
+    return 0;
+}
+
+static int store_number(const struct option_spec *spec, const char *value, char *place)
+{
+    int64_t number;
+    char *end = "";
+    errno = 0;
+    if (spec->store == STORE_NUMBER) {
+        number = strtoll(value, &end, 10);
+    } else if (hf_parse_duration(value, &number) != HF_OK) {
+        complain("--%s: %s", spec->name, hf_error_text());
+        return -1;
+    }
+    if (end == value || *end || errno == ERANGE || number < spec->low || number > spec->high) {
+        const char *unit = spec->store == STORE_DURATION ? " ms" : "";
+        complain("--%s: \"%s\" is not between %lld and %lld%s", spec->name, text_shown(value).text,
+                 (long long)spec->low, (long long)spec->high, unit);
+        return -1;
+    }
+    memcpy(place, &number, sizeof number);
+    return 0;
+}
+
 /* Stores one option; `value` is NULL exactly when the option takes none. */
 static int store(const struct parse *parse, const struct option_spec *spec, const char *value)
 {
     char *place = (char *)parse->options + spec->field;
-    int64_t number = spec->low;
-    char *end = NULL;
-    if (spec->store == STORE_TEXT) {
+    int64_t number = 0;
+    switch (spec->store) {
+    case STORE_TEXT:
         memcpy(place, &value, sizeof value);
         return 0;
+    case STORE_CHOICE:
+        return store_choice(spec, value, place);
+    case STORE_NUMBER:
+    case STORE_DURATION:
+        return store_number(spec, value, place);
+    case STORE_BIT:
+        memcpy(&number, place, sizeof number);
+        break;
+    case STORE_CONSTANT:
+        break;
     }
-    if (spec->store == STORE_DURATION && hf_parse_duration(value, &number) != HF_OK) {
-        complain("--%s: %s", spec->name, hf_error_text());
-        return -1;
-    }
-    if (spec->store == STORE_NUMBER)
-        number = strtoll(value, &end, 10);
-    if ((end && (end == value || *end)) || number < spec->low || number > spec->high) {
-        struct shown shown = text_shown(value);
-        const char *unit = spec->store == STORE_DURATION ? " ms" : "";
-        complain("--%s: \"%s\" is not between %lld and %lld%s", spec->name, shown.text, (long long)spec->low,
-                 (long long)spec->high, unit);
-        return -1;
-    }
+    number |= spec->low;
     memcpy(place, &number, sizeof number);
     return 0;
 }
@@ -96,8 +157,8 @@ static int store(const struct parse *parse, const struct option_spec *spec, cons
 /* The value that follows an option, either attached to it or the next argument. */
 static int take_value(struct parse *parse, const struct option_spec *spec, const char *attached)
 {
-    if (!attached && parse->next < parse->argc)
-        attached = parse->argv[parse->next++];
+    if (!attached && parse->next < parse->words.count)
+        attached = parse->words.all[parse->next++];
     if (!attached) {
         complain("--%s needs an argument: %s", spec->name, spec->argument);
         return -1;
@@ -144,21 +205,33 @@ static int parse_letters(struct parse *parse, const char *letters)
     return 0;
 }
 
-int options_parse(const struct option_spec *specs, size_t count, int argc, char **argv, struct cli_options *options)
+int options_parse(const struct option_spec *specs, size_t count, bool stops_at_operand, struct arguments *arguments,
+                  struct cli_options *options)
 {
-    struct parse parse = {specs, count, argc, argv, 0, options};
-    while (parse.next < argc) {
-        const char *word = argv[parse.next];
-        if (word[0] != '-' || !word[1])
+    struct parse parse = {specs, count, *arguments, 0, options};
+    char **operands = arguments->all;
+    int kept = 0;
+    while (parse.next < parse.words.count) {
+        char *word = operands[parse.next];
+        bool operand = word[0] != '-' || !word[1];
+        if (operand && stops_at_operand)
             break;
         parse.next++;
+        if (operand) {
+            operands[kept++] = word;
+            continue;
+        }
         if (strcmp(word, "--") == 0)
             break;
         int result = word[1] == '-' ? parse_long(&parse, word + 2) : parse_letters(&parse, word + 1);
         if (result != 0)
             return -1;
     }
-    return parse.next;
+    while (parse.next < parse.words.count)
+        operands[kept++] = operands[parse.next++];
+    arguments->count = kept;
+    operands[kept] = NULL;
+    return 0;
 }
 
 /* "-w, --wait DUR"; answers with its width. */

@@ -1,5 +1,7 @@
 /* rows.c - keeps copies of the rows that the library shows. */
 #include "rows.h"
+#include "text.h"
+#include "verbs.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +34,16 @@ void rows_add(void *arg, const struct hf_row *row)
     copy->name = name;
     copy->host = host;
     copy->label = label;
+}
+
+int rows_check(const struct rows *rows, hf_status status)
+{
+    if (status != HF_OK)
+        return fail_with(status);
+    if (!rows->out_of_memory)
+        return 0;
+    complain("out of memory after %zu rows", rows->count);
+    return EXIT_INTERNAL;
 }
 
 void rows_free(struct rows *rows)

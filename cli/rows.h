@@ -10,4 +10,7 @@ struct rows {
 
 /* An hf_row_fn; arg is a struct rows that began as zero. */
 void rows_add(void *rows, const struct hf_row *row);
+
+/* The exit code of what filled the rows: 0, or another after a message. */
+int rows_check(const struct rows *rows, hf_status status);
 void rows_free(struct rows *rows);

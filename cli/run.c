@@ -1,33 +1,28 @@
 /* run.c - the verb `run`: turns options and operands into an order for front and guard. */
 #include "run.h"
+#include "asking.h"
+#include "log.h"
+#include "status.h"
 #include "text.h"
 #include "verbs.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LONGEST_MS (INT64_C(366) * 24 * 3600 * 1000)
-
 static const struct option_spec OPTIONS[] = {
-    {"nonblock", 'n', NULL, STORE_CONSTANT, OPTION_FIELD(wait_ms), 0, 0, "do not wait: busy is exit code 75"},
-    {"wait", 'w', "DUR", STORE_DURATION, OPTION_FIELD(wait_ms), HF_FOREVER, LONGEST_MS,
-     "wait at most DUR; default: for ever"},
-    {"conflict-exit-code", 'E', "CODE", STORE_NUMBER, OPTION_FIELD(busy_code), 0, 255,
-     "exit with CODE instead of 75 when busy or the wait is over"},
-    {"shared", 's', NULL, STORE_CONSTANT, OPTION_FIELD(kind), HF_READ, HF_READ,
-     "a read lock: many readers at once, no writer"},
-    {"exclusive", 'x', NULL, STORE_CONSTANT, OPTION_FIELD(kind), HF_WRITE, HF_WRITE,
-     "a write lock: the only holder, also among readers"},
-    {"units", 0, "K", STORE_NUMBER, OPTION_FIELD(units), 1, HF_CAPACITY_MAX, "take K units of a semaphore; default: 1"},
-    {"capacity", 0, "N", STORE_NUMBER, OPTION_FIELD(capacity), 1, HF_CAPACITY_MAX, "a semaphore of N units"},
-    {"ttl", 0, "DUR", STORE_DURATION, OPTION_FIELD(ttl_ms), 1, LONGEST_MS,
-     "how long the lease lasts without renewal; default: 30s"},
+    OPTIONS_ASKING,
     {"grace", 0, "DUR", STORE_DURATION, OPTION_FIELD(grace_ms), 0, LONGEST_MS,
      "SIGTERM this long before the lease can end; default: ttl/6"},
     {"max-hold", 0, "DUR", STORE_DURATION, OPTION_FIELD(max_hold_ms), 1, LONGEST_MS,
      "renew no longer than this: then CMD is stopped"},
-    {"label", 0, "TEXT", STORE_TEXT, OPTION_FIELD(label), 0, 0, "shown to others who look or wait"},
     {"command", 'c', "STRING", STORE_TEXT, OPTION_FIELD(script), 0, 0, "run STRING with sh -c instead of CMD"},
+    {"on-lost", 0, "stop|kill|signal:NAME|warn", STORE_TEXT, OPTION_FIELD(on_lost), 0, 0,
+     "what happens to CMD when the lease cannot be kept; default: stop"},
+    {"log", 0, "FILE", STORE_TEXT, OPTION_FIELD(log), 0, 0, "append what happens to FILE, a line of JSON each"},
+    {"correlation-id", 0, "TEXT", STORE_TEXT, OPTION_FIELD(correlation_id), 0, 0,
+     "stands in the log; else $HOLDFAST_CORRELATION_ID, else $TRACEPARENT"},
+    {"status-fd", 0, "N", STORE_NUMBER, OPTION_FIELD(status_fd), 0, INT32_MAX,
+     "write what happens to descriptor N, a line of JSON each"},
     OPTION_URL,
     OPTION_HELP,
 };
@@ -38,25 +33,56 @@ static int refuse(const char *text)
     return EXIT_USAGE;
 }
 
-/* -s and -x say read-write lock; --units and --capacity say semaphore; neither says mutex; both cannot be meant. */
-static int choose_kind(const struct cli_options *options, struct hf_request *request)
+/* stop: SIGTERM at the grace; signal:NAME: another one then; kill: none; all of them SIGKILL before the end. */
+static int choose_on_lost(const char *word, struct run_order *order)
 {
-    request->units = (uint32_t)options->units;
-    request->capacity = (uint32_t)options->capacity;
-    if (options->units == 0 && options->capacity == 0) {
-        request->kind = options->kind < 0 ? HF_EXCLUSIVE : (hf_kind)options->kind;
+    order->lost_signal = SIGTERM;
+    if (!word || strcmp(word, "stop") == 0)
         return 0;
-    }
-    if (options->kind >= 0)
-        return refuse("-s and -x cannot be combined with --units and --capacity");
-    if (options->capacity == 0)
-        return refuse("--units needs --capacity");
-    if (options->units > options->capacity) {
-        complain("run: --units %lld is more than --capacity %lld", (long long)options->units,
-                 (long long)options->capacity);
+    if (strcmp(word, "kill") == 0)
+        order->lost_signal = 0;
+    else if (strcmp(word, "warn") == 0)
+        order->only_warns = true;
+    else if (strncmp(word, "signal:", 7) != 0 || (order->lost_signal = signals_number(word + 7)) == 0) {
+        complain("--on-lost: \"%s\" is not stop, kill, warn, or signal: and the name of a signal, as signal:USR1",
+                 text_shown(word).text);
         return EXIT_USAGE;
     }
-    request->kind = HF_SEMAPHORE;
+    return 0;
+}
+
+/* A wrong variable of ours is an error; a wrong TRACEPARENT is somebody else's, and no reason not to run. */
+static int choose_correlation(const char *given, struct run_order *order)
+{
+    const char *ours = getenv("HOLDFAST_CORRELATION_ID"), *theirs = getenv("TRACEPARENT");
+    order->request.correlation_id = given;
+    if (given)
+        return 0;
+    if (ours && *ours) {
+        if (!log_may_correlate(ours)) {
+            complain("HOLDFAST_CORRELATION_ID from the environment: not a text of at most %d bytes without control "
+                     "characters",
+                     HF_CORRELATION_MAX);
+            return hf_status_exit_code(HF_CONFIG);
+        }
+        order->request.correlation_id = ours;
+    } else if (theirs && *theirs && log_may_correlate(theirs)) {
+        order->request.correlation_id = theirs;
+    }
+    return 0;
+}
+
+/* The descriptor is ours from now on, and CMD's only if it is one of the three that everybody has. */
+static int choose_outlets(const struct cli_options *options, struct run_order *order)
+{
+    order->log_fd = -1;
+    order->status_fd = (int)options->status_fd;
+    if (order->status_fd >= 0 && !status_open(order->status_fd)) {
+        complain("--status-fd: %d is not open for writing", order->status_fd);
+        return EXIT_USAGE;
+    }
+    if (options->log && (order->log_fd = log_open(options->log)) < 0)
+        return hf_status_exit_code(HF_CONFIG);
     return 0;
 }
 
@@ -91,22 +117,19 @@ static int choose_command(const char *script, int argc, char **argv, struct run_
 static int run_run(const struct cli_options *options, int argc, char **argv)
 {
     char *sh[4];
-    struct run_order order = {
-        .url = options->url,
-        .request = {.size = sizeof order.request,
-                    .wait_ms = options->wait_ms,
-                    .ttl_ms = options->ttl_ms,
-                    .max_hold_ms = options->max_hold_ms,
-                    .flags = HF_AUTO_RENEW,
-                    .label = options->label},
-        .grace_ms = options->grace_ms,
-        .busy_code = (int)options->busy_code,
-    };
-    int code = choose_kind(options, &order.request);
+    struct run_order order = {.url = options->url, .grace_ms = options->grace_ms, .busy_code = (int)options->busy_code};
+    int code = asking_fill("run", options, &order.request);
+    order.request.flags = HF_AUTO_RENEW;
     if (code == 0)
         code = choose_command(options->script, argc, argv, &order, sh);
     if (code == 0 && !*order.request.name)
         code = refuse("NAME is empty");
+    if (code == 0)
+        code = choose_on_lost(options->on_lost, &order);
+    if (code == 0)
+        code = choose_correlation(options->correlation_id, &order);
+    if (code == 0)
+        code = choose_outlets(options, &order);
     return code == 0 ? front_run(&order) : code;
 }
 
@@ -116,6 +139,11 @@ const struct verb VERB_RUN = {
     .summary = "Runs CMD while holding NAME; stops CMD before the lease can end if it cannot be kept.",
     .details = "DUR is a number of seconds, or 500ms, 5s, 2m, 1h.\n"
                "CMD finds HOLDFAST_NAME, HOLDFAST_TOKEN, HOLDFAST_TTL_MS and HOLDFAST_LOST_FD in its environment.\n\n"
+               "--on-lost stop: SIGTERM when the grace begins, SIGKILL before the lease ends. kill: only SIGKILL. "
+               "signal:NAME:\n"
+               "that signal instead of SIGTERM. warn: a message, and CMD goes on without the lock; the exit code is 79 "
+               "still.\n"
+               "--status-fd: waiting, granted, refused, started, lost, exited, released; see docs/json.md.\n\n"
                "exit codes:\n"
                "  CMD's own  it ran to its end under the lock\n"
                "  64         usage\n"
@@ -128,5 +156,6 @@ const struct verb VERB_RUN = {
                "  128+N      CMD, or the wait, was ended by signal N\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    .stops_at_operand = true,
     .run = run_run,
 };

@@ -6,12 +6,15 @@
  *
  *     run.c         the verb: options and operands become an order
  *     front.c       forks the guard, passes signals on, stops and continues with CMD
- *     guard.c       asks, waits, watches over lease and command until one of them ends
+ *     guard.c       opens the engine, hears signals and the front, closes; its two stages:
+ *     guard_ask.c   asks and waits for the lease
+ *     guard_watch.c watches over lease and command until one of them ends
  *     command.c     starts CMD and knows how it ended
  *     descendants.c kills and reaps until nothing is left
  *     terminal.c    whose process group has the terminal
  *     waiting.c     tells the user what is waited for
  *     signals.c     which signals are ours to handle, and how CMD gets them back
+ *     status.c      tells another program what happens
  *     link.c        the messages between front and guard */
 #pragma once
 #include "holdfast.h"
@@ -24,6 +27,9 @@ struct run_order {
     struct hf_request request; /* without callbacks; 0 and HF_WAIT_DEFAULT: not given */
     int64_t grace_ms;          /* -1: not given */
     int busy_code;             /* -1: not given */
+    int lost_signal;           /* sent when the grace begins; 0: none */
+    bool only_warns;           /* CMD goes on without its lease */
+    int log_fd, status_fd;     /* -1: none */
     char **argv;               /* CMD, ends with NULL */
     struct signals signals;    /* as they were when we were started */
     pid_t front, front_group;

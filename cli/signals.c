@@ -1,5 +1,6 @@
 /* signals.c - blocks and reads the signals of `run`, and restores them for CMD. */
 #include "signals.h"
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -52,4 +53,16 @@ int signals_next(int fd, bool *typed)
     if (typed)
         *typed = info.ssi_code == SI_KERNEL;
     return (int)info.ssi_signo;
+}
+
+int signals_number(const char *name)
+{
+    if (strncmp(name, "SIG", 3) == 0)
+        name += 3;
+    for (int number = 1; number < NSIG; number++) {
+        const char *known = sigabbrev_np(number);
+        if (known && strcmp(known, name) == 0)
+            return number;
+    }
+    return 0;
 }

@@ -22,3 +22,6 @@ int signals_open(const struct signals *signals);
 /* The next signal that came, or 0. *typed tells whether the terminal sent it (Ctrl-C) and not a process; may be NULL.
  */
 int signals_next(int fd, bool *typed);
+
+/* The number of a signal such as "TERM" or "SIGUSR1"; 0: there is none of that name. */
+int signals_number(const char *name);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NOT_UTF8 UINT32_MAX
@@ -89,6 +90,17 @@ struct shown text_duration(int64_t ms)
         snprintf(shown.text, sizeof shown.text, "%lld min %lld s", s / 60, s % 60);
     else
         snprintf(shown.text, sizeof shown.text, "%lld h %lld min", s / 3600, s / 60 % 60);
+    return shown;
+}
+
+struct shown text_time(int64_t wall_ms)
+{
+    struct shown shown;
+    struct tm parts;
+    char seconds[32];
+    time_t whole = (time_t)(wall_ms / 1000);
+    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", gmtime_r(&whole, &parts));
+    snprintf(shown.text, sizeof shown.text, "%s.%03dZ", seconds, (int)(wall_ms % 1000));
     return shown;
 }
 

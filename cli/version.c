@@ -25,10 +25,9 @@ static void print_json(const char *libc)
 static int run_version(const struct cli_options *options, int argc, char **argv)
 {
     char libc[64];
-    if (argc > 0) {
-        complain("version takes no arguments: \"%s\"", text_shown(argv[0]).text);
-        return EXIT_USAGE;
-    }
+    int code = check_operands(&VERB_VERSION, argc, argv, 0, 0);
+    if (code != 0)
+        return code;
     snprintf(libc, sizeof libc, "glibc %s", gnu_get_libc_version());
     if (options->json)
         print_json(libc);

@@ -4,6 +4,7 @@
 
 exits "the command's own exit code is passed on" 7 "$HOLDFAST" run job -- sh -c 'exit 7'
 exits "success is 0" 0 "$HOLDFAST" run job true
+# G29
 exits "a command killed by signal 9 is 137" 137 "$HOLDFAST" run job -- sh -c 'kill -9 $$'
 exits "a command that is not found is 127" 127 "$HOLDFAST" run job -- "$SCRATCH/nowhere"
 like "the message names it" "$said" 'cannot run ".*/nowhere": No such file'
@@ -112,6 +113,7 @@ eventually lines waiting.log 1
 like "who waits without a terminal says so in a line" "$(cat waiting.log)" \
     '^holdfast: waiting: "busy" is held by pid [0-9]+ .*; our place 1 of 1$'
 # A script's background job ignores SIGINT and SIGQUIT; env gives them back.
+# G30
 for number in INT TERM HUP USR1; do
     env --default-signal "$HOLDFAST" run busy -- touch never 2>/dev/null &
     leaver=$!

@@ -3,6 +3,7 @@
 . "$(dirname "$0")/tap.sh"
 
 ROUNDS=${ROUNDS:-50}
+# G28
 result=$("$TEST_BIN/succession" "$HOLDFAST" "$TEST_BIN/heir" "$SCRATCH/report" "$ROUNDS" 20 2>errors)
 read -r _ median _ worst _ survivors <<<"$result"
 echo "# kill -9 of the front while 20 wait, $ROUNDS times: median $median us, worst $worst us until the next command runs"

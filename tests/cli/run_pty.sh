@@ -63,9 +63,9 @@ like "Ctrl-C ends a loop of the shell too" "$out" $'READY.*\nexit 6$'
 fails "so that its next turn does not begin" grep -q 'READY.*READY' <<<"${out//[$'\r\n']/ }"
 
 # Ctrl-Z: the shell sees the job stopped, the lease is kept beyond its ttl, fg goes on.
-out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run --ttl 500ms job -- bash reader\r' 'expect:READY' \
+out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run --ttl 1500ms job -- bash reader\r' 'expect:READY' \
     'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \
-    'send:$HOLDFAST run -w 1.5 job true; echo busy=$?\r' 'expect:busy=75' 'expect:PROMPT> ' \
+    'send:$HOLDFAST run -w 3.5 job true; echo busy=$?\r' 'expect:busy=75' 'expect:PROMPT> ' \
     'send:fg\r' 'expect:bash reader' 'send:typed\r' 'expect:got=typed' 'expect:GROUND' 'expect:PROMPT> ' 'send:exit 7\r' -- "${shell[@]}")
 like "Ctrl-Z stops the job, and the lease is kept meanwhile" "$out" 'Stopped.*busy=75'
 like "fg continues it in the foreground" "$out" $'got=typed.*FORE-GROUND.*\nexit 7$'

@@ -2,6 +2,7 @@
 # run_stop.sh - all processes of a run are stopped beyond the ttl: another one holds, and the old command never goes on.
 . "$(dirname "$0")/tap.sh"
 
+# G27
 "$HOLDFAST" run --ttl 500ms job -- bash -c 'echo "$$ $HOLDFAST_TOKEN" >old; while :; do echo >>steps; read -rt 0.005 <> <(:); done' 2>said &
 front=$!
 eventually test -s old

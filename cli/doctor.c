@@ -1,0 +1,263 @@
+/* doctor.c - the verb `doctor`: opens the engine and checks what can be checked from outside.
+ *
+ * A check is a function that adds findings. What only the embedded engine has (a file, a kernel feature) is looked at
+ * only there. */
+#include "findings.h"
+#include "rows.h"
+#include "session.h"
+#include "table_path.h"
+#include "text.h"
+#include "verbs.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CYCLES 100
+#define SLOW_PART 10              /* a cycle that takes this part of op_timeout leaves little room */
+#define OLDEST_CLOCK 1735689600   /* 2025: a clock that says less was never set */
+#define AHEAD_US INT64_C(2000000) /* tokens this far ahead of the clock: the clock was stepped back */
+
+static const struct option_spec OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HELP};
+
+struct patient {
+    hf_client *client;
+    char path[4096]; /* of the table; "": not the embedded engine */
+    uint64_t token;  /* of the last cycle */
+};
+
+static void check_file(struct findings *findings, const struct patient *patient)
+{
+    struct stat info;
+    int64_t mode;
+    const char *source;
+    struct shown path = text_shown(patient->path);
+    if (stat(patient->path, &info) != 0) {
+        findings_add(findings, FINDING_WARN, "table", "%.300s: %s", path.text, strerror(errno));
+        return;
+    }
+    unsigned bits = (unsigned)info.st_mode & 0777;
+    findings_add(findings, FINDING_OK, "table", "%.300s, %lld KiB", path.text, (long long)info.st_size / 1024);
+    bool known = hf_client_setting(patient->client, "mode", &mode, &source) == HF_OK;
+    if (known && (bits & ~(unsigned)mode))
+        findings_add(findings, FINDING_WARN, "mode", "%.300s is 0%o, wider than the setting mode, 0%o (%s)", path.text,
+                     bits, (unsigned)mode, source);
+    else
+        findings_add(findings, FINDING_OK, "mode", "0%o, owner uid %u, we are uid %u", bits, (unsigned)info.st_uid,
+                     (unsigned)geteuid());
+}
+
+static void check_file_system(struct findings *findings, const struct patient *patient)
+{
+    struct statfs fs;
+    if (statfs(patient->path, &fs) != 0) {
+        findings_add(findings, FINDING_WARN, "disk", "cannot look at the file system: %s", strerror(errno));
+        return;
+    }
+    uint64_t free_kib = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / 1024;
+    bool memory = fs.f_type == TMPFS_MAGIC;
+    enum finding_state state = memory && free_kib > 1024 ? FINDING_OK : FINDING_WARN;
+    findings_add(findings, state, "disk", "%" PRIu64 " KiB free%s", free_kib,
+                 memory ? ", in memory" : "; not in memory: a table on a disk is written back to it");
+}
+
+static void check_namespaces(struct findings *findings, const struct patient *patient)
+{
+    static const char *const links[] = {"/proc/self/ns/pid", "/proc/self/ns/time"};
+    char text[2][64] = {"unknown", "unknown"};
+    (void)patient;
+    for (size_t i = 0; i < 2; i++) {
+        ssize_t len = readlink(links[i], text[i], sizeof text[i] - 1);
+        if (len > 0)
+            text[i][len] = 0;
+    }
+    /* The engine compares them at every opening; that it opened says that they are the table's. */
+    findings_add(findings, FINDING_OK, "namespace", "%s and %s, those of the table", text[0], text[1]);
+}
+
+static void check_kernel(struct findings *findings, const struct patient *patient)
+{
+    (void)patient;
+#ifdef SYS_futex_waitv
+    bool offered = syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) == 0 || errno != ENOSYS;
+#else
+    bool offered = false;
+#endif
+    if (offered)
+        findings_add(findings, FINDING_OK, "kernel", "futex_waitv is there: a death is noticed at once");
+    else
+        findings_add(findings, FINDING_WARN, "kernel", "no futex_waitv (Linux 5.16): a death is noticed within 10 ms");
+}
+
+static int64_t now_us(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const int64_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+/* A name of our own, so that nobody's lock is touched. */
+static hf_status cycle(struct patient *patient, int64_t *us)
+{
+    char name[64];
+    hf_lease *lease;
+    snprintf(name, sizeof name, "holdfast-doctor-%d", (int)getpid());
+    struct hf_request request = {.size = sizeof request, .name = name, .label = "holdfast doctor"};
+    int64_t from = now_us(CLOCK_MONOTONIC);
+    hf_status status = hf_acquire(patient->client, &request, &lease);
+    if (status != HF_OK)
+        return status;
+    patient->token = hf_lease_token(lease);
+    status = hf_release(lease);
+    *us = now_us(CLOCK_MONOTONIC) - from;
+    hf_lease_free(lease);
+    return status;
+}
+
+static void check_cycles(struct findings *findings, struct patient *patient)
+{
+    int64_t us[CYCLES];
+    struct hf_timing_sheet sheet = {.size = sizeof sheet};
+    for (size_t i = 0; i < CYCLES; i++) {
+        hf_status status = cycle(patient, &us[i]);
+        if (status != HF_OK) {
+            findings_fail(findings, "cycle", status);
+            return;
+        }
+    }
+    qsort(us, CYCLES, sizeof us[0], by_size);
+    hf_status status = hf_explain(patient->client, 0, &sheet);
+    if (status != HF_OK) {
+        findings_fail(findings, "cycle", status);
+        return;
+    }
+    bool slow = us[CYCLES / 2] > sheet.op_timeout_ms * 1000 / SLOW_PART;
+    findings_add(findings, slow ? FINDING_WARN : FINDING_OK, "cycle",
+                 "acquire and release: median %" PRId64 " us, worst of %d %" PRId64 " us; op_timeout is %" PRId64 " ms",
+                 us[CYCLES / 2], CYCLES, us[CYCLES - 1], sheet.op_timeout_ms);
+}
+
+/* A token is at least the wall clock in microseconds at the time of a first grant: one far ahead of it shows a clock
+ * that was stepped back. */
+static void check_clock(struct findings *findings, struct patient *patient)
+{
+    int64_t wall = now_us(CLOCK_REALTIME);
+    int64_t ahead = (int64_t)patient->token - wall;
+    if (wall / 1000000 < OLDEST_CLOCK)
+        findings_add(findings, FINDING_WARN, "clock", "says %s: it was never set", text_time(wall / 1000).text);
+    else if (patient->token > 0 && ahead > AHEAD_US)
+        findings_add(findings, FINDING_WARN, "clock",
+                     "%s is %" PRId64 " s behind the newest token: it was stepped back; tokens go on rising",
+                     text_time(wall / 1000).text, ahead / 1000000);
+    else
+        findings_add(findings, FINDING_OK, "clock", "%s, not behind the newest token", text_time(wall / 1000).text);
+}
+
+/* The state letter of a process of this machine; 0: it is gone. */
+static char process_state(int64_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    size_t len = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[len] = 0;
+    const char *end = strrchr(text, ')');
+    return end && end[1] ? end[2] : 0;
+}
+
+static void check_row(struct findings *findings, const struct hf_row *row)
+{
+    struct shown name = text_shown(row->name);
+    const char *does = row->role == HF_HOLDER ? "holds" : "waits for";
+    char state = process_state(row->pid);
+    if (state == 'T' || state == 't')
+        findings_add(findings, FINDING_WARN, "holds", "pid %" PRId64 " %s \"%.300s\" and is stopped", row->pid, does,
+                     name.text);
+    else if (!row->detached && (state == 0 || state == 'Z' || state == 'X'))
+        findings_add(findings, FINDING_WARN, "holds", "pid %" PRId64 " %s \"%.300s\" and is gone", row->pid, does,
+                     name.text);
+}
+
+static void check_holds(struct findings *findings, struct patient *patient)
+{
+    struct rows rows = {0};
+    char host[256] = "";
+    size_t before = findings->count + findings->dropped, holders = 0;
+    hf_status status = hf_list(patient->client, NULL, rows_add, &rows);
+    if (status != HF_OK) {
+        findings_fail(findings, "holds", status);
+        return;
+    }
+    gethostname(host, sizeof host - 1);
+    for (size_t i = 0; i < rows.count; i++) {
+        holders += rows.all[i].role == HF_HOLDER;
+        if (strcmp(rows.all[i].host, host) == 0)
+            check_row(findings, &rows.all[i]);
+    }
+    if (findings->count + findings->dropped == before)
+        findings_add(findings, FINDING_OK, "holds", "%zu holds, %zu waiters, none of a process that is gone or stopped",
+                     holders, rows.count - holders);
+    rows_free(&rows);
+}
+
+static void examine(struct findings *findings, const struct cli_options *options)
+{
+    struct patient patient = {0};
+    bool embedded = table_path(options->url, patient.path, sizeof patient.path);
+    hf_status status = hf_open(options->url, NULL, &patient.client);
+    if (status != HF_OK) {
+        findings_fail(findings, "engine", status);
+        return;
+    }
+    findings_add(findings, FINDING_OK, "engine", "opened; engines built in: %s", hf_engines());
+    if (embedded) {
+        check_file(findings, &patient);
+        check_file_system(findings, &patient);
+        check_namespaces(findings, &patient);
+        check_kernel(findings, &patient);
+    }
+    check_cycles(findings, &patient);
+    check_clock(findings, &patient);
+    check_holds(findings, &patient);
+    status = hf_close(patient.client, 1000);
+    if (status != HF_OK)
+        findings_fail(findings, "close", status);
+}
+
+static int run_doctor(const struct cli_options *options, int argc, char **argv)
+{
+    struct findings findings = {0};
+    int code = check_operands(&VERB_DOCTOR, argc, argv, 0, 0);
+    if (code != 0)
+        return code;
+    examine(&findings, options);
+    return findings_print(&findings, options->json);
+}
+
+const struct verb VERB_DOCTOR = {
+    .name = "doctor",
+    .operands = "",
+    .summary = "Opens the engine and checks it: table, permissions, clock, speed, stale holds.",
+    .details =
+        "Each line is ok, warn or fail. Exit codes: 0 nothing failed; 69 the engine cannot be reached or is full;\n"
+        "78 bad configuration, no permission, or a table that cannot be used.\n"
+        "With --json: one object with the keys exit, dropped and checks (check, state, text each).\n",
+    .options = OPTIONS,
+    .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    .run = run_doctor,
+};

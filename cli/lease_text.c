@@ -1,0 +1,135 @@
+/* lease_text.c - writes and reads the line of JSON that stands for a detached lease. */
+#include "lease_text.h"
+#include "json_read.h"
+#include "text.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 16384 /* a name of 512 bytes may take 6 times as much */
+
+int lease_file_create(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == EEXIST)
+        complain("\"%s\" exists: a lease is written to a new file only", text_shown(path).text);
+    else if (fd < 0)
+        complain("cannot create \"%s\": %s", text_shown(path).text, strerror(errno));
+    return fd;
+}
+
+static void print_line(FILE *out, const hf_lease *lease, const struct hf_request *request, const char *secret)
+{
+    fputs("{\"name\":", out);
+    json_string(out, hf_lease_name(lease));
+    fprintf(out, ",\"kind\":\"%s\",\"token\":%" PRIu64 ",\"ttl_ms\":%" PRId64 ",\"left_ms\":%" PRId64,
+            hf_kind_name(request->kind), hf_lease_token(lease), request->ttl_ms, hf_lease_left_ms(lease));
+    if (secret) {
+        fputs(",\"lease\":", out);
+        json_string(out, secret);
+    }
+    fputs("}\n", out);
+}
+
+static int write_all(int fd, const char *text, size_t len)
+{
+    while (len > 0) {
+        ssize_t done = write(fd, text, len);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return -1;
+        text += done;
+        len -= (size_t)done;
+    }
+    return 0;
+}
+
+int lease_line_write(int fd, const hf_lease *lease, const struct hf_request *request, const char *secret)
+{
+    char *line = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&line, &len);
+    if (!out)
+        return -1;
+    print_line(out, lease, request, secret);
+    int result = fclose(out) == 0 ? write_all(fd, line, len) : -1;
+    int error = errno;
+    free(line);
+    errno = error;
+    return result;
+}
+
+static int refuse_file(const char *path, const char *why)
+{
+    complain("the lease file \"%s\" %s", text_shown(path).text, why);
+    return hf_status_exit_code(HF_CONFIG);
+}
+
+/* Who could read the file has the secret already; who could write it may have put another one there. */
+static int check_file(int fd, const char *path)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return refuse_file(path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return refuse_file(path, "is not a file");
+    if (info.st_uid != geteuid())
+        return refuse_file(path, "belongs to another user");
+    if (info.st_mode & 077)
+        return refuse_file(path, "can be read or written by group or others; it must be 0600");
+    return 0;
+}
+
+static int read_all(int fd, const char *from, char *text, size_t size)
+{
+    size_t len = 0;
+    for (;;) {
+        ssize_t got = read(fd, text + len, size - 1 - len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            complain("cannot read a lease from %s: %s", from, strerror(errno));
+            return hf_status_exit_code(HF_CONFIG);
+        }
+        len += (size_t)got;
+        if (got == 0 || len == size - 1)
+            break;
+    }
+    text[len] = 0;
+    if (strlen(text) < len) /* a NUL inside would hide what follows it */
+        text[0] = 0;
+    return 0;
+}
+
+static int parse_line(const char *from, const char *line, char secret[HF_EXPORT_MAX])
+{
+    if (json_find_text(line, "lease", secret, HF_EXPORT_MAX))
+        return 0;
+    complain("what came from %s is not a lease as `holdfast acquire` prints it", from);
+    return EXIT_USAGE;
+}
+
+int lease_line_read(const char *path, char secret[HF_EXPORT_MAX])
+{
+    char line[LINE_MAX_BYTES];
+    struct shown from = text_shown(path ? path : "standard input");
+    int code = 0, fd = STDIN_FILENO;
+    if (!path && isatty(fd)) {
+        complain("no lease: pipe in what `holdfast acquire` printed, or give --lease FILE");
+        return EXIT_USAGE;
+    }
+    if (path && (fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
+        return refuse_file(path, strerror(errno));
+    if (path)
+        code = check_file(fd, path);
+    if (code == 0)
+        code = read_all(fd, from.text, line, sizeof line);
+    if (path)
+        close(fd);
+    return code == 0 ? parse_line(from.text, line, secret) : code;
+}

@@ -1,0 +1,17 @@
+/* screen.h - a terminal of our own for a while: other screen, no cursor, keys without line end; given back as it was.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <termios.h>
+
+struct screen {
+    bool keys; /* stdin is a terminal, and its settings are kept here */
+    struct termios before;
+};
+
+void screen_enter(struct screen *screen);
+void screen_leave(struct screen *screen);
+
+/* Columns and lines; what a terminal does not tell is 80 and 24. */
+void screen_size(size_t *columns, size_t *lines);

@@ -1,0 +1,17 @@
+/* session.c - opens and closes the client of a verb. */
+#include "session.h"
+#include "verbs.h"
+
+#define CLOSE_MS 1000
+
+int session_open(const struct cli_options *options, const struct hf_client_options *how, hf_client **client)
+{
+    hf_status status = hf_open(options->url, how, client);
+    return status == HF_OK ? 0 : fail_with(status);
+}
+
+int session_close(hf_client *client, int code)
+{
+    hf_status status = hf_close(client, CLOSE_MS);
+    return status == HF_OK || code != 0 ? code : fail_with(status);
+}

@@ -1,0 +1,34 @@
+/* table_path.c - reads the path out of a local: URL. */
+#include "table_path.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int digit(char c)
+{
+    const char *digits = "0123456789abcdef", *found = c ? strchr(digits, c | ('A' <= c && c <= 'F' ? 0x20 : 0)) : NULL;
+    return found ? (int)(found - digits) : -1;
+}
+
+bool table_path(const char *url, char *path, size_t size)
+{
+    size_t len = 0;
+    path[0] = 0;
+    if (!url)
+        url = getenv("HOLDFAST_URL");
+    if (!url || !*url)
+        url = "local:";
+    if (strncmp(url, "local:", 6) != 0)
+        return false;
+    url += 6;
+    if (*url == 0 || *url == '?')
+        return snprintf(path, size, "/dev/shm/holdfast-%u/table", (unsigned)geteuid()) < (int)size;
+    while (*url && *url != '?' && len + 1 < size) {
+        bool escaped = url[0] == '%' && digit(url[1]) >= 0 && digit(url[2]) >= 0;
+        path[len++] = escaped ? (char)(digit(url[1]) * 16 + digit(url[2])) : *url;
+        url += escaped ? 3 : 1;
+    }
+    path[len] = 0;
+    return *url == 0 || *url == '?';
+}

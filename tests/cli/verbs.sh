@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# verbs.sh - what holds for every verb and every option, read from the tables of the command itself (__describe), and
+# the verbs that only tell something: explain, doctor, bench, advise, version.
+. "$(dirname "$0")/tap.sh"
+
+"$HOLDFAST" __describe >described
+ok "__describe prints JSON" jq -e '.verbs | length > 10' described
+is "the verbs are those of the design, but for serve" "$(jq -r '.verbs[].name' described | sort | tr '\n' ' ')" \
+    "acquire advise bench break completion doctor explain extend fence history list release resize run show version watch "
+is "no verb is there twice" "$(jq -r '.verbs[].name' described | sort | uniq -d)" ""
+is "no option of a verb has its name or letter twice" \
+    "$(jq -r '.verbs[] | .name as $verb | (.options | map(.name), map(.letter // empty)) | group_by(.)[] | select(length > 1) | $verb' described)" ""
+is "verbs that print have --json; the others print a script, or run a command" \
+    "$(jq -r '.verbs[] | select(all(.options[]; .name != "json")) | .name' described | tr '\n' ' ')" "run fence completion "
+help=$("$HOLDFAST" --help)
+fails "the help does not tell of hidden verbs" grep -q describe <<<"$help"
+fails "and they are not suggested" grep -q __describe < <("$HOLDFAST" __describ 2>&1)
+
+# help_of VERB: its summary and every option stand in its help.
+help_of() {
+    local text
+    text=$("$HOLDFAST" "$1" --help) || return 1
+    jq -r --arg verb "$1" '.verbs[] | select(.name == $verb) | .summary, (.options[]
+        | (if .letter then "-\(.letter), " else "    " end) + "--\(.name)" + (if .argument then " \(.argument)" else "" end), .help)' described |
+        while IFS= read -r line; do grep -qF -- "$line" <<<"$text" || echo "missing: $line"; done
+}
+for verb in $(jq -r '.verbs[].name' described); do
+    like "the global help names $verb" "$help" "  $verb "
+    is "$verb --help has its summary and all its options" "$(help_of "$verb")" ""
+    exits "$verb -h is 0" 0 "$HOLDFAST" "$verb" -h
+    exits "$verb with an unknown option is 64" 64 "$HOLDFAST" "$verb" --no-such-option
+    like "and the message names it" "$said" 'unknown option --no-such-option'
+    exits "$verb with an unknown letter is 64" 64 "$HOLDFAST" "$verb" -@
+    exits "$verb --help into a full device is 70" 70 bash -c '"$0" "$1" --help >/dev/full' "$HOLDFAST" "$verb"
+done
+
+# Parsing knows the same options as the description: those with an argument miss it at the end, the others refuse one.
+wrong_parsing() {
+    local verb name argument text
+    while IFS=$'\t' read -r verb name argument; do
+        if [ "$argument" = yes ]; then
+            text=$("$HOLDFAST" "$verb" "--$name" 2>&1)
+            [[ $? -eq 64 && $text == "holdfast: --$name needs an argument"* ]] || echo "$verb --$name: $text"
+        else
+            text=$("$HOLDFAST" "$verb" "--$name=x" 2>&1)
+            [[ $? -eq 64 && $text == "holdfast: --$name takes no argument" ]] || echo "$verb --$name=x: $text"
+        fi
+    done < <(jq -r '.verbs[] | .name as $verb | .options[] | [$verb, .name, if .argument then "yes" else "no" end] | @tsv' described)
+}
+is "every option is parsed as it is described" "$(wrong_parsing)" ""
+
+# A table of operands: verb, arguments, exit code.
+while read -r code words; do
+    # shellcheck disable=SC2086
+    exits "holdfast $words is $code" "$code" "$HOLDFAST" $words
+done <<'END'
+64 acquire
+64 acquire a b
+64 acquire --units 2 a
+64 acquire --units 3 --capacity 2 a
+64 acquire -s --capacity 2 a
+64 extend a
+64 release a
+64 show
+64 show a b
+64 list a b
+64 watch a b
+64 history
+64 history a b
+64 break
+64 break a b --token 1 --reason r
+64 resize
+64 resize a b --capacity 1
+64 fence
+64 fence http
+64 fence sql --dialect oracle
+64 fence sql --table x;y
+64 fence sql --key 1x
+64 explain a
+64 explain --ttl soon
+64 explain --ttl 1ms
+64 doctor a
+64 bench a
+64 bench -d 1ms
+64 advise a
+64 completion
+64 completion tcsh
+64 completion bash zsh
+64 version a
+64 __describe a
+0 explain --ttl 10s
+0 advise
+0 advise --many --skip
+0 version
+0 doctor
+0 bench -d 10ms
+0 completion bash
+0 fence sql
+0 list -- a
+END
+exits "a verb without its engine does not need one" 0 "$HOLDFAST" -u carrier-pigeon:// advise
+for verb in acquire list show watch history explain bench; do
+    operand=$([[ $verb =~ acquire|show|history ]] && echo name)
+    # shellcheck disable=SC2086
+    exits "$verb on an engine that does not exist is 78" 78 "$HOLDFAST" $verb -u carrier-pigeon:// $operand
+done
+
+# explain: timing and sources.
+json=$(HOLDFAST_GRACE=2s "$HOLDFAST" -u "$HOLDFAST_URL?op_timeout=70ms" explain --ttl 9s --json)
+source_of() {
+    jq -r --arg name "$1" '.settings[] | select(.name == $name) | "\(.value) \(.source)"' <<<"$json"
+}
+is "explain: a flag" "$(source_of ttl)" "9000 flag"
+is "explain: the URL" "$(source_of op_timeout)" "70 url"
+is "explain: the environment" "$(source_of grace)" "2000 environment"
+is "explain: a default" "$(source_of connect_timeout)" "2000 default"
+ok "explain: renewal comes at a third of the ttl, before the warning, before the end" \
+    jq -e '.timing | .ttl_ms == 9000 and .renew_ms == 3000 and .renew_ms < .warn_ms and .warn_ms < .stop_ms and .stop_ms <= .ttl_ms and .op_timeout_ms == 70' <<<"$json"
+like "explain in words" "$("$HOLDFAST" explain --ttl 9s)" $'A ttl of 9000 ms means.*\n  renew +3000 .*\nttl +9000ms +flag'
+exits "explain with a bad setting is 78" 78 env HOLDFAST_TTL=soon "$HOLDFAST" explain
+like "and names it and its source" "$said" 'ttl.*environment|HOLDFAST_TTL'
+
+# doctor: a line for each thing.
+json=$("$HOLDFAST" doctor --json)
+is "doctor looks at these" "$(jq -r '.checks[].check' <<<"$json" | tr '\n' ' ')" "engine table mode disk namespace kernel cycle clock holds "
+is "nothing failed" "$(jq -c '[.exit, any(.checks[]; .state == "fail")]' <<<"$json")" "[0,false]"
+like "the table is named" "$(jq -r '.checks[] | select(.check == "table") | .text' <<<"$json")" "^$SCRATCH/table, "
+chmod 666 table
+is "a table that others can read is worth a warning" "$("$HOLDFAST" doctor --json | jq -r '.checks[] | select(.check == "mode") | .state')" warn
+chmod 600 table
+"$HOLDFAST" run stale -- sh -c 'echo >stale; exec sleep 1000' &
+front=$!
+eventually test -e stale
+guard=$("$HOLDFAST" show --json stale | jq '.[0].pid')
+kill -STOP "$guard"
+eventually grep -q ') T' "/proc/$guard/stat"
+like "a holder that is stopped is worth a warning" "$("$HOLDFAST" doctor)" "warn  holds +pid $guard holds \"stale\" and is stopped"
+kill -CONT "$guard"
+kill $front
+wait $front
+echo 'not a table' >foreign
+exits "doctor of a foreign file is 78" 78 "$HOLDFAST" -u "local:$SCRATCH/foreign" doctor
+like "the line says fail and names the file" "$said" "^fail  engine +.*$SCRATCH/foreign"
+exits "doctor of an unknown engine is 78" 78 "$HOLDFAST" -u carrier-pigeon:// doctor
+exits "doctor of a folder that is not there is 69" 69 "$HOLDFAST" -u "local:$SCRATCH/nowhere/table" doctor
+is "with --json too" "$("$HOLDFAST" -u "local:$SCRATCH/nowhere/table" doctor --json | jq -c '[.exit, .checks[0].state]')" '[69,"fail"]'
+
+# bench and advise.
+ok "bench measures both" jq -e '.cycles_per_second > 0 and .handovers > 0 and .handover_median_us > 0 and .handover_median_us <= .handover_worst_us' \
+    <("$HOLDFAST" bench --json -d 200ms)
+like "and says that it is rough" "$("$HOLDFAST" bench -d 20ms)" 'This is rough'
+is "bench leaves nothing behind" "$("$HOLDFAST" list)" ""
+is "advise --skip is for cron" "$("$HOLDFAST" advise --skip --json | jq -r '.[].use')" "holdfast run -n -E 0 NAME -- CMD"
+is "every trait alone has an advice" "$(jq -r '.verbs[] | select(.name == "advise") | .options[].name' described | grep -vxE 'json|help|weights' |
+    while read -r trait; do [ "$("$HOLDFAST" advise "--$trait" --json | jq length)" -ge 1 ] || echo "$trait"; done)" ""
+is "traits that no lock has together are told one by one" "$("$HOLDFAST" advise --readers --machines --json | jq length)" 2
+is "without a story all are told" "$("$HOLDFAST" advise --json | jq 'length > 8')" true
+done_testing
