@@ -2,6 +2,9 @@
 
 JOBS ?= $(shell nproc)
 ONLY ?= *
+prefix ?= /usr/local
+DESTDIR ?=
+builddir ?= build
 
 # What goes wrong is on stderr. CMake's own make is told nothing of this one, or it would announce every folder.
 configure = cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=RelWithDebInfo $(2) >/dev/null
@@ -11,7 +14,7 @@ test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
 	$(call compile,build-$(1),--target suites-$(1))
 formatted = find src include cli tests examples -name '*.[ch]'
 
-.PHONY: build demo test nightly test-builds format format-check clean help
+.PHONY: build demo test nightly test-builds man install uninstall deb format format-check clean help
 .DEFAULT_GOAL := build
 
 build: ## the command, the shared and the static library, in build/
@@ -38,6 +41,25 @@ test-builds:
 	@$(call test-build,plain,)
 	@$(call test-build,asan,'address$(comma)undefined')
 	@$(call test-build,tsan,thread)
+
+man: ## the man pages, in build/man: installs what they need
+	@scripts/install-packages man
+	@$(call configure,$(builddir))
+	@$(call compile,$(builddir),--target man)
+
+install: ## into prefix (/usr/local) under DESTDIR; with man pages where scdoc and jq are installed
+	@$(call configure,$(builddir),-DCMAKE_INSTALL_PREFIX='$(prefix)')
+	@$(call compile,$(builddir))
+	@DESTDIR='$(DESTDIR)' cmake --install $(builddir)
+
+uninstall: ## removes what `make install` with the same prefix and DESTDIR laid down
+	@$(call configure,$(builddir),-DCMAKE_INSTALL_PREFIX='$(prefix)')
+	@$(call compile,$(builddir))
+	@scripts/uninstall $(builddir) '$(DESTDIR)'
+
+deb: ## Debian packages in build/deb: installs what they need, builds, lets lintian judge
+	@scripts/install-packages deb
+	@scripts/build-deb build/deb
 
 format: ## lays out the sources with clang-format
 	@$(formatted) -exec clang-format -i {} +

@@ -4,12 +4,12 @@
 . "$(dirname "$0")/../tap.sh"
 
 install=$ROOT/scripts/install-packages
-for goal in build demo test; do
+for goal in build demo man test; do
     is "nothing is said and done for $goal when all is there" "$("$install" $goal 2>&1)$?" 0
 done
 said=$("$install" everything 2>&1)
 is "an unknown goal is a usage error" $? 64
-like "the usage names the goals" "$said" 'build\|demo\|test\|nightly'
+like "the usage names the goals" "$said" 'build\|demo\|man\|test\|deb\|nightly'
 unknown_goals() {
     grep -oE 'scripts/install-packages [a-z]+' "$ROOT/Makefile" "$ROOT"/*.md | cut -d' ' -f2 | sort -u |
         while read -r goal; do grep -q "^$goal) wanted=" "$install" || echo "$goal"; done

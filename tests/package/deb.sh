@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# deb.sh - `make deb` builds packages that lintian has no error for; in a fresh Debian of its own they install, run, are
+# built against, serve cron, and leave nothing behind when they are removed. Needs root, or sudo without a password.
+. "$(dirname "$0")/../tap.sh"
+
+cd "$ROOT" || exit 70
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+root=$SCRATCH/root
+trap '"${as_root[@]}" rm -rf --one-file-system "$SCRATCH"' EXIT
+
+ok "the packages are built, and lintian finds no error" scripts/build-deb "$SCRATCH/deb"
+debs=("$SCRATCH"/deb/{libholdfast0,libholdfast-dev,holdfast}_*.deb)
+is "there are three packages" "$(ls "${debs[@]}" | wc -l)" 3
+is "lintian has no warning either" "$(lintian "$SCRATCH"/deb/*.changes 2>/dev/null)" ""
+version=$(dpkg-deb -f "${debs[0]}" Version)
+like "their version is that of the command" "$("$HOLDFAST" version)" "^holdfast ${version//./\\.}"
+fails "the build met no symbol that the stored list lacks, and missed none" grep -E '^[-+] hf_' "$SCRATCH/deb/build.log"
+
+# The fresh root comes from where this machine gets its own packages.
+codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' | awk -v release="$codename" '$2 == release { print $1; exit }')
+ok "debootstrap makes a fresh $codename" \
+    "${as_root[@]}" debootstrap --variant=minbase --include=gcc,libc6-dev,pkg-config,cron "$codename" "$root" "$mirror"
+"${as_root[@]}" cp "${debs[@]}" tests/package/consumer/turn.c examples/crontab "$root/srv/"
+
+# inside SCRIPT: runs it in the fresh root, in namespaces of its own for processes and mounts.
+inside() {
+    "${as_root[@]}" unshare --mount --pid --fork --kill-child sh -c '
+        mount -t proc proc "$1/proc" && mkdir -p "$1/dev/shm" && mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm" &&
+            exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/srv LC_ALL=C chroot "$1" sh -euc "cd /srv; $2"' sh "$root" "$1" 2>&1
+}
+ok "the packages install there" inside 'dpkg -i /srv/*.deb'
+like "the command runs there" "$(inside 'holdfast run job -- sh -c "holdfast list; echo token \$HOLDFAST_TOKEN"')" 'job .*token [0-9]+$'
+like "busy is 75 there" "$(inside 'holdfast run job -- sh -c "holdfast run -n job true; echo code=\$?"')" 'code=75'
+ok "programs find the shared library" inside 'ldconfig -p | grep -q "libholdfast.so.0 "'
+like "a program is built there with pkg-config and runs" \
+    "$(inside 'gcc turn.c $(pkg-config --cflags --libs holdfast) -o turn && ./turn')" 'my turn is over'
+ok "the manual is there" inside 'test -s /usr/share/man/man1/holdfast-run.1.gz && test -s /usr/share/man/man7/holdfast-guarantees.7.gz'
+
+# cron itself runs the line of examples/crontab, every minute instead of every five.
+cron='sed "s|^\*/5 |* |" crontab | crontab - && { cron -f & } && n=0
+    while [ $n -lt 130 ] && [ ! -s ~root/mirror.log ]; do sleep 0.5; n=$((n + 1)); done; kill $! && cat ~root/mirror.log'
+like "cron runs the line of examples/crontab" "$(inside "$cron")" 'UTC'
+
+ok "the packages can be removed" inside 'dpkg --purge holdfast libholdfast-dev libholdfast0'
+is "and leave nothing behind" "$(inside 'find / -xdev -path /proc -prune -o -path /srv -prune -o -name "*holdfast*" -print')" ""
+done_testing
