@@ -20,6 +20,7 @@ static const struct option_spec OPTIONS[] = {
     OPTION_HELP,
 };
 
+/* The error has a code of its own: who retries what PostgreSQL calls a serialization failure must not retry this. */
 #define HEADER                                                                                                         \
     "-- A fence for @TABLE@, made by `holdfast fence sql`: who writes with a token older than the newest that a row "  \
     "has\n"                                                                                                            \
@@ -35,7 +36,7 @@ static const char *const TEMPLATES[] = {
                         "BEGIN\n"
                         "    IF NEW.@TOKEN@ < OLD.@TOKEN@ THEN\n"
                         "        RAISE EXCEPTION 'stale token %: % was seen', NEW.@TOKEN@, OLD.@TOKEN@\n"
-                        "            USING ERRCODE = 'serialization_failure';\n"
+                        "            USING ERRCODE = 'HF079';\n"
                         "    END IF;\n"
                         "    RETURN NEW;\n"
                         "END $$;\n"

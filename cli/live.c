@@ -90,7 +90,10 @@ static int draw(struct live *live)
 {
     struct rows rows = {0};
     const char *name = "";
-    int code = rows_check(&rows, hf_list(live->client, live->prefix, rows_add, &rows));
+    hf_status status = hf_list(live->client, live->prefix, rows_add, &rows);
+    if (status != HF_OK || rows.out_of_memory)
+        screen_leave(&live->screen);
+    int code = rows_check(&rows, status);
     if (code == 0 && !trouble_first(&rows))
         code = EXIT_INTERNAL;
     if (code == 0) {

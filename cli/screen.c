@@ -12,12 +12,16 @@ void screen_enter(struct screen *screen)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
+    screen->ours = true;
     fputs("\033[?1049h\033[?25l", stdout);
     fflush(stdout);
 }
 
 void screen_leave(struct screen *screen)
 {
+    if (!screen->ours)
+        return;
+    screen->ours = false;
     fputs("\033[?25h\033[?1049l", stdout);
     fflush(stdout);
     if (screen->keys)

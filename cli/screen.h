@@ -6,11 +6,14 @@
 #include <termios.h>
 
 struct screen {
+    bool ours; /* taken and not given back yet */
     bool keys; /* stdin is a terminal, and its settings are kept here */
     struct termios before;
 };
 
 void screen_enter(struct screen *screen);
+
+/* Gives it back, if that was not done yet: what is to stay readable is printed after it. */
 void screen_leave(struct screen *screen);
 
 /* Columns and lines; what a terminal does not tell is 80 and 24. */

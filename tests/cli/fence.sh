@@ -40,6 +40,7 @@ is "what stands there is the second's" "$(sql 'SELECT by FROM work')" second
 postgres=$("$HOLDFAST" fence sql --table jobs --token proof)
 is "postgres is the default" "$postgres" "$("$HOLDFAST" fence sql --dialect postgres --table jobs --token proof)"
 like "it is a column" "$postgres" 'ALTER TABLE "jobs" ADD COLUMN "proof" bigint NOT NULL DEFAULT 0;'
+like "with an error code that nobody retries" "$postgres" "ERRCODE = 'HF079'"
 like "and a trigger" "$postgres" 'IF NEW."proof" < OLD."proof" THEN.*CREATE TRIGGER "jobs_fence" BEFORE UPDATE ON "jobs"'
 fails "no place in the text is left open" grep -q '@' <<<"$postgres$("$HOLDFAST" fence sql --dialect sqlite)"
 for name in '' 'a b' 'a"b' "a'b" 'a;b' 1a 'ä' "$(printf '%049d' 0 | tr 0 x)"; do

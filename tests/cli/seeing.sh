@@ -41,12 +41,14 @@ like "but escaped" "$("$HOLDFAST" list back)" 'back\\x5cslash .* red \\xe2\\x80\
 # Watch, where no terminal is.
 "$HOLDFAST" watch w >watched &
 watcher=$!
-eventually grep -q 'granted   wanted' watched
+ok "watch begins with what is there" eventually grep -q 'granted   wanted' watched
 "$HOLDFAST" run --label seen watch/me -- true
-eventually grep -q 'released  watch/me' watched
+ok "then it tells what changes" eventually grep -q 'released  watch/me' watched
 "$HOLDFAST" run unseen -- true
-"$HOLDFAST" run --units 1 --capacity 2 watch/pool -- "$HOLDFAST" resize --capacity 5 watch/pool
-eventually grep -q 'resized   watch/pool' watched
+start --units 1 --capacity 2 watch/pool
+ok "a grant" eventually grep -q 'granted   watch/pool' watched
+"$HOLDFAST" resize --capacity 5 watch/pool
+ok "a new capacity" eventually grep -q 'resized   watch/pool' watched
 is "watch is still there" "$(jobs -r %% >/dev/null && echo yes)" yes
 kill $watcher
 wait $watcher 2>/dev/null

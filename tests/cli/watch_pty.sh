@@ -39,6 +39,17 @@ fails "--lines prints lines on a terminal too" grep -q $'\033' <<<"$out"
 out=$(TERM=dumb "$PTY" 'expect:queued    job' 'send:\x03' -- "$HOLDFAST" watch)
 fails "a dumb terminal gets lines" grep -q $'\033' <<<"$out"
 
+# The table is deleted once the view has it open.
+other=$SCRATCH/other
+"$HOLDFAST" -u "local:$other" acquire job >/dev/null
+is_open() {
+    grep -qs "$other" "/proc/$(pgrep -fx "$HOLDFAST -u local:$other watch")/maps"
+}
+(eventually is_open && rm "$other") &
+out=$("$PTY" 'expect:was deleted' -- "$HOLDFAST" -u "local:$other" watch)
+wait $!
+like "an error ends it, and can be read after the screen was given back" "$out" $'1049lholdfast: .*/other: the table was deleted or replaced\r\n\nexit 69$'
+
 # The waiting line of acquire.
 out=$("$PTY" 'expect:our place 2 of 2' 'expect:our place 2 of 2' 'send:\x03' -- "$HOLDFAST" acquire job)
 like "acquire has a waiting line that is redrawn, and leaves the queue" "$out" $'\r[^\n]*waiting: "job" is held by pid.*\r\033\\[K[^\n]*\nexit 130$'
