@@ -108,8 +108,8 @@ enum hf_log_level { HF_LOG_ERROR = 1, HF_LOG_WARN = 2, HF_LOG_INFO = 3, HF_LOG_D
 struct hf_log_event {
     size_t size;
     enum hf_log_level level;
-    const char
-        *event; /* "queued", "granted", "denied", "extended", "warned", "lost", "released", "in_doubt", "engine" */
+    /* "queued", "granted", "denied", "extended", "warned", "lost", "released", "in_doubt", "broken" */
+    const char *event;
     const char *name;           /* of the resource; NULL where none is concerned */
     const char *correlation_id; /* as given in the request; NULL when none was */
     const char *text;           /* in words, when there is more to say; else "" */

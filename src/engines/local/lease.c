@@ -1,4 +1,4 @@
-/* lease.c - the verbs on a table: acquire, leave, extend, check, release. */
+/* lease.c - the verbs on a table, but for the acquire (asking.c): leave, extend, check, convert, release. */
 #include "lease.h"
 
 #include "base/why.h"
@@ -6,12 +6,9 @@
 #include "members.h"
 #include "shard.h"
 #include "sys/clock.h"
+#include "visit.h"
 
 #include <string.h>
-
-/* How much later than the first the second in line looks, and so on: one look is enough unless the one ahead is
- * stopped. */
-#define LOOK_STAGGER HF_MS(20)
 
 /* ---- Answers ---- */
 
@@ -27,7 +24,7 @@ static void answer_failed(struct hf_news *news, hf_nanos now, hf_status status)
     news->text = hf_why_text();
 }
 
-/* GRANTED or EXTENDED: the hold's end is on the same clock for everybody here, so what is good is exact. */
+/* The hold's end is on the same clock for everybody here, so what is good is exact. */
 static void answer_held(struct hf_news *news, enum hf_cue cue, const struct hf_entry *e, hf_nanos now)
 {
     answer(news, cue, now);
@@ -35,12 +32,22 @@ static void answer_held(struct hf_news *news, enum hf_cue cue, const struct hf_e
     news->token = e->token;
 }
 
-static void forget_cell(struct hf_ask *ask)
+void hf_visit_answer(struct hf_visit *v, enum hf_cue cue)
 {
-    ask->slot = hf_slot(0, hf_slot_cookie(ask->slot));
+    answer(v->news, cue, v->now);
 }
 
-/* ---- Finding ---- */
+void hf_visit_fail(struct hf_visit *v, hf_status status)
+{
+    answer_failed(v->news, v->now, status);
+}
+
+void hf_visit_hold(struct hf_visit *v, enum hf_cue cue)
+{
+    answer_held(v->news, cue, v->entry, v->now);
+}
+
+/* ---- In and out ---- */
 
 /* The ask's own cell, if it still is. Its shard's mutex is held. */
 static struct hf_entry *own_entry(struct hf_table *t, const struct hf_ask *ask)
@@ -72,301 +79,111 @@ static uint32_t find_attempt(struct hf_table *t, const struct hf_ask *ask, uint6
     return 0;
 }
 
-/* Enters the shard of an ask and finds its entry, its resource's ended holds reaped; *now is moved on if that took
- * time. NULL in *e: there is none (any more). HF_OK: the mutex is held. */
-static hf_status enter(struct hf_table *t, struct hf_ask *ask, hf_nanos *now, uint32_t *shard, struct hf_entry **e)
+/* Enters the shard of an ask and finds its entry, its resource's ended holds reaped. HF_OK: the mutex is held. */
+static hf_status enter(struct hf_visit *v)
 {
+    struct hf_table *t = v->table;
+    struct hf_ask *ask = v->ask;
     uint64_t hash = hf_name_hash(ask->name, ask->name_len);
-    *shard = hf_shard_of(hash);
-    hf_status status = hf_shard_enter(t, *shard, ask->until, now);
+    v->shard = hf_shard_of(hash);
+    hf_status status = hf_shard_enter(t, v->shard, ask->until, &v->now);
     if (status != HF_OK)
         return status;
-    *e = own_entry(t, ask);
-    if (!*e) {
+    v->entry = own_entry(t, ask);
+    if (!v->entry) {
         uint32_t found = ask->detached ? find_attempt(t, ask, hash) : 0;
         ask->slot = hf_slot(found, hf_slot_cookie(ask->slot));
-        *e = own_entry(t, ask);
+        v->entry = own_entry(t, ask);
     }
-    if (*e && state_of(t, ask) != CELL_ENDED) {
-        uint32_t ri = (*e)->resource;
+    if (v->entry && state_of(t, ask) != CELL_ENDED) {
+        uint32_t ri = v->entry->resource;
         struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-        hf_resource_reap(t, r, *now);
-        hf_resource_admit(t, r, *now);
+        hf_resource_reap(t, r, v->now);
+        hf_resource_admit(t, r, v->now);
         hf_resource_settle(t, ri);
-        *e = own_entry(t, ask);
+        v->entry = own_entry(t, ask);
     }
     return HF_OK;
 }
 
-/* Leaves the shard, and says so if the table turned out to be damaged. */
-static void leave_shard(struct hf_table *t, uint32_t shard, hf_nanos now, struct hf_news *news)
+void hf_visit(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now, struct hf_news *news,
+              hf_verb_fn *verb)
 {
-    hf_shard_unlock(t, shard);
+    struct hf_visit v = {.table = t, .who = who, .ask = ask, .now = now, .news = news};
+    hf_status status = enter(&v);
+    if (status != HF_OK) {
+        hf_visit_fail(&v, status);
+        return;
+    }
+    verb(&v);
+    hf_shard_unlock(t, v.shard);
     if (atomic_load_explicit(&t->damaged, memory_order_relaxed)) {
         hf_why(HF_DAMAGED, "%s: damaged: it refers to places outside of itself", t->path);
-        answer_failed(news, now, HF_DAMAGED);
+        hf_visit_fail(&v, HF_DAMAGED);
     }
 }
 
-/* ---- Acquiring ---- */
-
-/* Read and write share a resource; the others must agree. */
-static uint8_t resource_kind(hf_kind kind)
+uint32_t hf_visit_state(const struct hf_visit *v)
 {
-    return (uint8_t)(kind == HF_WRITE ? HF_READ : kind);
+    return state_of(v->table, v->ask);
 }
 
-/* Kind and capacity belong to a name while it is held or waited for. */
-static hf_status agree(struct hf_resource *r, const struct hf_ask *ask)
+void hf_visit_drop(struct hf_visit *v)
 {
-    static const char *const kinds[] = {"exclusive", "a semaphore", "read-write"};
-    uint8_t kind = resource_kind(ask->kind);
-    if (!r->holders.count && !r->waiters.count) {
-        r->kind = kind;
-        r->capacity = r->declared = ask->capacity;
-        return HF_OK;
-    }
-    if (r->kind != kind)
-        return hf_why(HF_MISMATCH, "is in use as %s, not as %s", r->kind <= HF_READ ? kinds[r->kind] : "something else",
-                      kinds[kind]);
-    if (r->capacity != ask->capacity &&
-        r->declared != ask->capacity) /* a resize leaves those who have not heard of it alone */
-        return hf_why(HF_MISMATCH, "is in use with capacity %u, not %u", r->capacity, ask->capacity);
-    if (ask->units > r->capacity && r->kind == HF_SEMAPHORE)
-        return hf_why(HF_TOO_BIG, "%u units are more than its capacity, which was changed to %u", ask->units,
-                      r->capacity);
-    return HF_OK;
+    if (v->entry)
+        hf_entry_drop(v->table, hf_slot_cell(v->ask->slot), v->now);
+    v->entry = NULL;
+    v->ask->slot = hf_slot(0, hf_slot_cookie(v->ask->slot));
 }
 
-static void fill_entry(struct hf_entry *e, uint32_t ri, const struct hf_asker *who, const struct hf_ask *ask,
-                       hf_nanos now)
+static bool is_held(const struct hf_visit *v)
 {
-    e->resource = ri;
-    e->client = who->member;
-    e->units = ask->units;
-    e->cookie = hf_slot_cookie(ask->slot);
-    atomic_store_explicit(&e->linked, 0, memory_order_relaxed);
-    e->kind = (uint8_t)ask->kind;
-    e->named = ask->named;
-    e->why = HF_OK;
-    e->label_len = (uint8_t)ask->label_len;
-    e->owner = ask->owner;
-    e->attempt = ask->attempt;
-    e->ticket = 0;
-    e->token = 0;
-    e->end = 0;
-    e->ttl = HF_MS(ask->ttl_ms);
-    e->since = now;
-    e->check_at = HF_NEVER;
-    e->pid = who->pid;
-    if (ask->label_len)
-        memcpy(e->label, ask->label, ask->label_len);
+    return v->entry && hf_visit_state(v) == CELL_HELD;
 }
 
-static void answer_queued(struct hf_table *t, struct hf_ask *ask, struct hf_entry *e, hf_nanos now,
-                          struct hf_news *news)
-{
-    struct hf_resource *r = &hf_cell_at(t, e->resource)->resource;
-    uint64_t ahead = e->ticket - hf_cell_at(t, r->waiters.head)->entry.ticket; /* at most: some of them may have left */
-    ahead = ahead < r->waiters.count ? ahead : r->waiters.count - 1;
-    e->check_at = hf_after(r->next_end, (hf_nanos)ahead * LOOK_STAGGER);
-    ask->seen = atomic_load(&e->head.word);
-    answer(news, HF_N_QUEUED, now);
-    news->retry_at = e->check_at;
-    news->place = (uint32_t)ahead + 1;
-}
+/* ---- The verbs ---- */
 
-/* An ask that is repeated: what became of it? False: its hold has ended unseen, and the ask begins anew. */
-static bool ask_again(struct hf_table *t, struct hf_ask *ask, struct hf_entry *e, hf_nanos now, struct hf_news *news)
+static void leave(struct hf_visit *v)
 {
-    hf_status why = (hf_status)e->why;
-    switch (state_of(t, ask)) {
-    case CELL_HELD: /* the same grant again, extended, never shortened */
-        if (hf_after(now, e->ttl) > e->end)
-            e->end = hf_after(now, e->ttl);
-        answer_held(news, HF_N_GRANTED, e, now);
-        return true;
-    case CELL_WAITING:
-        hf_resource_reap_dead(t, &hf_cell_at(t, e->resource)->resource, now);
-        hf_resource_admit(t, &hf_cell_at(t, e->resource)->resource, now);
-        if (state_of(t, ask) == CELL_HELD)
-            answer_held(news, HF_N_GRANTED, e, now);
-        else
-            answer_queued(t, ask, e, now, news);
-        return true;
-    default:
-        hf_entry_drop(t, hf_slot_cell(ask->slot), now);
-        forget_cell(ask);
-        if (why != HF_TOO_BIG)
-            return false;
-        hf_why(why, "%u units are more than its capacity, which was changed", ask->units);
-        answer_failed(news, now, why);
-        return true;
-    }
-}
-
-/* Asks with an owner or attempt that already holds: the same attempt again is the same grant; another one of the same
- * owner makes the hold's count rise. HF_N_CUES: neither. */
-static enum hf_cue reenter(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, uint32_t ri, uint32_t ei,
-                           hf_nanos now)
-{
-    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-    uint32_t sibling = ask->named ? hf_resource_owned(t, r, &ask->owner) : 0;
-    if (!sibling)
-        return HF_N_CUES;
-    if (ask->kind == HF_WRITE && hf_cell_at(t, sibling)->entry.kind == HF_READ) {
-        hf_why(HF_MISMATCH, "this owner reads it; hf_upgrade makes it the writer");
-        return HF_N_FAILED;
-    }
-    fill_entry(&hf_cell_at(t, ei)->entry, ri, who, ask, now);
-    hf_resource_join(t, r, ei, sibling, now, true);
-    return HF_N_GRANTED;
-}
-
-/* The decision: hold, queue or busy. The entry's cell was taken before, because taking one may drop idle resources. */
-static enum hf_cue decide(struct hf_table *t, const struct hf_asker *who, const struct hf_ask *ask, uint32_t ri,
-                          uint32_t ei, hf_nanos now)
-{
-    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-    bool pass = !r->waiters.count || ask->barging;
-    if (!pass || (uint64_t)r->used + ask->units > r->capacity) {
-        hf_resource_reap_dead(t, r, now);
-        hf_resource_admit(t, r, now);
-        pass = !r->waiters.count || ask->barging;
-    }
-    bool fits = pass && (uint64_t)r->used + ask->units <= r->capacity;
-    if (!fits && !ask->queue)
-        return HF_N_BUSY;
-    struct hf_entry *e = &hf_cell_at(t, ei)->entry;
-    fill_entry(e, ri, who, ask, now);
-    if (fits) {
-        hf_resource_grant(t, r, ei, now, true);
-        if (ask->named) { /* others of this owner may wait: it has passed them */
-            hf_resource_gather(t, r, ei, now);
-            hf_resource_admit(t, r, now);
-        }
-        return HF_N_GRANTED;
-    }
-    hf_entry_enqueue(t, r, ei, now);
-    return HF_N_QUEUED;
-}
-
-static void ask_first(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, uint32_t shard, hf_nanos now,
-                      struct hf_news *news)
-{
-    uint64_t hash = hf_name_hash(ask->name, ask->name_len);
-    uint32_t ei = hf_cell_take(t, shard, ask->until);
-    uint32_t ri = ei ? hf_resource_need(t, hash, ask->name, ask->name_len, ask->until) : 0;
-    if (!ri) {
-        if (ei)
-            hf_cell_give(t, shard, ei);
-        answer_failed(news, now, HF_FULL);
+    if (is_held(v)) { /* the grant came first */
+        hf_visit_hold(v, HF_N_GRANTED);
         return;
     }
-    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-    hf_resource_reap(t, r, now);
-    hf_resource_admit(t, r, now);
-    r->history = ask->history;
-    r->history_age = HF_MS(ask->history_age_ms);
-    hf_status status = agree(r, ask);
-    enum hf_cue cue = status == HF_OK ? reenter(t, who, ask, ri, ei, now) : HF_N_FAILED;
-    if (cue == HF_N_FAILED && status == HF_OK)
-        status = HF_MISMATCH;
-    if (cue == HF_N_CUES)
-        cue = decide(t, who, ask, ri, ei, now);
-    if (cue == HF_N_GRANTED || cue == HF_N_QUEUED)
-        ask->slot = hf_slot(ei, hf_slot_cookie(ask->slot));
-    else
-        hf_cell_give(t, shard, ei);
-    if (cue == HF_N_GRANTED)
-        answer_held(news, cue, &hf_cell_at(t, ei)->entry, now);
-    else if (cue == HF_N_QUEUED)
-        answer_queued(t, ask, &hf_cell_at(t, ei)->entry, now, news);
-    else if (cue == HF_N_FAILED)
-        answer_failed(news, now, status);
-    else
-        answer(news, cue, now), news->retry_at = r->next_end;
-    hf_resource_settle(t, ri);
+    hf_visit_drop(v);
+    hf_visit_answer(v, HF_N_RELEASED);
 }
-
-void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now,
-                  struct hf_news *news)
-{
-    uint32_t shard;
-    struct hf_entry *e;
-    hf_nanos inside = now;
-    hf_status status = enter(t, ask, &inside, &shard, &e);
-    if (status != HF_OK) {
-        answer_failed(news, inside, status);
-        return;
-    }
-    if (!e || !ask_again(t, ask, e, inside, news)) {
-        if (hf_cell_state(hf_cell_at(t, who->member)) == CELL_CLIENT) {
-            ask_first(t, who, ask, shard, inside, news);
-        } else {
-            hf_why(HF_CLOSED, "%s: this client was declared dead", t->path);
-            answer_failed(news, inside, HF_CLOSED);
-        }
-    }
-    leave_shard(t, shard, now, news);
-}
-
-bool hf_lease_peek(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
-{
-    struct hf_entry *e = own_entry(t, ask);
-    uint32_t word = e ? atomic_load(&e->head.word) : 0; /* before the state: what comes later must not count as seen */
-    if (!e || word == ask->seen)
-        return false;
-    if (state_of(t, ask) == CELL_HELD && now < e->end)
-        answer_held(news, HF_N_GRANTED, e, now);
-    else
-        answer(news, HF_N_HINT, now);
-    ask->seen = word;
-    return true;
-}
-
-/* ---- What an entry's client does with it ---- */
 
 void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
-    uint32_t shard;
-    struct hf_entry *e;
-    hf_nanos inside = now;
-    hf_status status = enter(t, ask, &inside, &shard, &e);
-    if (status != HF_OK) {
-        answer_failed(news, inside, status);
-        return;
-    }
-    if (e && state_of(t, ask) == CELL_HELD) {
-        answer_held(news, HF_N_GRANTED, e, inside);
-    } else {
-        if (e)
-            hf_entry_drop(t, hf_slot_cell(ask->slot), inside);
-        forget_cell(ask);
-        answer(news, HF_N_RELEASED, inside);
-    }
-    leave_shard(t, shard, now, news);
+    hf_visit(t, NULL, ask, now, news, leave);
+}
+
+/* It is not ours any more: neither is its cell. */
+static void answer_gone(struct hf_visit *v)
+{
+    hf_visit_drop(v);
+    hf_visit_answer(v, HF_N_GONE);
+}
+
+static void check(struct hf_visit *v)
+{
+    if (is_held(v))
+        hf_visit_hold(v, HF_N_EXTENDED);
+    else
+        answer_gone(v);
+}
+
+static void extend(struct hf_visit *v)
+{
+    hf_nanos end = v->now + HF_MS(v->ask->ttl_ms);
+    if (is_held(v) && end > v->entry->end) /* never shortens */
+        v->entry->end = end;
+    check(v);
 }
 
 void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool check_only, struct hf_news *news)
 {
-    uint32_t shard;
-    struct hf_entry *e;
-    hf_nanos inside = now;
-    hf_status status = enter(t, ask, &inside, &shard, &e);
-    if (status != HF_OK) {
-        answer_failed(news, inside, status);
-        return;
-    }
-    if (e && state_of(t, ask) == CELL_HELD) {
-        hf_nanos end = inside + HF_MS(ask->ttl_ms);
-        if (!check_only && end > e->end) /* never shortens */
-            e->end = end;
-        answer_held(news, HF_N_EXTENDED, e, inside);
-    } else {
-        answer(news, HF_N_GONE, inside);
-    }
-    leave_shard(t, shard, now, news);
+    hf_visit(t, NULL, ask, now, news, check_only ? check : extend);
 }
 
 /* A release goes by attempt: clients that repeated it have the same grant, and it ends for all of them. */
@@ -385,25 +202,21 @@ static void end_repeats(struct hf_table *t, const struct hf_entry *e, hf_nanos n
     }
 }
 
+static void release(struct hf_visit *v)
+{
+    bool held = is_held(v);
+    if (held && v->entry->named)
+        end_repeats(v->table, v->entry, v->now);
+    hf_visit_drop(v);
+    hf_visit_answer(v, held ? HF_N_RELEASED : HF_N_GONE);
+}
+
 void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
-    uint32_t shard;
-    struct hf_entry *e;
-    hf_nanos inside = now;
-    hf_status status = enter(t, ask, &inside, &shard, &e);
-    if (status != HF_OK) {
-        answer_failed(news, inside, status);
-        return;
-    }
-    bool held = e && state_of(t, ask) == CELL_HELD;
-    if (held && e->named)
-        end_repeats(t, e, inside);
-    if (e)
-        hf_entry_drop(t, hf_slot_cell(ask->slot), inside);
-    forget_cell(ask);
-    answer(news, held ? HF_N_RELEASED : HF_N_GONE, inside);
-    leave_shard(t, shard, now, news);
+    hf_visit(t, NULL, ask, now, news, release);
 }
+
+/* ---- Reading and writing ---- */
 
 /* The entry that has the units of the hold, if no other owner holds. */
 static struct hf_entry *sole_carrier(struct hf_table *t, const struct hf_resource *r, struct hf_entry *e)
@@ -453,27 +266,41 @@ static enum hf_cue downgrade(struct hf_table *t, struct hf_resource *r, struct h
     return HF_N_EXTENDED;
 }
 
-void hf_lease_convert(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+static void convert(struct hf_visit *v)
 {
-    uint32_t shard;
-    struct hf_entry *e;
-    hf_nanos inside = now;
-    hf_status status = enter(t, ask, &inside, &shard, &e);
-    if (status != HF_OK) {
-        answer_failed(news, inside, status);
+    if (!is_held(v)) {
+        answer_gone(v);
         return;
     }
-    enum hf_cue cue = HF_N_GONE;
-    if (e && state_of(t, ask) == CELL_HELD) {
-        struct hf_resource *r = &hf_cell_at(t, e->resource)->resource;
-        cue = ask->verb == HF_V_UPGRADE ? upgrade(t, r, e) : downgrade(t, r, e, inside);
-        hf_table_changed(t, inside);
-    }
+    struct hf_resource *r = &hf_cell_at(v->table, v->entry->resource)->resource;
+    enum hf_cue cue =
+        v->ask->verb == HF_V_UPGRADE ? upgrade(v->table, r, v->entry) : downgrade(v->table, r, v->entry, v->now);
+    hf_table_changed(v->table, v->now);
     if (cue == HF_N_EXTENDED)
-        answer_held(news, cue, e, inside);
+        hf_visit_hold(v, cue);
     else
-        answer(news, cue, inside);
-    leave_shard(t, shard, now, news);
+        hf_visit_answer(v, cue);
+}
+
+void hf_lease_convert(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+{
+    hf_visit(t, NULL, ask, now, news, convert);
+}
+
+/* ---- Without a verb ---- */
+
+bool hf_lease_peek(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+{
+    struct hf_entry *e = own_entry(t, ask);
+    uint32_t word = e ? atomic_load(&e->head.word) : 0; /* before the state: what comes later must not count as seen */
+    if (!e || word == ask->seen)
+        return false;
+    if (state_of(t, ask) == CELL_HELD && now < e->end)
+        answer_held(news, HF_N_GRANTED, e, now);
+    else
+        answer(news, HF_N_HINT, now);
+    ask->seen = word;
+    return true;
 }
 
 void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member)
@@ -488,18 +315,26 @@ void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member)
     hf_shard_unlock(t, shard);
 }
 
+static void detach(struct hf_visit *v)
+{
+    if (is_held(v) && v->entry->client) {
+        v->entry->client = 0;
+        v->table->shards[v->shard].detached++;
+    }
+    hf_visit_answer(v, HF_N_RELEASED);
+}
+
+static void detach_unlinked(struct hf_visit *v)
+{
+    if (v->entry && atomic_load(&v->entry->linked))
+        hf_visit_answer(v, HF_N_BUSY);
+    else
+        detach(v);
+}
+
 bool hf_lease_detach(struct hf_table *t, struct hf_ask *ask, bool drained)
 {
-    uint32_t shard;
-    struct hf_entry *e;
-    hf_nanos inside = hf_clock_boot();
-    if (enter(t, ask, &inside, &shard, &e) != HF_OK)
-        return true;
-    bool linked = e && atomic_load(&e->linked) && !drained;
-    if (e && !linked && e->client && state_of(t, ask) == CELL_HELD) {
-        e->client = 0;
-        t->shards[shard].detached++;
-    }
-    hf_shard_unlock(t, shard);
-    return !linked;
+    struct hf_news news;
+    hf_visit(t, NULL, ask, hf_clock_boot(), &news, drained ? detach : detach_unlinked);
+    return news.cue != HF_N_BUSY;
 }

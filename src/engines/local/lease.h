@@ -22,8 +22,8 @@ static inline uint64_t hf_slot(uint32_t cell, uint32_t cookie)
     return (uint64_t)cookie << 32 | cell;
 }
 
-/* For all: the answer is in *news. The caller has put the cookie into the slot. After any answer but QUEUED, GRANTED
- * and EXTENDED (and FAILED, which leaves everything as it was) the slot's cell is 0. */
+/* For all: the answer is in *news. The caller has put the cookie into the slot. After QUEUED, GRANTED and EXTENDED the
+ * slot names the ask's cell; a conversion that is BUSY and FAILED leave it as it was; after all others it is 0. */
 void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now,
                   struct hf_news *news);
 void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);

@@ -1,9 +1,10 @@
 /* local.c - the engine `local:`: a table in a shared memory file, in which processes of one machine meet. No server.
  *
- * The way through this folder: local.c is the door (engine.h). A verb goes to lease.c, which enters a shard (shard.c),
- * finds the resource and its holders and waiters (resource.c) in cells (cells.c) of the file (table.c, layout.h).
- * members.c knows the clients: who lives, who watches whom, who buries the dead. pending.c is this process's own memory
- * of the asks that wait for the bell.
+ * The way through this folder: local.c is the door (engine.h). A verb goes to asking.c or lease.c, visits the shard of
+ * its name (shard.c), finds the resource (resource.c) with its holders and waiters (holders.c) and the notes of past
+ * ones (past.c), in cells (cells.c) of the file (table.c, layout.h). members.c knows the clients: who lives, who
+ * watches whom, who buries the dead. pending.c is this process's own memory of the asks that wait for the bell.
+ * oversee.c is for people: list, break, resize.
  *
  * Costs: an uncontended acquire or release is one shard mutex, two reads of the clock and no system call; a hand-over
  * is one futex wake, made inside the mutex: a granter that dies before it leaves the mutex marked, and the repair
