@@ -1,6 +1,7 @@
 /* lost.c - a lease that is lost says so exactly once: by time, because its process stood still, and because the table
  * is gone. What waited on such a table is told, too, and its handle is as good as new. */
 #include "actors.h"
+#include "engines/local/table.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -185,6 +186,40 @@ static void test_waits_on_a_removed_table(void **state)
     assert_int_equal(atomic_load(&loss.times), 1);
 }
 
+/* ---- By force ---- */
+
+/* Entries of any client that wait to be freed. */
+static unsigned count_ended(void)
+{
+    struct hf_table table;
+    unsigned count = 0;
+    assert_int_equal(hf_table_open(&table, stage_path(), 0600), HF_OK);
+    for (uint32_t i = 1; i < hf_table_cells(&table); i++)
+        count += hf_cell_state(&table.cells[i]) == CELL_ENDED;
+    hf_table_close(&table);
+    return count;
+}
+
+static void test_broken(void **state)
+{
+    (void)state;
+    enum { HOLDS = 40 };
+    hf_client *client = stage_client();
+    struct loss loss[HOLDS] = {0};
+    hf_lease *lease[HOLDS];
+    for (int i = 0; i < HOLDS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "b%d", i);
+        assert_int_equal(hold(client, &(struct want){.name = name, .ttl_ms = 60000}, &loss[i], &lease[i]), HF_OK);
+        assert_int_equal(hf_break(client, name, hf_lease_token(lease[i]), "test"), HF_OK);
+        await_loss(&loss[i]);
+        assert_int_equal(atomic_load(&loss[i].times), 1);
+    }
+    assert_int_equal(count_ended(), 0);
+    for (int i = 0; i < HOLDS; i++)
+        hf_lease_free(lease[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +227,7 @@ int main(void)
         STAGED("a lease that nobody renews is lost exactly once", test_not_renewed),
         STAGED("rm of the table loses every lease of a client within a third of the ttl, once", test_table_removed),
         STAGED("waits on a removed table end once and leave nothing behind", test_waits_on_a_removed_table),
+        STAGED("a hold that is broken is lost at once, exactly once, and its cell is free again", test_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
