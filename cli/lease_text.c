@@ -70,12 +70,18 @@ static int refuse_file(const char *path, const char *why)
     return hf_status_exit_code(HF_CONFIG);
 }
 
+static int cannot_open(const char *path)
+{
+    complain("cannot open the lease file \"%s\": %s", text_shown(path).text, strerror(errno));
+    return hf_status_exit_code(HF_CONFIG);
+}
+
 /* Who could read the file has the secret already; who could write it may have put another one there. */
 static int check_file(int fd, const char *path)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return refuse_file(path, strerror(errno));
+        return cannot_open(path);
     if (!S_ISREG(info.st_mode))
         return refuse_file(path, "is not a file");
     if (info.st_uid != geteuid())
@@ -124,7 +130,7 @@ int lease_line_read(const char *path, char secret[HF_EXPORT_MAX])
         return EXIT_USAGE;
     }
     if (path && (fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
-        return refuse_file(path, strerror(errno));
+        return cannot_open(path);
     if (path)
         code = check_file(fd, path);
     if (code == 0)

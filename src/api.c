@@ -97,18 +97,18 @@ static hf_status check_name(const char *field, const char *name, size_t *len)
     if (!name)
         return missing(field);
     if (!*len)
-        *len = strnlen(name, HF_NAME_MAX + 1);
+        *len = strlen(name);
     return hf_name_check(field, name, *len, 1, HF_NAME_MAX);
 }
 
 static hf_status check_text(const char *field, const char *text, size_t max)
 {
-    return text ? hf_name_check(field, text, strnlen(text, max + 1), 0, max) : HF_OK;
+    return text ? hf_name_check(field, text, strlen(text), 0, max) : HF_OK;
 }
 
 static hf_status check_id(const char *field, const char *text)
 {
-    return text ? hf_name_check(field, text, strnlen(text, ID_MAX + 1), 1, ID_MAX) : HF_OK;
+    return text ? hf_name_check(field, text, strlen(text), 1, ID_MAX) : HF_OK;
 }
 
 /* Every kind is a lease on some units of a capacity. */

@@ -53,6 +53,8 @@ static hf_status begin(struct hf_lease *lease, hf_nanos now)
     struct hf_event event = {.in = HF_I_START, .now = now};
     if (atomic_load(&lease->client->inside) & HF_CLOSING)
         return hf_why(HF_CLOSED, "%s: the client is being closed", lease->name);
+    if (lease->group && hf_group_lost(lease))
+        return hf_why(HF_LOST, "%s: a lock that was taken together with it is lost", lease->name);
     atomic_fetch_add_explicit(&lease->client->count[COUNT_ASKED], 1, memory_order_relaxed);
     hf_drive(lease, &event);
     return HF_OK;
@@ -224,7 +226,9 @@ void hf_call_free(struct hf_lease *lease)
 {
     pthread_mutex_lock(&lease->lock);
     lease->freed = true;
-    if (is_held(lease) && !lease->exported)
+    if (is_held(lease) && lease->exported)
+        hf_drive_disown(lease);
+    else if (is_held(lease))
         hf_drive_input(lease, HF_I_RELEASE, HF_OK);
     else if (!lease->decided)
         hf_drive_input(lease, HF_I_CANCEL, HF_CANCELLED);

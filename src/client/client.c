@@ -160,36 +160,28 @@ hf_status hf_client_open(const char *text, const struct hf_client_options *optio
 
 /* ---- Closing ---- */
 
-static void end_lease(struct hf_lease *lease)
+/* Without the time to ask the engine, which frees what a client leaves behind, the caller still hears its outcome. */
+static void end_lease(struct hf_lease *lease, bool in_time)
 {
     pthread_mutex_lock(&lease->lock);
     unsigned state = lease->claim.state;
     if (state == HF_S_HELD || state == HF_S_EXTENDING) {
-        if (!lease->ask.detached && !lease->exported)
+        struct hf_news hint = {.cue = HF_N_HINT};
+        struct hf_event check = {.in = HF_I_HINT, .now = hf_clock_boot(), .news = &hint};
+        if (in_time && !lease->ask.detached && !lease->exported)
             hf_drive_input(lease, HF_I_RELEASE, HF_OK);
+        else if (in_time) /* a detached hold that could not be cut loose yet is now */
+            hf_drive(lease, &check);
     } else if (!lease->decided) {
-        hf_drive_input(lease, HF_I_CANCEL, HF_CLOSED);
+        hf_drive_input(lease, in_time ? HF_I_CANCEL : HF_I_LOST_ALL, HF_CLOSED);
     }
     pthread_mutex_unlock(&lease->lock);
 }
 
-/* Past the deadline the rest is left to the engine, which frees what a client leaves behind. */
 static void end_leases(struct hf_client *client, hf_nanos until)
 {
-    pthread_mutex_lock(&client->lock);
-    for (struct hf_lease *l = client->all; l && hf_clock_boot() < until;) {
-        if (l->closed || !hf_lease_ref_listed(l)) {
-            l = l->next;
-            continue;
-        }
-        l->closed = true;
-        pthread_mutex_unlock(&client->lock);
-        end_lease(l);
-        hf_lease_unref(l);
-        pthread_mutex_lock(&client->lock);
-        l = client->all;
-    }
-    pthread_mutex_unlock(&client->lock);
+    for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;)
+        end_lease(l, hf_clock_boot() < until);
 }
 
 /* Blocked callers have been told; they need a moment to leave. */

@@ -57,7 +57,6 @@ struct hf_lease {
     bool call_over;     /* the extend or release that was asked for has its answer */
     bool freed;         /* the caller gave the handle back */
     bool exported;      /* the hold belongs to a text now */
-    bool closed;        /* hf_close has dealt with it */
     hf_status outcome, call_status, lost_status;
     hf_nanos wake_at;
     hf_word news;      /* rises when something was decided; callers sleep on it */
@@ -73,7 +72,6 @@ struct hf_lease {
     struct hf_heap_node timer;
     struct hf_lease *look_next, *call_next;
     bool in_look, in_call;
-    bool to_sweep;          /* something happened to all leases, and this one has yet to hear of it */
     struct hf_group *group; /* those that were taken together with it; NULL: none */
     unsigned callbacks;     /* enum hf_callback that are due */
 
@@ -114,10 +112,9 @@ struct hf_client {
     hf_status lost_status;
     char lost_text[256];
     bool stop;
-    bool no_thread;          /* the caller drives: the background thread only tells when there is something to do */
-    int fd;                  /* readable then; -1 with a thread */
-    _Atomic bool processing; /* a caller is inside hf_process, */
-    pthread_t processor;     /* this one */
+    bool no_thread;              /* the caller drives: the background thread only tells when there is something to do */
+    int fd;                      /* readable then; -1 with a thread */
+    _Atomic pthread_t processor; /* the thread that is inside hf_process; 0: none */
 
     pthread_t keeper;
     pthread_cond_t changed; /* the keeper has started, or has run callbacks */
@@ -139,6 +136,9 @@ void hf_lease_ref(struct hf_lease *lease);
  * on its way to the pool. */
 bool hf_lease_ref_listed(struct hf_lease *lease);
 void hf_lease_unref(struct hf_lease *lease);
+/* A walk through all leases of a client: the next one behind `lease` (NULL: the first) with a reference, while that of
+ * `lease` is given back. Those that are made meanwhile are not met. */
+struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_lease *lease);
 void hf_lease_words(struct hf_lease *lease, const char *text); /* copied; under the lease's lock */
 void hf_leases_free(struct hf_client *client);
 
@@ -148,6 +148,7 @@ void hf_drive(struct hf_lease *lease, const struct hf_event *event);
 void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why);
 void hf_drive_peek(struct hf_lease *lease);
 hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token);
+void hf_drive_disown(struct hf_lease *lease); /* the hold belongs to its text alone */
 
 /* ---- calls.c ---- */
 #define HF_CLOSING 0x80000000u
@@ -171,6 +172,7 @@ hf_status hf_call_attach(struct hf_client *client, const char *text, struct hf_l
 hf_status hf_call_many(struct hf_client *client, const struct hf_request *requests, size_t count, int64_t wait_ms,
                        struct hf_lease **leases);
 void hf_group_lose(struct hf_lease *lease);  /* one of a group is lost: the others follow */
+bool hf_group_lost(struct hf_lease *lease);  /* before it began to wait */
 void hf_group_leave(struct hf_lease *lease); /* under the client's lock */
 
 /* ---- keeper.c ---- */

@@ -208,6 +208,14 @@ hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token)
     return HF_OK;
 }
 
+void hf_drive_disown(struct hf_lease *lease)
+{
+    hf_claim_disown(&lease->claim);
+    publish(lease);
+    arm(lease, HF_NEVER);
+    keep_alive(lease);
+}
+
 void hf_drive_peek(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;

@@ -31,7 +31,8 @@ hf_status hf_call_export(struct hf_lease *lease, char *text, size_t size)
     else if (!atomic_load(&lease->ok))
         status = hf_why(lease->lost_status ? HF_LOST : HF_NOT_HELD, "%s: not held", lease->name);
     else if (snprintf(text, size, "hf1 %s %s %d %u %u %" PRId64 " %" PRIu64 " %s", attempt, owner, (int)ask->kind,
-                      ask->units, ask->capacity, ask->ttl_ms, atomic_load(&lease->token), lease->name) >= (int)size)
+                      ask->units, ask->capacity, lease->claim.t.ttl / HF_MS(1), atomic_load(&lease->token),
+                      lease->name) >= (int)size)
         status = hf_why(HF_FULL, "%s: %zu bytes are too few for its text", lease->name, size);
     else
         lease->exported = true;

@@ -86,7 +86,8 @@ void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status 
 
 void hf_journal_break(struct hf_client *client, const char *name, uint64_t token, const char *reason)
 {
-    struct hf_record *r = client->on_log ? make_record(name, "", reason ? reason : "") : NULL;
+    struct hf_record *r =
+        client->on_log && client->log_level >= HF_LOG_WARN ? make_record(name, "", reason ? reason : "") : NULL;
     if (!r)
         return;
     r->event.level = HF_LOG_WARN;

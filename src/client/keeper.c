@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define AWAKE INT64_MIN
+#define LOOK_AGAIN HF_MS(5) /* at a lease that a caller is at */
 
 /* ---- From other threads ---- */
 
@@ -19,7 +20,7 @@
 bool hf_keeper_is_me(const struct hf_client *client)
 {
     if (client->no_thread)
-        return atomic_load(&client->processing) && pthread_equal(client->processor, pthread_self());
+        return atomic_load(&client->processor) == pthread_self();
     return pthread_equal(client->keeper, pthread_self());
 }
 
@@ -93,12 +94,19 @@ static bool run_due_timer(struct hf_client *client)
     if (node && node->key <= now) {
         lease = (struct hf_lease *)(void *)((char *)node - offsetof(struct hf_lease, timer));
         hf_heap_remove(&client->timers, node);
-        hf_lease_ref(lease);
+        if (!hf_lease_ref_listed(lease)) {
+            pthread_mutex_unlock(&client->lock);
+            return true;
+        }
     }
     pthread_mutex_unlock(&client->lock);
     if (!lease)
         return false;
-    pthread_mutex_lock(&lease->lock);
+    if (pthread_mutex_trylock(&lease->lock) != 0) { /* a caller is at it, who may not get through for long */
+        hf_keeper_timer(lease, now + LOOK_AGAIN);
+        hf_lease_unref(lease);
+        return true;
+    }
     if (lease->wake_at <= now && !lease->caller_drives)
         hf_drive_input(lease, HF_I_TIMER, HF_OK);
     else if (!lease->caller_drives)
@@ -195,21 +203,9 @@ static void run_sweep(struct hf_client *client)
     struct sweep sweep = {.what = client->sweep, .status = client->lost_status};
     memcpy(sweep.text, client->lost_text, sizeof sweep.text);
     client->sweep = HF_SWEEP_NONE;
-    for (struct hf_lease *l = client->all; sweep.what && l; l = l->next)
-        l->to_sweep = true;
-    for (struct hf_lease *l = client->all; sweep.what && l;) {
-        if (!l->to_sweep || !hf_lease_ref_listed(l)) {
-            l = l->next;
-            continue;
-        }
-        l->to_sweep = false;
-        pthread_mutex_unlock(&client->lock);
-        sweep_one(l, &sweep);
-        hf_lease_unref(l);
-        pthread_mutex_lock(&client->lock);
-        l = client->all; /* the list may have changed meanwhile; those that are done are marked */
-    }
     pthread_mutex_unlock(&client->lock);
+    for (struct hf_lease *l = NULL; sweep.what && (l = hf_lease_walk(client, l)) != NULL;)
+        sweep_one(l, &sweep);
 }
 
 void hf_keeper_recheck(struct hf_client *client)
@@ -319,9 +315,9 @@ int64_t hf_keeper_timeout(struct hf_client *client)
 hf_status hf_keeper_process(struct hf_client *client)
 {
     uint64_t rung;
-    if (atomic_exchange(&client->processing, true))
+    pthread_t nobody = 0;
+    if (!atomic_compare_exchange_strong(&client->processor, &nobody, pthread_self()))
         return hf_why(HF_INVALID, "%s: hf_process is already running", client->url);
-    client->processor = pthread_self();
     if (read(client->fd, &rung, sizeof rung) < 0) {
         /* Nothing was rung: a timer is due, or nothing. */
     }
@@ -329,6 +325,6 @@ hf_status hf_keeper_process(struct hf_client *client)
     run_what_is_due(client);
     hf_nanos until;
     plan(client, &until);
-    atomic_store(&client->processing, false);
+    atomic_store(&client->processor, 0);
     return HF_OK;
 }

@@ -40,11 +40,10 @@ static bool grow_pool(struct hf_client *client)
 static void set_state(struct hf_lease *lease)
 {
     atomic_store_explicit(&lease->refs, 1, memory_order_relaxed);
-    lease->alive = lease->caller_drives = lease->decided = lease->call_over = lease->freed = lease->exported =
-        lease->closed = false;
+    lease->alive = lease->caller_drives = lease->decided = lease->call_over = lease->freed = lease->exported = false;
     lease->outcome = lease->call_status = lease->lost_status = HF_OK;
     lease->wake_at = HF_NEVER;
-    lease->in_look = lease->in_call = lease->to_sweep = false;
+    lease->in_look = lease->in_call = false;
     lease->sleepers = 0;
     lease->parked = 0;
     lease->callbacks = 0;
@@ -116,6 +115,18 @@ void hf_lease_unref(struct hf_lease *lease)
 {
     if (atomic_fetch_sub_explicit(&lease->refs, 1, memory_order_acq_rel) == 1)
         give_back(lease);
+}
+
+struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_lease *lease)
+{
+    pthread_mutex_lock(&client->lock);
+    struct hf_lease *next = lease ? lease->next : client->all;
+    while (next && !hf_lease_ref_listed(next))
+        next = next->next;
+    pthread_mutex_unlock(&client->lock);
+    if (lease)
+        hf_lease_unref(lease);
+    return next;
 }
 
 void hf_leases_free(struct hf_client *client)

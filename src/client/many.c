@@ -13,6 +13,7 @@
 struct hf_group {
     uint32_t refs; /* under the client's lock, as is the rest */
     size_t count;
+    bool lost; /* one of them: nothing more is waited for */
     struct hf_lease *lease[];
 };
 
@@ -50,13 +51,14 @@ void hf_group_lose(struct hf_lease *lease)
     struct hf_client *client = lease->client;
     pthread_mutex_lock(&client->lock);
     struct hf_group *group = lease->group;
-    if (group)
+    if (group) {
         group->refs++;
+        group->lost = true;
+    }
     for (size_t i = 0; group && i < group->count; i++) {
         struct hf_lease *other = group->lease[i];
-        if (!other || other == lease)
+        if (!other || other == lease || !hf_lease_ref_listed(other)) /* it may be on its way to the pool */
             continue;
-        hf_lease_ref(other);
         pthread_mutex_unlock(&client->lock);
         give_up(other);
         hf_lease_unref(other);
@@ -65,6 +67,14 @@ void hf_group_lose(struct hf_lease *lease)
     if (group)
         unref_group(group);
     pthread_mutex_unlock(&client->lock);
+}
+
+bool hf_group_lost(struct hf_lease *lease)
+{
+    pthread_mutex_lock(&lease->client->lock);
+    bool lost = lease->group && lease->group->lost;
+    pthread_mutex_unlock(&lease->client->lock);
+    return lost;
 }
 
 /* ---- Taking ---- */
@@ -113,14 +123,24 @@ static hf_status take_one(struct hf_client *client, const struct hf_request *req
 }
 
 /* All are held: from now on each lives as its request said, with its whole ttl. */
-static hf_status hand_out(struct hf_lease *lease, const struct hf_request *request)
+static hf_status refill(struct hf_lease *lease, const struct hf_request *request)
 {
     pthread_mutex_lock(&lease->lock);
     lease->claim.auto_renew = request->flags & HF_AUTO_RENEW;
-    lease->on_lost = request->on_lost;
-    lease->lost_arg = request->lost_arg;
     pthread_mutex_unlock(&lease->lock);
     return hf_call_extend(lease, 0);
+}
+
+/* Nothing can fail any more: the caller gets the handle, and hears of its loss, also of one that has just happened. */
+static struct hf_lease *hand_out(struct hf_lease *lease, const struct hf_request *request)
+{
+    pthread_mutex_lock(&lease->lock);
+    lease->on_lost = request->on_lost;
+    lease->lost_arg = request->lost_arg;
+    if (lease->lost_status != HF_OK && lease->on_lost)
+        hf_keeper_call(lease, HF_CB_LOST);
+    pthread_mutex_unlock(&lease->lock);
+    return lease;
 }
 
 static hf_status take_all(struct hf_client *client, const struct hf_request *requests, const size_t *order,
@@ -130,7 +150,7 @@ static hf_status take_all(struct hf_client *client, const struct hf_request *req
     for (size_t i = 0; i < group->count && status == HF_OK; i++)
         status = take_one(client, &requests[order[i]], deadline, group, order[i]);
     for (size_t i = 0; i < group->count && status == HF_OK; i++)
-        status = hand_out(group->lease[i], &requests[i]);
+        status = refill(group->lease[i], &requests[i]);
     return status;
 }
 
@@ -152,7 +172,7 @@ hf_status hf_call_many(struct hf_client *client, const struct hf_request *reques
     for (size_t i = 0; group && i < count; i++) {
         struct hf_lease *lease = group->lease[i];
         if (status == HF_OK)
-            leases[i] = lease;
+            leases[i] = hand_out(lease, &requests[i]);
         else if (lease)
             hf_call_free(lease);
     }

@@ -148,6 +148,12 @@ void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, 
     hf_claim_believe(claim, now, valid_until);
 }
 
+void hf_claim_disown(struct hf_claim *claim)
+{
+    hf_assert(claim->state == HF_S_HELD || claim->state == HF_S_EXTENDING);
+    hf_claim_end(claim, HF_R_NONE, HF_OK);
+}
+
 struct hf_move hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
 {
     claim->asked_at = now;

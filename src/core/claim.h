@@ -96,6 +96,9 @@ void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, c
 /* Turns a claim in state NEW into one that is already HELD: re-attached from its serialised form. */
 void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, uint64_t token);
 
+/* The opposite: the hold goes on without this claim, which is OVER. */
+void hf_claim_disown(struct hf_claim *claim);
+
 /* One step. An event that claim.def does not list for the state changes nothing and comes back with status HF_NOT_HELD
  * (the caller's wishes) or HF_INTERNAL (news that cannot be). Aborts if a step leads where claim.def does not say.
  *

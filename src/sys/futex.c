@@ -37,7 +37,9 @@ bool hf_futex_wait_two(hf_word *a, uint32_t expect_a, hf_word *b, uint32_t expec
         end = to_timespec(hf_clock_monotonic() + (until - hf_clock_boot()));
         limit = &end;
     }
-    return syscall(SYS_futex_waitv, words, 2, 0, limit, CLOCK_MONOTONIC) >= 0 || errno != ENOSYS;
+    if (syscall(SYS_futex_waitv, words, 2, 0, limit, CLOCK_MONOTONIC) >= 0)
+        return true;
+    return errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT; /* else it is not there: a filter may say EPERM */
 }
 
 void hf_futex_wake(hf_word *word, int count)

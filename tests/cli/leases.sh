@@ -78,6 +78,8 @@ mkfifo -m 600 pipe.lease
 exits "a pipe is refused and not waited for" 78 timeout 10 "$HOLDFAST" release --lease pipe.lease
 exits "a missing file is 78" 78 "$HOLDFAST" release --lease nowhere
 is "nothing of that released the lock" "$("$HOLDFAST" show --json job | jq length)" 1
+like "a file that is not there is named, and why" "$("$HOLDFAST" release --lease ./nowhere 2>&1)" \
+    'cannot open the lease file "./nowhere": No such file or directory'
 ok "release reads the file" "$HOLDFAST" release --lease file.lease
 ok "and removes it" test ! -e file.lease
 ok "the lock is free then" free job

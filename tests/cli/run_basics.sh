@@ -77,8 +77,11 @@ exits "a closed stdout is an error of list" 70 bash -c '"$0" list --json >&-' "$
 exits "a reader that went away does not kill us" 127 \
     bash -c '{ sleep 0.1; exec "$0" run job -- ./nowhere 2>&1; } | true; exit ${PIPESTATUS[0]}' "$HOLDFAST"
 
-# Signals as the command finds them.
-signals='grep -E "^Sig(Blk|Ign)" /proc/self/status'
+# Signals as the command finds them, but for 32 and 33: they are glibc's own, which no program can set. posix_spawn, and so
+# make, ignores them, and the first thread takes 33 over.
+signals='while read -r key mask; do
+    case $key in SigBlk: | SigIgn:) printf "%s %x\n" "$key" $((0x$mask & ~0x180000000)) ;; esac
+done </proc/self/status'
 is "the command gets mask and dispositions as we got them" "$("$HOLDFAST" run job sh -c "$signals")" "$(sh -c "$signals")"
 is "what was ignored stays ignored" "$(trap '' HUP USR1; "$HOLDFAST" run job sh -c "$signals")" \
     "$(trap '' HUP USR1; sh -c "$signals")"

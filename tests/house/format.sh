@@ -3,12 +3,18 @@
 . "$(dirname "$0")/../tap.sh"
 
 cd "$ROOT" || exit 70
+# Versions lay out differently. The tree follows Debian 12's; with another one there is nothing to compare.
+other_version=
+case $(clang-format --version) in
+*" 14."*) ;;
+*) other_version=" # SKIP this is not clang-format 14" ;;
+esac
 well_formed() {
-    find "$1" -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
+    [ -n "$other_version" ] || find "$1" -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
 }
 for folder in src include cli tests examples; do
     ok "$folder/ has sources to look at" test -n "$(find $folder -name '*.[ch]')"
-    ok "$folder/ is laid out as .clang-format says" well_formed $folder
+    ok "$folder/ is laid out as .clang-format says$other_version" well_formed $folder
 done
 
 texts() {

@@ -79,21 +79,20 @@ static void answer_queued(struct hf_visit *v)
 
 /* ---- Asked before ---- */
 
-static void look_again(struct hf_visit *v)
+/* Looks for the dead ahead; that may grant this very ask, or refuse it. */
+static void look_ahead(struct hf_visit *v)
 {
     struct hf_resource *r = &hf_cell_at(v->table, v->entry->resource)->resource;
     hf_resource_reap_dead(v->table, r, v->now);
     hf_resource_admit(v->table, r, v->now);
-    if (hf_visit_state(v) == CELL_HELD)
-        hf_visit_hold(v, HF_N_GRANTED);
-    else
-        answer_queued(v);
 }
 
 /* What became of it? False: its hold has ended unseen, and the ask begins anew. */
 static bool ask_again(struct hf_visit *v)
 {
     struct hf_entry *e = v->entry;
+    if (hf_visit_state(v) == CELL_WAITING)
+        look_ahead(v);
     hf_status why = (hf_status)e->why;
     switch (hf_visit_state(v)) {
     case CELL_HELD: /* the same grant again, extended, never shortened */
@@ -102,7 +101,7 @@ static bool ask_again(struct hf_visit *v)
         hf_visit_hold(v, HF_N_GRANTED);
         return true;
     case CELL_WAITING:
-        look_again(v);
+        answer_queued(v);
         return true;
     default:
         hf_visit_drop(v);

@@ -3,6 +3,7 @@
 
 #include "members.h"
 #include "past.h"
+#include "sys/clock.h"
 
 #include <string.h>
 
@@ -94,7 +95,9 @@ static void give_entry(struct hf_table *t, uint32_t index)
     if (is_linked(t, e)) {
         e->cookie = 0;
         hf_cell_commit(hf_cell_at(t, index), CELL_ENDED);
-        return;
+        atomic_thread_fence(memory_order_seq_cst);
+        if (is_linked(t, e)) /* else its client has taken it off meanwhile, and saw the cookie: it will not come back */
+            return;
     }
     if (!e->client)
         hf_shard_at(t, e->head.shard)->detached--;
@@ -167,8 +170,11 @@ static void become_holder(struct hf_table *t, struct hf_resource *r, uint32_t in
 {
     union hf_cell *cell = hf_cell_at(t, index);
     struct hf_entry *e = &cell->entry;
-    if (hf_cell_state(cell) == CELL_WAITING)
+    if (hf_cell_state(cell) == CELL_WAITING) {
+        hf_nanos here = hf_clock_boot(); /* a granter that lost the CPU on its way in must not grant what is over */
+        now = here > now ? here : now;
         hf_cells_remove(t, &r->waiters, index);
+    }
     e->token = token;
     e->since = now;
     e->end = hf_after(now, e->ttl);

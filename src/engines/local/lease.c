@@ -141,6 +141,15 @@ static bool is_held(const struct hf_visit *v)
     return v->entry && hf_visit_state(v) == CELL_HELD;
 }
 
+/* Nobody answers for a detached hold any more. */
+static void cut_loose(struct hf_visit *v)
+{
+    if (is_held(v) && v->entry->client) {
+        v->entry->client = 0;
+        v->table->shards[v->shard].detached++;
+    }
+}
+
 /* ---- The verbs ---- */
 
 static void leave(struct hf_visit *v)
@@ -167,10 +176,13 @@ static void answer_gone(struct hf_visit *v)
 
 static void check(struct hf_visit *v)
 {
-    if (is_held(v))
-        hf_visit_hold(v, HF_N_EXTENDED);
-    else
+    if (!is_held(v)) {
         answer_gone(v);
+        return;
+    }
+    if (v->ask->detached && !atomic_load(&v->entry->linked)) /* should that have failed when it was granted */
+        cut_loose(v);
+    hf_visit_hold(v, HF_N_EXTENDED);
 }
 
 static void extend(struct hf_visit *v)
@@ -317,10 +329,7 @@ void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member)
 
 static void detach(struct hf_visit *v)
 {
-    if (is_held(v) && v->entry->client) {
-        v->entry->client = 0;
-        v->table->shards[v->shard].detached++;
-    }
+    cut_loose(v);
     hf_visit_answer(v, HF_N_RELEASED);
 }
 
@@ -335,6 +344,8 @@ static void detach_unlinked(struct hf_visit *v)
 bool hf_lease_detach(struct hf_table *t, struct hf_ask *ask, bool drained)
 {
     struct hf_news news;
-    hf_visit(t, NULL, ask, hf_clock_boot(), &news, drained ? detach : detach_unlinked);
-    return news.cue != HF_N_BUSY;
+    hf_nanos now = hf_clock_boot();
+    ask->until = now + HF_MS(5); /* its own may be long over, and this may be the background thread */
+    hf_visit(t, NULL, ask, now, &news, drained ? detach : detach_unlinked);
+    return news.cue != HF_N_BUSY; /* FAILED: the next check or extend does it */
 }

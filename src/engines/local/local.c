@@ -289,7 +289,7 @@ static uint32_t watch_neighbour(struct hf_local *l, hf_nanos *until)
                 return value;
             }
             enum hf_burial done = hf_member_bury(&l->table, l->next);
-            l->knows_next = false;
+            l->knows_next = done == HF_BURIAL_LATER; /* its life word may be ours already: it must not be forgotten */
             if (done == HF_BURIAL_DONE)
                 continue;
         }

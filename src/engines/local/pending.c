@@ -69,8 +69,8 @@ void hf_pending_drain(struct hf_pending *p, struct hf_table *t, uint32_t member,
     for (uint32_t i = atomic_exchange(&hf_cell_at(t, member)->member.ready, 0); i && left--; i = next) {
         struct hf_entry *e = &hf_cell_at(t, i)->entry;
         next = atomic_load(&e->ready_next);
-        uint32_t cookie = e->cookie;
         atomic_store(&e->linked, 0);
+        uint32_t cookie = e->cookie; /* behind it: who drops it stores the cookie and then looks at `linked` */
         struct hf_ask *ask = cookie && cookie <= p->room ? p->ask[cookie - 1] : NULL;
         if (ask)
             nudge(ctx, ask);
