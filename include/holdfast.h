@@ -19,6 +19,7 @@
  * - Renewal never revives. What is lost stays lost, and on_lost is called exactly once.
  * - After fork() the child must not use the parent's handles: every call answers HF_FORKED and changes nothing.
  * - Functions may be called from any thread unless they say otherwise; leases belong to no thread.
+ * - No thread may be cancelled (pthread_cancel) inside a call.
  * - Callbacks run on the client's background thread (or inside hf_process), one at a time, with no lock of the library
  *   held: they may call anything here except hf_close.
  * - Options structs carry their size first; zero means default; they are read during the call only and never written.
@@ -148,7 +149,9 @@ HF_API hf_status hf_client_setting(const hf_client *client, const char *name, in
 
 /* ---- Acquiring ----------------------------------------------------------------------------------------------- */
 
-/* Called once when a lease that was granted is lost: at the latest when our own clock says that it may have ended. */
+/* Called once when a lease that was granted is lost: at the latest when our own clock says that it may have ended.
+ * Nobody waits for it: `arg` must live until it returned, or until hf_close did. Keep it short: renewals wait behind
+ * it. */
 typedef void hf_lost_fn(hf_lease *lease, hf_status why, void *arg);
 
 struct hf_request {
