@@ -9,6 +9,7 @@
 #include "status.h"
 
 static _Thread_local char words[HF_WHY_MAX];
+static _Thread_local hf_status last;
 
 static void make_printable(char *text)
 {
@@ -31,7 +32,13 @@ hf_status hf_why(hf_status status, const char *format, ...)
         snprintf(fresh, sizeof fresh, "%s", hf_status_row((int)status)->text);
     make_printable(fresh);
     memcpy(words, fresh, strlen(fresh) + 1);
+    last = status;
     return status;
+}
+
+hf_status hf_why_status(void)
+{
+    return last;
 }
 
 const char *hf_why_text(void)

@@ -12,3 +12,5 @@ hf_status hf_why(hf_status status, const char *format, ...) __attribute__((forma
 
 /* Never NULL; valid until this thread's next hf_why. */
 const char *hf_why_text(void);
+/* The status of this thread's last hf_why, for functions that return something else. */
+hf_status hf_why_status(void);

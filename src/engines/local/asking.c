@@ -184,7 +184,7 @@ static void ask_first(struct hf_visit *v)
     uint64_t hash = hf_name_hash(ask->name, ask->name_len);
     uint32_t ei = hf_cell_take(t, v->shard, ask->until);
     uint32_t ri = ei ? hf_resource_need(t, hash, ask->name, ask->name_len, ask->until) : 0;
-    hf_status status = HF_FULL;
+    hf_status status = HF_OK;
     enum hf_cue cue = ri ? agree_and_decide(v, ri, ei, &status) : HF_N_FAILED;
     if (cue == HF_N_GRANTED || cue == HF_N_QUEUED) {
         ask->slot = hf_slot(ei, hf_slot_cookie(ask->slot));
@@ -197,7 +197,7 @@ static void ask_first(struct hf_visit *v)
     } else if (cue == HF_N_QUEUED) {
         answer_queued(v);
     } else if (cue == HF_N_FAILED) {
-        hf_visit_fail(v, status);
+        hf_visit_fail(v, ri ? status : hf_why_status());
     } else {
         hf_visit_answer(v, cue);
         v->news->retry_at = hf_cell_at(t, ri)->resource.next_end;

@@ -96,7 +96,7 @@ hf_status hf_member_join(struct hf_table *t, int64_t pid, int64_t until, uint32_
     uint32_t index = hf_cell_take(t, LOCAL_REGISTRY, until);
     if (!index) {
         hf_shard_unlock(t, LOCAL_REGISTRY);
-        return HF_FULL;
+        return hf_why_status();
     }
     struct hf_member *m = member_at(t, index);
     int error = hf_robust_init(&m->life);
