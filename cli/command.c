@@ -1,4 +1,4 @@
-/* command.c - forks and execs CMD with its own process group, environment and signals. */
+/* command.c - forks CMD, lets it exec when it is told to, with its own process group, environment and signals. */
 #include "command.h"
 #include "text.h"
 #include <errno.h>
@@ -13,6 +13,10 @@
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND 127
 #define OURS 4 /* variables that we set */
+
+struct pipes {
+    int lost[2], exec[2], gate[2]; /* {read, write} */
+};
 
 struct environment {
     char ours[OURS][640];
@@ -53,34 +57,37 @@ static int make_environment(struct environment *env, const struct command_facts 
 /* In the child; only async-signal-safe calls, for the guard has threads. The parent does setpgid and tcsetpgrp too:
  * whoever comes first, nobody sees CMD outside its group. */
 static _Noreturn void become(const struct run_order *order, char **env, const struct terminal *terminal, pid_t guard,
-                             int lost_fd, int exec_fd)
+                             const struct pipes *pipes)
 {
+    char go;
     setpgid(0, 0);
     if (terminal)
         terminal_claim(terminal);
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != guard)
         _exit(EXIT_INTERNAL);
-    fcntl(lost_fd, F_SETFD, 0);
+    close(pipes->gate[1]);
+    if (read(pipes->gate[0], &go, sizeof go) != (ssize_t)sizeof go)
+        _exit(EXIT_INTERNAL);
+    fcntl(pipes->lost[0], F_SETFD, 0);
     signals_give_back(&order->signals);
     execvpe(order->argv[0], order->argv, env);
     int error = errno;
-    (void)!write(exec_fd, &error, sizeof error);
+    (void)!write(pipes->exec[1], &error, sizeof error);
     _exit(EXIT_NOT_FOUND);
 }
 
-/* Forks with pipes {read, write} in place. */
 static int fork_command(struct command *command, const struct run_order *order, const struct command_facts *facts,
-                        const struct terminal *terminal, const int lost[2], const int exec[2])
+                        const struct terminal *terminal, const struct pipes *pipes)
 {
     struct environment env;
     bool give = terminal->at_once && terminal_is_ours(terminal);
     pid_t guard = getpid();
-    if (make_environment(&env, facts, lost[0]) != 0)
+    if (make_environment(&env, facts, pipes->lost[0]) != 0)
         return -1;
     pid_t pid = fork();
     if (pid == 0)
-        become(order, env.all, give ? terminal : NULL, guard, lost[0], exec[1]);
+        become(order, env.all, give ? terminal : NULL, guard, pipes);
     free(env.all);
     if (pid < 0)
         return -1;
@@ -94,18 +101,30 @@ static int fork_command(struct command *command, const struct run_order *order, 
 int command_start(struct command *command, const struct run_order *order, const struct command_facts *facts,
                   const struct terminal *terminal)
 {
-    int lost[2] = {-1, -1}, exec[2] = {-1, -1};
+    struct pipes pipes = {{-1, -1}, {-1, -1}, {-1, -1}};
     int result = -1;
     /* CMD may want to block in a read of its end; we never in a write to ours. */
-    if (pipe2(lost, O_CLOEXEC) == 0 && pipe2(exec, O_CLOEXEC) == 0 && fcntl(lost[1], F_SETFL, O_NONBLOCK) == 0)
-        result = fork_command(command, order, facts, terminal, lost, exec);
+    if (pipe2(pipes.lost, O_CLOEXEC) == 0 && pipe2(pipes.exec, O_CLOEXEC) == 0 && pipe2(pipes.gate, O_CLOEXEC) == 0 &&
+        fcntl(pipes.lost[1], F_SETFL, O_NONBLOCK) == 0)
+        result = fork_command(command, order, facts, terminal, &pipes);
     if (result != 0)
         complain("cannot start a process: %s", strerror(errno));
-    close(lost[0]);
-    close(exec[1]);
-    command->lost_pipe = lost[1];
-    command->exec_pipe = exec[0];
+    close(pipes.lost[0]);
+    close(pipes.exec[1]);
+    close(pipes.gate[0]);
+    command->lost_pipe = pipes.lost[1];
+    command->exec_pipe = pipes.exec[0];
+    command->gate_pipe = pipes.gate[1];
     return result;
+}
+
+void command_go(struct command *command)
+{
+    if (command->gate_pipe < 0)
+        return;
+    (void)!write(command->gate_pipe, "\n", 1);
+    close(command->gate_pipe);
+    command->gate_pipe = -1;
 }
 
 void command_tell_lost(struct command *command)

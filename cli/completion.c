@@ -4,9 +4,10 @@
  * and where a file is meant. After `run NAME` the command's own completion takes over where the shell can do that. */
 #include "text.h"
 #include "verbs.h"
+#include <stdlib.h>
 #include <string.h>
 
-static const struct option_spec OPTIONS[] = {OPTION_HELP};
+static const struct option_spec OPTIONS[] = {OPTION_JSON, OPTION_HELP};
 
 static bool takes_file(const struct option_spec *spec)
 {
@@ -269,21 +270,39 @@ static void print_fish(void)
 
 /* ---- The verb ---- */
 
-static const struct {
+static const struct shell {
     const char *name;
     void (*print)(void);
 } SHELLS[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
 
+static void print_script(const void *shell)
+{
+    ((const struct shell *)shell)->print();
+}
+
+static int print_json(const struct shell *shell)
+{
+    char *script = text_printed(print_script, shell);
+    if (!script)
+        return EXIT_INTERNAL;
+    printf("{\"shell\":\"%s\",\"script\":", shell->name);
+    json_string(stdout, script);
+    printf("}\n");
+    free(script);
+    return finish_stdout();
+}
+
 static int run_completion(const struct cli_options *options, int argc, char **argv)
 {
-    (void)options;
     int code = check_operands(&VERB_COMPLETION, argc, argv, 1, 1);
     if (code != 0)
         return code;
     for (size_t i = 0; i < sizeof SHELLS / sizeof SHELLS[0]; i++) {
         if (strcmp(argv[0], SHELLS[i].name) != 0)
             continue;
-        SHELLS[i].print();
+        if (options->json)
+            return print_json(&SHELLS[i]);
+        print_script(&SHELLS[i]);
         return finish_stdout();
     }
     complain("completion: \"%s\" is not one of %s", text_shown(argv[0]).text, VERB_COMPLETION.operands);
@@ -296,7 +315,8 @@ const struct verb VERB_COMPLETION = {
     .summary = "Prints a script that completes verbs and options in a shell.",
     .details = "bash: source <(holdfast completion bash)\n"
                "zsh:  holdfast completion zsh >\"${fpath[1]}/_holdfast\"\n"
-               "fish: holdfast completion fish >~/.config/fish/completions/holdfast.fish\n",
+               "fish: holdfast completion fish >~/.config/fish/completions/holdfast.fish\n\n"
+               "With --json: one object with the keys shell and script.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_completion,

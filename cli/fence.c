@@ -11,12 +11,19 @@
 #define IDENTIFIER_MAX 48 /* with what we put around it below the 63 bytes that PostgreSQL keeps */
 
 enum dialect { POSTGRES, SQLITE };
+static const char *const DIALECTS[] = {[POSTGRES] = "postgres", [SQLITE] = "sqlite"};
+
+struct fence {
+    int64_t dialect;
+    const char *table, *key, *token;
+};
 
 static const struct option_spec OPTIONS[] = {
     {"dialect", 0, "postgres|sqlite", STORE_CHOICE, OPTION_FIELD(dialect), 0, 0, "which database; default: postgres"},
     {"table", 0, "NAME", STORE_TEXT, OPTION_FIELD(table), 0, 0, "the table to guard; default: guarded"},
     {"key", 0, "NAME", STORE_TEXT, OPTION_FIELD(key_column), 0, 0, "its primary key; default: id"},
     {"token", 0, "NAME", STORE_TEXT, OPTION_FIELD(token_column), 0, 0, "the new column; default: fence_token"},
+    OPTION_JSON,
     OPTION_HELP,
 };
 
@@ -78,12 +85,17 @@ static int check_identifier(const char *option, const char *text)
     return EXIT_USAGE;
 }
 
-static void print_template(const char *text, const char *table, const char *key, const char *token)
+static void print_sql(const void *arg)
 {
+    const struct fence *fence = arg;
+    const char *text = TEMPLATES[fence->dialect];
     const struct {
         const char *mark, *value;
         bool quoted;
-    } places[] = {{"@TABLE@", table, true}, {"@KEY@", key, true}, {"@TOKEN@", token, true}, {"@NAME@", table, false}};
+    } places[] = {{"@TABLE@", fence->table, true},
+                  {"@KEY@", fence->key, true},
+                  {"@TOKEN@", fence->token, true},
+                  {"@NAME@", fence->table, false}};
     while (*text) {
         size_t plain = strcspn(text, "@"), i = 0;
         printf("%.*s", (int)plain, text);
@@ -97,25 +109,42 @@ static void print_template(const char *text, const char *table, const char *key,
     }
 }
 
+static int print_json(const struct fence *fence)
+{
+    char *sql = text_printed(print_sql, fence);
+    if (!sql)
+        return EXIT_INTERNAL;
+    printf("{\"dialect\":\"%s\",\"sql\":", DIALECTS[fence->dialect]);
+    json_string(stdout, sql);
+    printf("}\n");
+    free(sql);
+    return finish_stdout();
+}
+
 static int run_fence(const struct cli_options *options, int argc, char **argv)
 {
-    const char *table = options->table ? options->table : "guarded";
-    const char *key = options->key_column ? options->key_column : "id";
-    const char *token = options->token_column ? options->token_column : "fence_token";
+    const struct fence fence = {
+        .dialect = options->dialect,
+        .table = options->table ? options->table : "guarded",
+        .key = options->key_column ? options->key_column : "id",
+        .token = options->token_column ? options->token_column : "fence_token",
+    };
     int code = check_operands(&VERB_FENCE, argc, argv, 1, 1);
     if (code == 0 && strcmp(argv[0], "sql") != 0) {
         complain("fence: \"%s\" is not known; sql is", text_shown(argv[0]).text);
         code = EXIT_USAGE;
     }
     if (code == 0)
-        code = check_identifier("table", table);
+        code = check_identifier("table", fence.table);
     if (code == 0)
-        code = check_identifier("key", key);
+        code = check_identifier("key", fence.key);
     if (code == 0)
-        code = check_identifier("token", token);
+        code = check_identifier("token", fence.token);
     if (code != 0)
         return code;
-    print_template(TEMPLATES[options->dialect], table, key, token);
+    if (options->json)
+        return print_json(&fence);
+    print_sql(&fence);
     return finish_stdout();
 }
 
@@ -125,7 +154,8 @@ const struct verb VERB_FENCE = {
     .summary = "Prints SQL that makes a table refuse writes with an older token.",
     .details =
         "A column and a trigger: equal tokens pass, lower ones do not. Read what it prints, then run it once:\n\n"
-        "    holdfast fence sql --dialect sqlite --table jobs | sqlite3 jobs.db\n",
+        "    holdfast fence sql --dialect sqlite --table jobs | sqlite3 jobs.db\n\n"
+        "With --json: one object with the keys dialect and sql.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_fence,

@@ -93,7 +93,8 @@ static bool lease_is_over(struct guard *guard, int64_t *pause)
     return false;
 }
 
-/* Returns when CMD ended, the lease is about to end, or the front is gone. */
+/* Returns when CMD ended, the lease is about to end, or the front is gone. CMD may begin once the lease was looked at
+ * and all was heard that came before: what ends CMD then does so before it has done anything. */
 static void watch(struct guard *guard)
 {
     for (int64_t pause; !lease_is_over(guard, &pause);) {
@@ -101,6 +102,7 @@ static void watch(struct guard *guard)
         reap(guard);
         if (guard->front_gone || is_over(guard))
             return;
+        command_go(&guard->command);
         if (!guard->order->only_warns && !guard->warned && pause <= 0)
             warn(guard);
         else

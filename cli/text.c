@@ -137,6 +137,27 @@ void json_string(FILE *out, const char *text)
     putc('"', out);
 }
 
+/* stdout is a variable that glibc lets a program set. */
+char *text_printed(void (*print)(const void *arg), const void *arg)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *screen = stdout, *memory = open_memstream(&text, &len);
+    bool whole = false;
+    if (memory) {
+        stdout = memory;
+        print(arg);
+        stdout = screen;
+        whole = !ferror(memory);
+        whole = fclose(memory) == 0 && whole;
+    }
+    if (whole)
+        return text;
+    complain("no memory for what is to be printed");
+    free(text);
+    return NULL;
+}
+
 bool text_may_colour(int fd)
 {
     const char *no_colour = getenv("NO_COLOR");

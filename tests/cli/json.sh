@@ -65,6 +65,18 @@ agrees "doctor prints what is documented" doctor <examined
 agrees "and its checks" doctor.checks < <(jq -c '.checks[]' examined)
 agrees "bench prints what is documented" bench < <("$HOLDFAST" bench --json -d 20ms)
 agrees "advise prints what is documented" advise < <("$HOLDFAST" advise --json | jq -c '.[]')
+for dialect in postgres sqlite; do
+    "$HOLDFAST" fence sql --json --dialect $dialect --table jobs >fence
+    agrees "fence sql prints what is documented, for $dialect" fence <fence
+    is "its dialect" "$(jq -r .dialect fence)" $dialect
+    ok "and the same SQL as without --json" cmp <(jq -j .sql fence) <("$HOLDFAST" fence sql --dialect $dialect --table jobs)
+done
+for shell in bash zsh fish; do
+    "$HOLDFAST" completion --json $shell >script
+    agrees "completion prints what is documented, for $shell" completion <script
+    is "its shell" "$(jq -r .shell script)" $shell
+    ok "and the same script as without --json" cmp <(jq -j .script script) <("$HOLDFAST" completion $shell)
+done
 agrees "version prints what is documented" version < <("$HOLDFAST" version --json)
 "$HOLDFAST" run --log log --correlation-id abc job -- true
 agrees "the log has what is documented" 'run --log' <log

@@ -3,15 +3,23 @@
 . "$(dirname "$0")/tap.sh"
 
 ROUNDS=${ROUNDS:-50}
+MOST_US=20000
+# A busy machine may delay one of fifty: only the worst of them may be measured again, up to twice. All else holds each time.
 # G28
-result=$("$TEST_BIN/succession" "$HOLDFAST" "$TEST_BIN/heir" "$SCRATCH/report" "$ROUNDS" 20 2>errors)
-read -r _ median _ worst _ survivors <<<"$result"
-echo "# kill -9 of the front while 20 wait, $ROUNDS times: median $median us, worst $worst us until the next command runs"
-like "every round had a successor" "$result" '^median_us [0-9]+ worst_us [0-9]+ survivors [0-9]+$'
-ok "the median is below 20 ms" test "$median" -lt 20000
-is "no descendant of the old command is alive when the next one begins" "$survivors" 0
-ok "killed all at once, fronts leave nothing behind" eventually rows holder throne 0
-is "nor anybody who waits" "$("$HOLDFAST" list --json)" "[]"
+for ((tries = 1; tries <= 3; tries++)); do
+    result=$("$TEST_BIN/succession" "$HOLDFAST" "$TEST_BIN/heir" "$SCRATCH/report.$tries" "$ROUNDS" 20 2>errors)
+    like "every round had a successor" "$result" '^median_us [0-9]+ worst_us [0-9]+ survivors [0-9]+$'
+    read -r _ median _ worst _ survivors <<<"$result"
+    echo "# kill -9 of the front while 20 wait, $ROUNDS times: median $median us, worst $worst us until the next command runs"
+    ok "the median is below 20 ms" test "$median" -lt $MOST_US
+    is "no descendant of the old command is alive when the next one begins" "$survivors" 0
+    ok "killed all at once, fronts leave nothing behind" eventually rows holder throne 0
+    is "nor anybody who waits" "$("$HOLDFAST" list --json)" "[]"
+    [ "${worst:-$MOST_US}" -ge $MOST_US ] || break
+done
+echo "# measurements needed for the worst: $((tries > 3 ? 3 : tries))"
+ok "the worst is below 20 ms" test "$worst" -lt $MOST_US
+cat report.* >report
 while read -r _ _ _ self grandchild; do
     eventually gone "$self" && eventually gone "$grandchild" || echo "$self $grandchild"
 done <report >alive
