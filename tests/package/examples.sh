@@ -42,5 +42,29 @@ start=${start//\$\{STATE_DIRECTORY\}/$PWD/state}
 read -ra words <<<"$start"
 is "what the service starts runs and says nothing" "$(env -i HOLDFAST_URL="$HOLDFAST_URL" "${words[@]}" 2>&1; echo $?)" 0
 ok "and did its work" test -e state/last-run
+
+# A real systemd, as the manager of a user, runs the timer: the units as they are, but soon instead of at night. In a
+# mount namespace of its own, because it asks for traces of a machine that was booted with it.
+manager=$PWD/manager
+mkdir -p "$manager"/{run,.config/systemd/user/{timers.target.wants,nightly.timer.d}}
+chmod 700 "$manager/run"
+cp units/nightly.* "$manager/.config/systemd/user"
+ln -s ../nightly.timer "$manager/.config/systemd/user/timers.target.wants"
+printf '[Unit]\nWants=timers.target\n' >"$manager/.config/systemd/user/default.target"
+printf '[Timer]\nOnCalendar=\nRandomizedDelaySec=0\nPersistent=false\nOnActiveSec=200ms\nAccuracySec=10ms\n' \
+    >"$manager/.config/systemd/user/nightly.timer.d/soon.conf"
+manage() {
+    exec unshare -m sh -c 'mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && exec "$@"' sh \
+        env -i HOME="$manager" XDG_RUNTIME_DIR="$manager/run" PATH=/usr/bin:/bin HOLDFAST_URL="$HOLDFAST_URL" \
+        /lib/systemd/systemd --user --log-target=console
+}
+manage >manager.log 2>&1 &
+systemd=$!
+eventually test -e "$manager/.config/nightly/last-run"
+ok "the timer, started by systemd, runs the job under the lock" test -e "$manager/.config/nightly/last-run"
+ok "and its name is free again" eventually rows holder nightly 0
+kill -RTMIN+24 $systemd # systemd(1): ends a user manager at once
+wait $systemd
+
 ok "its exit code for a wait that is over is no failure" grep -qx 'SuccessExitStatus=75' units/nightly.service
 done_testing
