@@ -107,6 +107,23 @@ int stage_teardown(void **state)
     return closed == HF_OK ? 0 : -1;
 }
 
+hf_client *stage_other_client(void)
+{
+    hf_client *client;
+    if (hf_open(stage_url(), NULL, &client) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    return client;
+}
+
+hf_lease *must_acquire(hf_client *client, const struct want *want)
+{
+    struct hf_request request = request_of(want);
+    hf_lease *lease;
+    if (hf_acquire(client, &request, &lease) != HF_OK)
+        fail_msg("%s: %s", want->name, hf_error_text());
+    return lease;
+}
+
 hf_client *stage_client(void)
 {
     if (!own_client && hf_open(table_url, NULL, &own_client) != HF_OK)

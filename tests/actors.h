@@ -27,7 +27,8 @@ int stage_teardown(void **state);
 const char *stage_directory(void);
 const char *stage_path(void); /* of the table */
 const char *stage_url(void);
-hf_client *stage_client(void); /* the test's own; opened at the first call, closed with the stage */
+hf_client *stage_client(void);       /* the test's own; opened at the first call, closed with the stage */
+hf_client *stage_other_client(void); /* one more, the caller's to close */
 
 int64_t now_ns(void); /* the same clock in all processes */
 void nap_us(int64_t us);
@@ -103,6 +104,8 @@ void part_follows_orders(struct actor *me, hf_client *client);
 /* ---- Seeing ---- */
 
 struct hf_request request_of(const struct want *want);
+/* The lease that is wanted, or the test fails. */
+hf_lease *must_acquire(hf_client *client, const struct want *want);
 
 /* What hf_show says of a name. */
 struct sight {

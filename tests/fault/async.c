@@ -16,23 +16,6 @@ enum { PENDING = 2000, CHAIN = 1000, CLOSE_WAITS = 100, CLOSE_CALLERS = 8, CLOSE
 
 static int cancels = 20000;
 
-static hf_client *open_client(void)
-{
-    hf_client *client;
-    if (hf_open(stage_url(), NULL, &client) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return client;
-}
-
-static hf_lease *acquire(hf_client *client, const struct want *want)
-{
-    struct hf_request request = request_of(want);
-    hf_lease *lease;
-    if (hf_acquire(client, &request, &lease) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return lease;
-}
-
 static hf_lease *start(hf_client *client, const char *name, hf_done_fn *done, void *arg)
 {
     struct hf_request request = request_of(&(struct want){.name = name, .wait_ms = HF_FOREVER});
@@ -128,8 +111,9 @@ static void test_callback_ends_others(void **state)
     (void)state;
     struct others others = {.client = stage_client()};
     sem_init(&others.over, 0, 0);
-    hf_client *holder = open_client();
-    hf_lease *a = acquire(holder, &(struct want){.name = "a"}), *b = acquire(holder, &(struct want){.name = "b"});
+    hf_client *holder = stage_other_client();
+    hf_lease *a = must_acquire(holder, &(struct want){.name = "a"}),
+             *b = must_acquire(holder, &(struct want){.name = "b"});
     others.cancelled = start(others.client, "a", note_cancelled, &others);
     others.freed = start(others.client, "a", note_cancelled, &others);
     start(others.client, "b", end_the_others, &others);
@@ -183,7 +167,7 @@ static bool cancel_once(struct race *race, hf_client *holder, int round)
     struct hf_request one =
         request_of(&(struct want){.name = "p", .kind = HF_SEMAPHORE, .capacity = 2, .units = 1, .wait_ms = HF_FOREVER});
     hf_lease *lease;
-    race->held = acquire(holder, &all);
+    race->held = must_acquire(holder, &all);
     assert_int_equal(hf_acquire_start(race->waiter, &one, note_outcome, race, &lease), HF_OK);
     int64_t cancel_at = now_ns() + race->delay_ns + round % 32 * 500;
     sem_post(&race->begin);
@@ -201,7 +185,7 @@ static bool cancel_once(struct race *race, hf_client *holder, int round)
     hf_lease_free(lease);
     while (atomic_load(&race->released) < round)
         sched_yield();
-    hf_lease_free(acquire(holder, &all)); /* both permits are there */
+    hf_lease_free(must_acquire(holder, &all)); /* both permits are there */
     return granted;
 }
 
@@ -209,7 +193,7 @@ static void test_cancel_against_completion(void **state)
 {
     (void)state;
     struct race race = {.waiter = stage_client()};
-    hf_client *holder = open_client();
+    hf_client *holder = stage_other_client();
     pthread_t releaser;
     int granted = 0;
     sem_init(&race.begin, 0, 0);
@@ -257,7 +241,7 @@ static void test_two_thousand_waits(void **state)
     static struct place place[PENDING];
     sem_init(&crowd.over, 0, 0);
     hf_client *client = stage_client();
-    hf_lease *held = acquire(client, &(struct want){.name = "l"});
+    hf_lease *held = must_acquire(client, &(struct want){.name = "l"});
     for (int i = 0; i < PENDING; i++) {
         place[i] = (struct place){&crowd, i};
         start(client, "l", note_turn, &place[i]);
@@ -285,8 +269,8 @@ static void test_close_with_waits(void **state)
 {
     (void)state;
     _Atomic int closed = 0;
-    hf_lease *held = acquire(stage_client(), &(struct want){.name = "l"});
-    hf_client *client = open_client();
+    hf_lease *held = must_acquire(stage_client(), &(struct want){.name = "l"});
+    hf_client *client = stage_other_client();
     for (int i = 0; i < CLOSE_WAITS; i++)
         start(client, "l", note_closed, &closed);
     int64_t from = now_ns();
@@ -311,9 +295,9 @@ static void *wait_until_closed(void *arg)
 static void test_close_with_callers(void **state)
 {
     (void)state;
-    hf_lease *held = acquire(stage_client(), &(struct want){.name = "l"});
+    hf_lease *held = must_acquire(stage_client(), &(struct want){.name = "l"});
     for (int round = 0; round < CLOSE_ROUNDS; round++) {
-        hf_client *client = open_client();
+        hf_client *client = stage_other_client();
         pthread_t caller[CLOSE_CALLERS];
         for (int i = 0; i < CLOSE_CALLERS; i++)
             assert_int_equal(pthread_create(&caller[i], NULL, wait_until_closed, client), 0);
@@ -354,9 +338,9 @@ static void *close_it(void *arg)
 static void test_close_against_callers(void **state)
 {
     (void)state;
-    hf_lease *held = acquire(stage_client(), &(struct want){.name = "l"});
+    hf_lease *held = must_acquire(stage_client(), &(struct want){.name = "l"});
     for (int round = 0; round < CLOSE_ROUNDS; round++) {
-        struct opening opening = {.client = open_client()};
+        struct opening opening = {.client = stage_other_client()};
         pthread_t thread[CLOSE_CALLERS + 1];
         pthread_barrier_init(&opening.doors, NULL, CLOSE_CALLERS + 1);
         assert_int_equal(hf_client_enter(opening.client), HF_OK);

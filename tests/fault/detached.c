@@ -23,15 +23,6 @@ static const char *neighbour(int number, char name[24])
     }
 }
 
-static hf_lease *acquire(hf_client *client, const struct want *want)
-{
-    struct hf_request request = request_of(want);
-    hf_lease *lease;
-    if (hf_acquire(client, &request, &lease) != HF_OK)
-        fail_msg("%s: %s", want->name, hf_error_text());
-    return lease;
-}
-
 /* G21 */
 static void test_outlives(void **state)
 {
@@ -97,8 +88,8 @@ static void test_cancelled_unseen(void **state)
     sem_init(&busy.go_on, 0, 0);
     sem_init(&busy.over, 0, 0);
     assert_int_equal(hf_open(stage_url(), NULL, &other), HF_OK);
-    hf_lease *held = acquire(other, &(struct want){.name = "d"});
-    hf_lease *near = acquire(other, &(struct want){.name = neighbour(0, first)});
+    hf_lease *held = must_acquire(other, &(struct want){.name = "d"});
+    hf_lease *near = must_acquire(other, &(struct want){.name = neighbour(0, first)});
     struct want detached = {.name = "d", .wait_ms = HF_FOREVER, .flags = HF_DETACHED};
     start(client, &detached, note_outcome, &busy, &wait);
     start(client, &(struct want){.name = "elsewhere"}, linger, &busy, &lingering);
@@ -107,12 +98,12 @@ static void test_cancelled_unseen(void **state)
     assert_int_equal(hf_cancel(wait), HF_OK);  /* seen, and given back */
     assert_int_equal(hf_release(near), HF_OK);
     hf_lease *newcomer =
-        acquire(other, &(struct want){.name = neighbour(1, second)}); /* takes the cells that came free */
+        must_acquire(other, &(struct want){.name = neighbour(1, second)}); /* takes the cells that came free */
     sem_post(&busy.go_on);
     sem_wait(&busy.over);
     sem_wait(&busy.over);
     assert_int_equal(busy.outcome, HF_CANCELLED);
-    hf_lease_free(acquire(client, &(struct want){.name = "d"}));
+    hf_lease_free(must_acquire(client, &(struct want){.name = "d"}));
     assert_true(hf_lease_ok(newcomer));
     assert_int_equal(see(client, second).token, hf_lease_token(newcomer));
     hf_lease_free(held);

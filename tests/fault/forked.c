@@ -13,15 +13,6 @@
 
 static const struct want now_or_never = {.name = "l", .ttl_ms = 60000};
 
-static hf_lease *acquire(hf_client *client, const struct want *want)
-{
-    struct hf_request request = request_of(want);
-    hf_lease *lease;
-    if (hf_acquire(client, &request, &lease) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return lease;
-}
-
 static void never_called(hf_lease *lease, hf_status outcome, void *arg)
 {
     (void)lease, (void)outcome, (void)arg;
@@ -72,7 +63,7 @@ static void test_handles(void **state)
 {
     (void)state;
     hf_client *client = stage_client();
-    hf_lease *lease = acquire(client, &now_or_never);
+    hf_lease *lease = must_acquire(client, &now_or_never);
     uint64_t token = hf_lease_token(lease);
     assert_child_is_content(use_handles, client, lease);
     assert_true(hf_lease_ok(lease));
@@ -100,7 +91,7 @@ static void test_own_client(void **state)
 {
     (void)state;
     hf_client *client = stage_client();
-    hf_lease *lease = acquire(client, &now_or_never);
+    hf_lease *lease = must_acquire(client, &now_or_never);
     assert_child_is_content(open_own, client, lease);
     assert_int_equal(see(client, "child").holders, 0);
     assert_int_equal(hf_release(lease), HF_OK);
@@ -166,7 +157,7 @@ static void test_descriptors(void **state)
     char before[1024], after[1024];
     list_descriptors(before, sizeof before);
     hf_client *client = stage_client();
-    hf_lease *lease = acquire(client, &now_or_never);
+    hf_lease *lease = must_acquire(client, &now_or_never);
     int lost = hf_lease_fd(lease);
     assert_true(lost >= 0);
     assert_true(fcntl(lost, F_GETFD) & FD_CLOEXEC);
@@ -189,7 +180,7 @@ static void test_no_sigpipe(void **state)
     (void)state;
     signal(SIGPIPE, count_pipe);
     hf_client *client = stage_client();
-    hf_lease *lease = acquire(client, &(struct want){.name = "l", .ttl_ms = 90, .flags = HF_AUTO_RENEW});
+    hf_lease *lease = must_acquire(client, &(struct want){.name = "l", .ttl_ms = 90, .flags = HF_AUTO_RENEW});
     int lost = hf_lease_fd(lease);
     assert_child_is_content(use_handles, client, lease);
     assert_int_equal(unlink(stage_path()), 0);

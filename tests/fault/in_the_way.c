@@ -19,23 +19,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-static hf_client *open_client(void)
-{
-    hf_client *client;
-    if (hf_open(stage_url(), NULL, &client) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return client;
-}
-
-static hf_lease *acquire(hf_client *client, const struct want *want)
-{
-    struct hf_request request = request_of(want);
-    hf_lease *lease;
-    if (hf_acquire(client, &request, &lease) != HF_OK)
-        fail_msg("%s: %s", want->name, hf_error_text());
-    return lease;
-}
-
 /* An acquire on a thread of its own, and what it heard. */
 struct call {
     hf_client *client;
@@ -116,7 +99,7 @@ static void test_burial_put_off(void **state)
     actor_await_end(holder);
     await_burial(member, thread);
     nap_us(PUT_OFF_MS * 1000);
-    hf_client *newcomer = open_client(); /* between the dead one and who was about to bury it */
+    hf_client *newcomer = stage_other_client(); /* between the dead one and who was about to bury it */
     nap_us(PUT_OFF_MS * 1000);
     leave_part_of("x");
     pthread_join(wait.thread, NULL);
@@ -141,8 +124,9 @@ static void test_others_are_renewed(void **state)
     (void)state;
     enum { STUCK_TTL_MS = 2000, BEFORE_RENEWAL_MS = 550, OTHER_TTL_MS = 400, STUCK_MS = 1100 };
     hf_client *client = stage_client();
-    hf_lease *stuck = acquire(client, &(struct want){.name = "x", .ttl_ms = STUCK_TTL_MS, .flags = HF_AUTO_RENEW});
-    hf_lease *other = acquire(client, &(struct want){.name = "y1", .ttl_ms = OTHER_TTL_MS, .flags = HF_AUTO_RENEW});
+    hf_lease *stuck = must_acquire(client, &(struct want){.name = "x", .ttl_ms = STUCK_TTL_MS, .flags = HF_AUTO_RENEW});
+    hf_lease *other =
+        must_acquire(client, &(struct want){.name = "y1", .ttl_ms = OTHER_TTL_MS, .flags = HF_AUTO_RENEW});
     assert_int_not_equal(shard_of("x"), shard_of("y1"));
     pthread_t caller;
     bool lived = true;
@@ -187,8 +171,8 @@ static void test_detached_while_shut_out(void **state)
     (void)state;
     enum { TTL_MS = 5000, ASKING_MS = TTL_MS / 20, SHUT_MS = 1000 };
     static struct outcome outcome;
-    hf_client *first = open_client(), *second = open_client();
-    hf_lease *held = acquire(first, &(struct want){.name = "x"}), *wait, *none;
+    hf_client *first = stage_other_client(), *second = stage_other_client();
+    hf_lease *held = must_acquire(first, &(struct want){.name = "x"}), *wait, *none;
     struct hf_request detached =
         request_of(&(struct want){.name = "x", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER, .flags = HF_DETACHED});
     assert_int_equal(hf_acquire_start(second, &detached, note_outcome, &outcome, &wait), HF_OK);
@@ -256,7 +240,7 @@ static void test_refused_by_its_own_look(void **state)
     pthread_join(wait.thread, NULL);
     assert_int_equal(wait.status, HF_MISMATCH);
     assert_non_null(strstr(wait.text, "hf_upgrade"));
-    hf_lease_free(acquire(wait.client, &(struct want){.name = "elsewhere"}));
+    hf_lease_free(must_acquire(wait.client, &(struct want){.name = "elsewhere"}));
 }
 
 /* ---- In the kernel ---- */

@@ -7,23 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static hf_client *open_client(void)
-{
-    hf_client *client;
-    if (hf_open(stage_url(), NULL, &client) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return client;
-}
-
-static hf_lease *acquire(hf_client *client, const struct want *want)
-{
-    struct hf_request request = request_of(want);
-    hf_lease *lease;
-    if (hf_acquire(client, &request, &lease) != HF_OK)
-        fail_msg("%s: %s", want->name, hf_error_text());
-    return lease;
-}
-
 /* ---- Groups ---- */
 
 enum { GROUP = 64, HANDLES = 3 * GROUP, GROUP_ROUNDS = 200, HEAD_STARTS = 40 };
@@ -64,7 +47,7 @@ static void assert_handles_differ(hf_client *client)
     for (int i = 0; i < HANDLES; i++) {
         char name[16];
         snprintf(name, sizeof name, "single-%d", i);
-        lease[i] = acquire(client, &(struct want){.name = name});
+        lease[i] = must_acquire(client, &(struct want){.name = name});
     }
     qsort(lease, HANDLES, sizeof lease[0], compare_handles);
     for (int i = 1; i < HANDLES; i++)
@@ -76,7 +59,7 @@ static void assert_handles_differ(hf_client *client)
 static void test_group_freed_while_lost(void **state)
 {
     (void)state;
-    hf_client *client = stage_client(), *other = open_client();
+    hf_client *client = stage_client(), *other = stage_other_client();
     for (int round = 0; round < GROUP_ROUNDS; round++) {
         lose_group_while_freeing(client, other, round % HEAD_STARTS * 10000);
         assert_handles_differ(client);
@@ -103,9 +86,9 @@ static void test_close_without_time(void **state)
     (void)state;
     enum { WAITS = 10 };
     static struct outcome outcome[WAITS];
-    hf_lease *held = acquire(stage_client(), &(struct want){.name = "l"}), *wait;
+    hf_lease *held = must_acquire(stage_client(), &(struct want){.name = "l"}), *wait;
     struct hf_request patient = request_of(&(struct want){.name = "l", .wait_ms = HF_FOREVER});
-    hf_client *client = open_client();
+    hf_client *client = stage_other_client();
     for (int i = 0; i < WAITS; i++)
         assert_int_equal(hf_acquire_start(client, &patient, note_outcome, &outcome[i], &wait), HF_OK);
     await_sight(stage_client(), "l", 1, WAITS);
@@ -125,15 +108,15 @@ static void test_exported_and_freed(void **state)
 {
     (void)state;
     enum { TTL_MS = 300 };
-    hf_client *client = stage_client(), *other = open_client();
+    hf_client *client = stage_client(), *other = stage_other_client();
     char text[HF_EXPORT_MAX];
     hf_lease *lease =
-        acquire(client, &(struct want){.name = "e", .ttl_ms = TTL_MS, .flags = HF_DETACHED | HF_AUTO_RENEW});
+        must_acquire(client, &(struct want){.name = "e", .ttl_ms = TTL_MS, .flags = HF_DETACHED | HF_AUTO_RENEW});
     uint64_t token = hf_lease_token(lease);
     assert_int_equal(hf_lease_export(lease, text, sizeof text), HF_OK);
     hf_lease_free(lease);
     assert_int_equal(see(other, "e").token, token); /* it goes on without its handle */
-    hf_lease *next = acquire(other, &(struct want){.name = "e", .wait_ms = 5 * TTL_MS});
+    hf_lease *next = must_acquire(other, &(struct want){.name = "e", .wait_ms = 5 * TTL_MS});
     assert_true(hf_lease_token(next) > token);
     hf_lease_free(next);
     assert_int_equal(hf_close(other, 1000), HF_OK);
@@ -145,7 +128,7 @@ static void test_exported_after_extend(void **state)
     enum { TTL_MS = 5000, ONCE_MS = 60000 };
     char text[HF_EXPORT_MAX];
     int64_t ttl_ms = 0;
-    hf_lease *lease = acquire(stage_client(), &(struct want){.name = "e", .ttl_ms = TTL_MS, .flags = HF_DETACHED});
+    hf_lease *lease = must_acquire(stage_client(), &(struct want){.name = "e", .ttl_ms = TTL_MS, .flags = HF_DETACHED});
     assert_int_equal(hf_extend(lease, ONCE_MS), HF_OK);
     assert_int_equal(hf_lease_export(lease, text, sizeof text), HF_OK);
     assert_int_equal(sscanf(text, "hf1 %*s %*s %*d %*u %*u %" SCNd64, &ttl_ms), 1);
@@ -168,7 +151,7 @@ static void test_many_leases(void **state)
     (void)state;
     enum { LEASES = 20000, BOUND_MS = 500 };
     static _Atomic int64_t lost_at;
-    hf_client *client = open_client();
+    hf_client *client = stage_other_client();
     uint64_t token = 0;
     for (int i = 0; i < LEASES; i++) {
         char name[16];
