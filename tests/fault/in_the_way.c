@@ -328,9 +328,45 @@ static void test_processed_earlier(void **state)
     assert_int_equal(hf_close(processing.client, 1000), HF_OK);
 }
 
+/* ---- A granter that lost the CPU on its way in ---- */
+
+/* Takes the holder's entry away as a releaser would that read the clock longer ago than the waiters' ttl. */
+static void release_with_an_old_clock(const char *name)
+{
+    struct hf_table own;
+    uint64_t hash = hf_name_hash(name, strlen(name));
+    assert_int_equal(hf_table_open(&own, stage_path(), 0600), HF_OK);
+    assert_int_equal(hf_shard_lock(&own, hf_shard_of(hash), hf_clock_boot() + HF_MS(1000)), HF_OK);
+    uint32_t resource = hf_resource_find(&own, hash, name, strlen(name));
+    hf_entry_drop(&own, hf_cell_at(&own, resource)->resource.holders.head, hf_clock_boot() - HF_MS(9000));
+    hf_shard_unlock(&own, hf_shard_of(hash));
+    hf_table_close(&own);
+}
+
+static void test_old_clock(void **state)
+{
+    (void)state;
+    hf_client *client = stage_client();
+    struct actor *holder = actor_start(), *first = actor_start(), *second = actor_start();
+    struct want patient = {.name = "late", .ttl_ms = 4000, .wait_ms = HF_FOREVER};
+    actor_holds(holder, 0, &(struct want){.name = "late", .ttl_ms = 60000});
+    actor_acquire(first, 0, ORDER_ACQUIRE, &patient);
+    await_sight(client, "late", 1, 1);
+    actor_acquire(second, 0, ORDER_ACQUIRE, &patient);
+    await_sight(client, "late", 1, 2);
+    release_with_an_old_clock("late");
+    struct answer earlier = actor_answer(first, ORDER_ACQUIRE, 0);
+    assert_int_equal(earlier.status, HF_OK);
+    actor_does(first, ORDER_RELEASE, 0);
+    struct answer later = actor_answer(second, ORDER_ACQUIRE, 0);
+    assert_int_equal(later.status, HF_OK);
+    assert_true(earlier.token < later.token);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        STAGED("a granter with an old clock does not cost the first in line its turn", test_old_clock),
         STAGED("a dead client whose burial was put off is buried although somebody joined meanwhile",
                test_burial_put_off),
         STAGED("a caller that cannot get through on one lease keeps no other from being renewed",
