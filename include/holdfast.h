@@ -269,6 +269,9 @@ struct hf_row {
     bool detached;
     hf_status ended;  /* history: HF_OK released, HF_LOST ended by time, by force or by death */
     int64_t ended_ms; /* history: how long ago */
+    uint32_t servers; /* redlock: on how many servers it stands; 0: there is only one place where it can */
+    bool foreign;     /* another program's lock under the same key: all that is known is that it holds, and left_ms; -1
+                         there: it has no end */
 };
 typedef void hf_row_fn(void *arg, const struct hf_row *row);
 

@@ -41,6 +41,8 @@ static hf_status explain(struct hf_lease *lease, hf_status status)
     if (status == HF_TIMEOUT)
         return hf_why(status, "%s: not free within %lld ms%s%s", lease->name,
                       (long long)((claim->deadline - claim->started_at) / HF_MS(1)), *words ? "; " : "", words);
+    if (status == HF_IN_DOUBT && !*words)
+        return hf_why(status, "%s: %s (%s)", lease->name, hf_status_row(status)->text, lease->client->url);
     return hf_why(status, "%s: %s", lease->name, *words ? words : hf_status_row(status)->text);
 }
 
@@ -60,44 +62,33 @@ static hf_status begin(struct hf_lease *lease, hf_nanos now)
     return HF_OK;
 }
 
-/* Sleeps until the lease has news or its timer is due. The lock is given up meanwhile. */
-static void sleep_once(struct hf_lease *lease)
+/* Waits for an answer. The caller brings the timer events as well: the keeper may not be able to, for one in a callback
+ * it is this very thread. Twice does no harm. */
+static void wait_once(struct hf_lease *lease)
 {
-    struct hf_client *client = lease->client;
-    uint64_t slot = lease->claim.state == HF_S_QUEUED ? lease->ask.slot : 0;
-    uint32_t seen = slot ? lease->ask.seen : atomic_load(&lease->news);
-    hf_nanos until = lease->wake_at;
-    lease->parked = slot;
-    lease->sleepers += !slot;
-    pthread_mutex_unlock(&lease->lock);
-    if (slot)
-        client->type->park(client->engine, slot, seen, until);
-    else
-        hf_futex_wait(&lease->news, seen, until);
-    pthread_mutex_lock(&lease->lock);
-    lease->parked = 0;
-    lease->sleepers -= !slot;
+    hf_drive_sleep(lease, HF_NEVER);
+    hf_drive_peek(lease);
+    if (hf_clock_boot() >= lease->wake_at)
+        hf_drive_input(lease, HF_I_TIMER, HF_OK);
 }
 
-static void wait_for_outcome(struct hf_lease *lease)
+static void wait_until(struct hf_lease *lease, const bool *over)
 {
-    while (!lease->decided) {
-        sleep_once(lease);
-        hf_drive_peek(lease);
-        if (!lease->decided && hf_clock_boot() >= lease->wake_at)
-            hf_drive_input(lease, HF_I_TIMER, HF_OK);
-    }
+    while (!*over)
+        wait_once(lease);
 }
 
 hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now)
 {
     pthread_mutex_lock(&lease->lock);
     lease->caller_drives = true;
+    hf_drive_attend(lease);
     hf_status status = begin(lease, now);
     if (status == HF_OK) {
-        wait_for_outcome(lease);
+        wait_until(lease, &lease->decided);
         status = explain(lease, lease->outcome);
     }
+    hf_drive_unattend(lease);
     pthread_mutex_unlock(&lease->lock);
     return status;
 }
@@ -128,10 +119,10 @@ hf_status hf_call_start(struct hf_client *client, const struct hf_request *reque
     pthread_mutex_lock(&lease->lock);
     lease->done = done;
     lease->done_arg = arg;
-    lease->ask.bell = true;
     *out = lease; /* before the callback can run */
     status = begin(lease, now);
     pthread_mutex_unlock(&lease->lock);
+    hf_keeper_flush(client);
     if (status == HF_OK)
         return HF_OK;
     *out = NULL;
@@ -146,15 +137,11 @@ hf_status hf_call_cancel(struct hf_lease *lease)
     if (waits)
         hf_drive_input(lease, HF_I_CANCEL, HF_CANCELLED);
     pthread_mutex_unlock(&lease->lock);
+    hf_keeper_flush(lease->client);
     return waits ? HF_OK : hf_why(HF_NOT_HELD, "%s: does not wait any more", lease->name);
 }
 
 /* ---- What the holder does ---- */
-
-static bool is_held(const struct hf_lease *lease)
-{
-    return lease->claim.state == HF_S_HELD || lease->claim.state == HF_S_EXTENDING;
-}
 
 /* What there is to say to somebody who thought it was held. */
 static hf_status explain_unheld(struct hf_lease *lease)
@@ -162,31 +149,39 @@ static hf_status explain_unheld(struct hf_lease *lease)
     return explain(lease, lease->lost_status != HF_OK ? HF_LOST : HF_NOT_HELD);
 }
 
-/* Waits for the answer to an extend or release. An engine that answers at once never lets it sleep. */
-static hf_status finish_call(struct hf_lease *lease, const struct hf_event *event)
+/* Asks for an extend or a conversion, and waits for the answer. The claim has one report for all that were asked for,
+ * so there is one at a time. */
+static hf_status finish_change(struct hf_lease *lease, struct hf_event *event)
 {
-    lease->call_over = false;
+    while (lease->change.open && hf_lease_held(lease))
+        wait_once(lease);
+    if (!hf_lease_held(lease))
+        return explain_unheld(lease);
+    lease->change = (struct hf_pending_call){.open = true};
+    event->now = hf_clock_boot();
     hf_drive(lease, event);
-    while (!lease->call_over) {
-        uint32_t seen = atomic_load(&lease->news);
-        lease->sleepers++;
-        pthread_mutex_unlock(&lease->lock);
-        hf_futex_wait(&lease->news, seen, HF_NEVER);
-        pthread_mutex_lock(&lease->lock);
-        lease->sleepers--;
-    }
-    return explain(lease, lease->call_status);
+    wait_until(lease, &lease->change.over);
+    lease->change.open = false;
+    if (lease->change.status == HF_NOT_HELD)
+        return hf_why(HF_NOT_HELD, "%s: released meanwhile", lease->name);
+    return explain(lease, lease->change.status);
+}
+
+static hf_status change(struct hf_lease *lease, struct hf_event *event)
+{
+    if (!hf_lease_held(lease))
+        return explain_unheld(lease);
+    hf_drive_attend(lease);
+    hf_status status = finish_change(lease, event);
+    hf_drive_unattend(lease);
+    return status;
 }
 
 hf_status hf_call_extend(struct hf_lease *lease, int64_t ttl_ms)
 {
     pthread_mutex_lock(&lease->lock);
-    hf_status status;
-    struct hf_event event = {.in = HF_I_EXTEND, .now = hf_clock_boot(), .ttl_ms = ttl_ms};
-    if (is_held(lease))
-        status = finish_call(lease, &event);
-    else
-        status = explain_unheld(lease);
+    struct hf_event event = {.in = HF_I_EXTEND, .ttl_ms = ttl_ms};
+    hf_status status = change(lease, &event);
     pthread_mutex_unlock(&lease->lock);
     return status;
 }
@@ -195,45 +190,69 @@ hf_status hf_call_convert(struct hf_lease *lease, enum hf_verb verb)
 {
     pthread_mutex_lock(&lease->lock);
     hf_status status;
-    struct hf_event event = {.in = HF_I_CONVERT, .now = hf_clock_boot(), .verb = verb};
+    struct hf_event event = {.in = HF_I_CONVERT, .verb = verb};
     if (lease->ask.kind != HF_READ && lease->ask.kind != HF_WRITE)
         status = hf_why(HF_INVALID, "%s: is not a read-write lock", lease->name);
-    else if (is_held(lease))
-        status = finish_call(lease, &event);
     else
-        status = explain_unheld(lease);
+        status = change(lease, &event);
     if (status == HF_OK)
         lease->ask.kind = verb == HF_V_UPGRADE ? HF_WRITE : HF_READ;
     pthread_mutex_unlock(&lease->lock);
     return status;
 }
 
+static hf_status explain_ended(const struct hf_lease *lease, hf_nanos ended_at, hf_nanos now)
+{
+    const char *words = lease->words ? lease->words : "";
+    return hf_why(HF_NOT_HELD, "%s: the lease ended %lld ms ago%s%s", lease->name,
+                  (long long)((now - ended_at) / HF_MS(1)), *words ? "; " : "", words);
+}
+
+static hf_status finish_release(struct hf_lease *lease, hf_nanos now)
+{
+    struct hf_event event = {.in = HF_I_RELEASE, .now = now};
+    hf_nanos believed = lease->claim.valid_until;
+    lease->release = (struct hf_pending_call){.open = true};
+    hf_drive(lease, &event);
+    wait_until(lease, &lease->release.over);
+    lease->release.open = false;
+    if (lease->release.status == HF_NOT_HELD && believed <= now)
+        return explain_ended(lease, believed, now);
+    return explain(lease, lease->release.status);
+}
+
 hf_status hf_call_release(struct hf_lease *lease)
 {
     pthread_mutex_lock(&lease->lock);
+    hf_nanos now = hf_clock_boot();
     hf_status status;
-    struct hf_event event = {.in = HF_I_RELEASE, .now = hf_clock_boot()};
-    if (is_held(lease))
-        status = finish_call(lease, &event);
-    else
-        status =
-            hf_why(HF_NOT_HELD, lease->lost_status ? "%s: the lease had ended before" : "%s: not held", lease->name);
+    if (hf_lease_held(lease)) {
+        hf_drive_attend(lease);
+        status = finish_release(lease, now);
+        hf_drive_unattend(lease);
+    } else if (lease->lost_status != HF_OK) {
+        status = explain_ended(lease, lease->lost_at, now);
+    } else {
+        status = hf_why(HF_NOT_HELD, lease->release.open ? "%s: is being released" : "%s: not held", lease->name);
+    }
     pthread_mutex_unlock(&lease->lock);
     return status;
 }
 
 void hf_call_free(struct hf_lease *lease)
 {
+    struct hf_client *client = lease->client;
     pthread_mutex_lock(&lease->lock);
     lease->freed = true;
-    if (is_held(lease) && lease->exported)
+    if (hf_lease_held(lease) && lease->exported)
         hf_drive_disown(lease);
-    else if (is_held(lease))
+    else if (hf_lease_held(lease))
         hf_drive_input(lease, HF_I_RELEASE, HF_OK);
     else if (!lease->decided)
         hf_drive_input(lease, HF_I_CANCEL, HF_CANCELLED);
     pthread_mutex_unlock(&lease->lock);
     hf_lease_unref(lease);
+    hf_keeper_flush(client);
 }
 
 int hf_call_lost_fd(struct hf_lease *lease)

@@ -6,12 +6,15 @@
 #include "sys/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+enum { LOOK_AGAIN_MS = 20 }; /* whether another thread has done what hf_close waits for */
 
 /* ---- What the engine says ---- */
 
@@ -92,11 +95,11 @@ static hf_status start_keeper(struct hf_client *client)
 
 static void free_client(struct hf_client *client)
 {
+    if (client->engine)
+        client->type->close(client->engine); /* it may know the asks, which are in the leases */
     hf_journal_free(client);
     hf_heap_free(&client->timers); /* its nodes are in the leases */
     hf_leases_free(client);
-    if (client->engine)
-        client->type->close(client->engine);
     if (client->no_thread && client->fd >= 0)
         close(client->fd);
     if (client->mark.page)
@@ -127,15 +130,9 @@ static hf_status open_parts(struct hf_client *client, const struct hf_url *url)
     return status == HF_OK ? start_keeper(client) : status;
 }
 
-hf_status hf_client_open(const char *text, const struct hf_client_options *options, struct hf_client **out)
+hf_status hf_client_open_with(const struct hf_engine_type *type, const struct hf_url *url,
+                              const struct hf_client_options *options, struct hf_client **out)
 {
-    struct hf_url url;
-    hf_status status = hf_url_parse(&url, text);
-    if (status != HF_OK)
-        return status;
-    const struct hf_engine_type *type = hf_engine_find(url.scheme, strlen(url.scheme));
-    if (!type)
-        return hf_why(HF_CONFIG, "%s: no such engine; this library has: %s", url.scheme, hf_engine_names());
     struct hf_client *client = calloc(1, sizeof *client);
     if (!client)
         return hf_why(HF_NO_MEMORY, "no memory for a client");
@@ -148,9 +145,9 @@ hf_status hf_client_open(const char *text, const struct hf_client_options *optio
     client->on_log = options->on_log;
     client->log_arg = options->log_arg;
     client->log_level = options->log_level ? options->log_level : HF_LOG_INFO;
-    status = read_settings(client, &url, !options->no_environment);
+    hf_status status = read_settings(client, url, !options->no_environment);
     if (status == HF_OK)
-        status = open_parts(client, &url);
+        status = open_parts(client, url);
     if (status == HF_OK)
         *out = client;
     else
@@ -158,22 +155,44 @@ hf_status hf_client_open(const char *text, const struct hf_client_options *optio
     return status;
 }
 
+hf_status hf_client_open(const char *text, const struct hf_client_options *options, struct hf_client **client)
+{
+    struct hf_url url;
+    hf_status status = hf_url_parse(&url, text);
+    if (status != HF_OK)
+        return status;
+    const struct hf_engine_type *type = hf_engine_find(url.scheme, strlen(url.scheme));
+    if (!type)
+        return hf_why(HF_CONFIG, "%s: no such engine; this library has: %s", url.scheme, hf_engine_names());
+    return hf_client_open_with(type, &url, options, client);
+}
+
 /* ---- Closing ---- */
+
+static void end_hold(struct hf_lease *lease, bool in_time)
+{
+    struct hf_news hint = {.cue = HF_N_HINT};
+    struct hf_event check = {.in = HF_I_HINT, .now = hf_clock_boot(), .news = &hint};
+    bool stays = lease->ask.detached || lease->exported, later = hf_client_hears_later(lease->client);
+    if (stays && later)
+        hf_drive_disown(lease);
+    else if (stays && in_time) /* a detached hold that could not be cut loose yet is now */
+        hf_drive(lease, &check);
+    else if (!stays && (in_time || later)) /* to hand a release over takes no time there */
+        hf_drive_input(lease, HF_I_RELEASE, HF_OK);
+}
 
 /* Without the time to ask the engine, which frees what a client leaves behind, the caller still hears its outcome. */
 static void end_lease(struct hf_lease *lease, bool in_time)
 {
     pthread_mutex_lock(&lease->lock);
-    unsigned state = lease->claim.state;
-    if (state == HF_S_HELD || state == HF_S_EXTENDING) {
-        struct hf_news hint = {.cue = HF_N_HINT};
-        struct hf_event check = {.in = HF_I_HINT, .now = hf_clock_boot(), .news = &hint};
-        if (in_time && !lease->ask.detached && !lease->exported)
-            hf_drive_input(lease, HF_I_RELEASE, HF_OK);
-        else if (in_time) /* a detached hold that could not be cut loose yet is now */
-            hf_drive(lease, &check);
-    } else if (!lease->decided) {
+    if (hf_lease_held(lease))
+        end_hold(lease, in_time);
+    else if (!lease->decided)
         hf_drive_input(lease, in_time ? HF_I_CANCEL : HF_I_LOST_ALL, HF_CLOSED);
+    if (lease->alive && !lease->awaited && !hf_lease_held(lease)) {
+        lease->awaited = true;
+        atomic_fetch_add(&lease->client->awaited, 1);
     }
     pthread_mutex_unlock(&lease->lock);
 }
@@ -182,6 +201,43 @@ static void end_leases(struct hf_client *client, hf_nanos until)
 {
     for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;)
         end_lease(l, hf_clock_boot() < until);
+    hf_keeper_flush(client);
+}
+
+/* Without a keeper its work is done here, unless another thread is still at it. */
+static void work_until(struct hf_client *client, hf_nanos until)
+{
+    hf_nanos look_again = hf_clock_boot() + HF_MS(LOOK_AGAIN_MS);
+    hf_keeper_process(client);
+    int64_t timer_ms = hf_keeper_timeout(client);
+    hf_nanos left = (until < look_again ? until : look_again) - hf_clock_boot();
+    int left_ms = left > 0 ? (int)((left + HF_MS(1) - 1) / HF_MS(1)) : 0;
+    struct pollfd rung = {.fd = client->fd, .events = POLLIN};
+    if (atomic_load(&client->awaited))
+        poll(&rung, 1, timer_ms >= 0 && timer_ms < left_ms ? (int)timer_ms : left_ms);
+}
+
+/* The engine has yet to answer for what was released and cancelled. Returns for how many it did not, in time. */
+static unsigned await_answers(struct hf_client *client, hf_nanos until)
+{
+    for (uint32_t awaited; (awaited = atomic_load(&client->awaited)) && hf_clock_boot() < until;) {
+        if (client->no_thread)
+            work_until(client, until);
+        else
+            hf_futex_wait(&client->awaited, awaited, until);
+    }
+    return atomic_load(&client->awaited);
+}
+
+/* No answer came in time: whoever waits for the outcome hears of it now. */
+static void give_up_waits(struct hf_client *client)
+{
+    for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;) {
+        pthread_mutex_lock(&l->lock);
+        if (!l->decided)
+            hf_drive_input(l, HF_I_LOST_ALL, HF_CLOSED);
+        pthread_mutex_unlock(&l->lock);
+    }
 }
 
 /* Blocked callers have been told; they need a moment to leave. */
@@ -195,16 +251,6 @@ static bool wait_until_empty(struct hf_client *client, hf_nanos until)
     return true;
 }
 
-static unsigned count_unreleased(struct hf_client *client)
-{
-    unsigned count = 0;
-    pthread_mutex_lock(&client->lock);
-    for (struct hf_lease *l = client->all; l; l = l->next)
-        count += l->claim.state == HF_S_RELEASING;
-    pthread_mutex_unlock(&client->lock);
-    return count;
-}
-
 hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
 {
     if (!hf_forkmark_ours(&client->mark))
@@ -214,6 +260,9 @@ hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
     hf_nanos until = hf_deadline(hf_clock_boot(), timeout_ms);
     atomic_fetch_or(&client->inside, HF_CLOSING);
     end_leases(client, until);
+    unsigned unanswered = await_answers(client, until);
+    if (unanswered)
+        give_up_waits(client);
     if (!wait_until_empty(client, until))
         return hf_why(HF_TIMEOUT, "%s: another thread is still inside a call", client->url);
     pthread_mutex_lock(&client->lock);
@@ -223,9 +272,8 @@ hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
         hf_keeper_process(client);
     client->type->attend_wake(client->engine);
     pthread_join(client->keeper, NULL);
-    unsigned unreleased = count_unreleased(client);
-    hf_status status = unreleased ? hf_why(HF_IN_DOUBT, "%s: %u holds could not be released and end by themselves",
-                                           client->url, unreleased)
+    hf_status status = unanswered ? hf_why(HF_IN_DOUBT, "%s: %u holds could not be released and end by themselves",
+                                           client->url, unanswered)
                                   : HF_OK;
     free_client(client);
     return status;

@@ -6,6 +6,9 @@
  * background thread: timers, news by the bell, callbacks; journal.c is the log; listing.c shows and watch.c tells of
  * changes.
  *
+ * An engine answers inside submit(), or later (HF_LATER). Then whoever is blocked in a call on the lease parks in the
+ * engine and looks at its news; when nobody is, they come by the bell, and the keeper looks.
+ *
  * Locks, in the order in which they are taken: a lease's lock (its claim moves under it, and the engine is asked under
  * it, so that one lease that cannot get through holds up no other), then the client's (queues, timers, pool; for
  * moments). No lock is held while a callback runs. */
@@ -43,6 +46,13 @@ enum hf_count {
     COUNT_LOST
 };
 
+/* A call that waits for its answer. */
+struct hf_pending_call {
+    bool open; /* somebody is in it */
+    bool over; /* and has its answer */
+    hf_status status;
+};
+
 struct hf_lease {
     struct hf_client *client;
     struct hf_lease *next, *prev; /* among all of the client; in the pool: next */
@@ -54,14 +64,17 @@ struct hf_lease {
     bool alive;         /* the claim counts as a ref */
     bool caller_drives; /* a caller is blocked in acquire and brings the timer events itself */
     bool decided;       /* GRANTED or DENIED was reported */
-    bool call_over;     /* the extend or release that was asked for has its answer */
     bool freed;         /* the caller gave the handle back */
     bool exported;      /* the hold belongs to a text now */
-    hf_status outcome, call_status, lost_status;
-    hf_nanos wake_at;
-    hf_word news;      /* rises when something was decided; callers sleep on it */
-    uint32_t sleepers; /* callers that sleep on `news` */
-    uint64_t parked;   /* the slot that a blocked caller is parked on; 0: none */
+    bool awaited;       /* hf_close waits for its end */
+    hf_status outcome, lost_status;
+    hf_nanos wake_at, lost_at;
+    struct hf_pending_call change;  /* extend, upgrade or downgrade: one at a time, other threads wait for their turn */
+    struct hf_pending_call release; /* the first one; a second is refused */
+    hf_word news;                   /* rises when something was decided; callers sleep on it */
+    uint32_t callers;               /* in a blocking call on it */
+    uint32_t sleepers;              /* those of them that sleep on `news` */
+    uint64_t parked;                /* the slot that one of them is parked on; 0: none */
 
     _Atomic bool ok;
     _Atomic int64_t valid_until;
@@ -96,8 +109,9 @@ struct hf_client {
     struct hf_timing_wishes wishes;
     char *url; /* as opened, without its query, for messages */
 
-    hf_word inside; /* callers in a call, and HF_CLOSING: one word, because whoever leaves must not look at the client
-                       after */
+    hf_word inside;  /* callers in a call, and HF_CLOSING: one word, because whoever leaves must not look at the client
+                        after */
+    hf_word awaited; /* leases that hf_close waits for */
     _Atomic uint64_t count[HF_COUNTERS];
 
     pthread_mutex_t lock;
@@ -146,7 +160,12 @@ void hf_leases_free(struct hf_client *client);
 /* An event happens to the claim, and all that follows from it. The lease's lock is held. */
 void hf_drive(struct hf_lease *lease, const struct hf_event *event);
 void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why);
-void hf_drive_peek(struct hf_lease *lease);
+void hf_drive_peek(struct hf_lease *lease); /* looks at all news that there are */
+/* Sleeps until there may be news, the lease's timer is due, or until then. The lock is given up meanwhile. */
+void hf_drive_sleep(struct hf_lease *lease, hf_nanos until);
+/* A caller begins and ends to wait for answers. While one does, it looks at the news, and not the keeper. */
+void hf_drive_attend(struct hf_lease *lease);
+void hf_drive_unattend(struct hf_lease *lease);
 hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token);
 void hf_drive_disown(struct hf_lease *lease); /* the hold belongs to its text alone */
 
@@ -184,10 +203,14 @@ void hf_keeper_look(struct hf_lease *lease);                            /* there
 void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback); /* a callback of it is due */
 void hf_keeper_timer(struct hf_lease *lease, hf_nanos when);
 void hf_keeper_wake(struct hf_client *client);
+void hf_keeper_flush(
+    struct hf_client *client); /* what this thread submitted goes out, if the keeper will not see to it */
 bool hf_keeper_is_me(const struct hf_client *client);
 
 /* ---- client.c ---- */
 hf_status hf_client_open(const char *url, const struct hf_client_options *options, struct hf_client **client);
+hf_status hf_client_open_with(const struct hf_engine_type *type, const struct hf_url *url,
+                              const struct hf_client_options *options, struct hf_client **client);
 hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms);
 
 /* ---- journal.c ---- */
@@ -201,6 +224,16 @@ hf_status hf_client_list(struct hf_client *client, int which, const char *name, 
 hf_status hf_client_watch(struct hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg);
 hf_status hf_client_break(struct hf_client *client, const char *name, uint64_t token, const char *reason);
 hf_status hf_client_resize(struct hf_client *client, const char *name, uint32_t capacity);
+
+static inline bool hf_client_hears_later(const struct hf_client *client)
+{
+    return client->limits.offers & HF_LATER;
+}
+
+static inline bool hf_lease_held(const struct hf_lease *lease)
+{
+    return lease->claim.state == HF_S_HELD || lease->claim.state == HF_S_EXTENDING;
+}
 
 /* The end of a wait that begins now. */
 static inline hf_nanos hf_deadline(hf_nanos now, int64_t wait_ms)

@@ -1,6 +1,7 @@
 /* drive.c - turns an event into moves of the claim, and the moves into submits, timers, reports. */
 #include "client.h"
 
+#include "base/status.h"
 #include "base/why.h"
 #include "sys/clock.h"
 
@@ -40,10 +41,11 @@ static void decide(struct hf_lease *lease, hf_status outcome)
         hf_keeper_call(lease, HF_CB_DONE);
 }
 
-static void lose(struct hf_lease *lease, hf_status why)
+static void lose(struct hf_lease *lease, hf_status why, hf_nanos when)
 {
     static const uint64_t one = 1;
     lease->lost_status = why;
+    lease->lost_at = when;
     count(lease->client, COUNT_LOST);
     int fd = atomic_load(&lease->lost_fd);
     if (fd >= 0 && write(fd, &one, sizeof one) < 0) {
@@ -55,10 +57,10 @@ static void lose(struct hf_lease *lease, hf_status why)
         hf_keeper_call(lease, HF_CB_GROUP);
 }
 
-static void end_call(struct hf_lease *lease, hf_status status)
+static void answer(struct hf_pending_call *call, hf_status status)
 {
-    lease->call_over = true;
-    lease->call_status = status;
+    call->over = true;
+    call->status = status;
 }
 
 static void wake_callers(struct hf_lease *lease)
@@ -87,21 +89,30 @@ static void report(struct hf_lease *lease, const struct hf_move *move, hf_nanos 
     case HF_R_EXTENDED:
         if (move->status == HF_OK)
             count(lease->client, COUNT_EXTENDED);
-        end_call(lease, move->status);
+        answer(&lease->change, move->status);
         break;
     case HF_R_WARN:
         break;
     case HF_R_LOST:
-        lose(lease, move->status);
-        end_call(lease, HF_LOST);
+        lose(lease, move->status, now);
+        answer(&lease->change, HF_LOST);
         break;
     case HF_R_RELEASED:
         if (move->status == HF_OK)
             count(lease->client, COUNT_RELEASED);
-        end_call(lease, move->status);
+        answer(&lease->release, move->status);
         break;
     }
     hf_journal_report(lease, move->report, move->status, now);
+    wake_callers(lease);
+}
+
+/* A release by one thread ends the extend that another one waits for; the claim has no report for that. */
+static void end_change_unheld(struct hf_lease *lease)
+{
+    if (!lease->change.open || lease->change.over || hf_lease_held(lease))
+        return;
+    answer(&lease->change, HF_NOT_HELD);
     wake_callers(lease);
 }
 
@@ -110,17 +121,29 @@ static void report(struct hf_lease *lease, const struct hf_move *move, hf_nanos 
 static void publish(struct hf_lease *lease)
 {
     const struct hf_claim *claim = &lease->claim;
-    bool held = claim->state == HF_S_HELD || claim->state == HF_S_EXTENDING;
+    bool held = hf_lease_held(lease);
     atomic_store_explicit(&lease->token, claim->token, memory_order_relaxed);
     atomic_store_explicit(&lease->valid_until, held ? claim->valid_until : 0, memory_order_relaxed);
     atomic_store_explicit(&lease->ok, held, memory_order_release);
 }
 
+/* Callers sleep until the time that was set when they began to: an earlier one is news for them. */
 static void arm(struct hf_lease *lease, hf_nanos when)
 {
+    bool earlier = when < lease->wake_at;
     lease->wake_at = when;
+    if (earlier && (lease->sleepers || lease->parked))
+        wake_callers(lease);
     if (!lease->caller_drives)
         hf_keeper_timer(lease, when);
+}
+
+/* It has its last answer; hf_close may wait for that. */
+static void settle(struct hf_lease *lease)
+{
+    if (lease->awaited && atomic_fetch_sub(&lease->client->awaited, 1) == 1)
+        hf_futex_wake(&lease->client->awaited, INT32_MAX);
+    lease->awaited = false;
 }
 
 /* A claim that is not over needs its lease, whether or not the caller still has the handle. */
@@ -134,6 +157,7 @@ static void keep_alive(struct hf_lease *lease)
         hf_lease_ref(lease);
     } else {
         lease->client->type->forget(lease->client->engine, &lease->ask);
+        settle(lease);
         hf_lease_unref(lease); /* never the last one: whoever drives has one too */
     }
 }
@@ -143,6 +167,8 @@ static bool submit(struct hf_lease *lease, const struct hf_move *move, hf_nanos 
     struct hf_ask *ask = &lease->ask;
     ask->verb = move->verb;
     ask->doubt = move->doubt;
+    ask->lost = lease->lost_status != HF_OK;
+    ask->bell = !lease->callers;
     ask->until = now + (hf_keeper_is_me(lease->client) ? lease->claim.t.patience : lease->claim.t.op_timeout);
     if (move->verb == HF_V_EXTEND)
         ask->ttl_ms = move->ttl / HF_MS(1);
@@ -157,18 +183,44 @@ static uint32_t jitter(const struct hf_lease *lease)
     return (random ^ lease->claim.tries * 0x9e3779b9u) * 0x85ebca6bu;
 }
 
+/* The words for an outcome are those of the last failure, unless something better was heard since. Whatever becomes of
+ * a release in the background does not change what is said of the end before it. */
+static void note_words(struct hf_lease *lease, const struct hf_news *news)
+{
+    const struct hf_claim *claim = &lease->claim;
+    if (claim->state == HF_S_OVER || (claim->state == HF_S_RELEASING && !claim->asked_release))
+        return;
+    if (news->text)
+        hf_lease_words(lease, news->text);
+    else if (news->cue == HF_N_CUT)
+        hf_lease_words(lease, hf_status_row(HF_IN_DOUBT)->text);
+    else if (news->cue == HF_N_FAILED)
+        hf_lease_words(lease, hf_status_row(news->status)->text);
+    else if (news->cue <= HF_N_EXTENDED)
+        hf_lease_words(lease, NULL);
+}
+
+/* When what is reported happened. What is lost by time was lost when the time was over, however late that was noticed;
+ * what is given back was not held from the moment of the wish on, however long the answer took. */
+static hf_nanos time_of(const struct hf_lease *lease, const struct hf_move *move, hf_nanos believed, hf_nanos now)
+{
+    if (move->report == HF_R_LOST && believed < now)
+        return believed;
+    return move->report == HF_R_RELEASED ? lease->claim.released_at : now;
+}
+
 void hf_drive(struct hf_lease *lease, const struct hf_event *first)
 {
     struct hf_event event = *first;
     struct hf_news news;
     for (;;) {
-        if (event.in >= HF_I_GRANTED && event.news->text)
-            hf_lease_words(lease, event.news->text);
+        if (event.in >= HF_I_GRANTED)
+            note_words(lease, event.news);
         hf_nanos believed = lease->claim.valid_until;
         struct hf_move move = hf_claim_step(&lease->claim, &event);
         publish(lease);
-        /* What is lost by time was lost when the time was over, however late that was noticed. */
-        report(lease, &move, move.report == HF_R_LOST && believed < event.now ? believed : event.now);
+        report(lease, &move, time_of(lease, &move, believed, event.now));
+        end_change_unheld(lease);
         arm(lease, move.wake_at);
         keep_alive(lease);
         if (move.verb == HF_V_NONE || !submit(lease, &move, event.now, &news))
@@ -188,41 +240,133 @@ void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why)
     hf_drive(lease, &event);
 }
 
-/* A lease whose hold was made elsewhere: held from here on if the engine says that it is, with that token. */
-hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token)
+/* ---- Waiting for news ---- */
+
+void hf_drive_attend(struct hf_lease *lease)
 {
-    struct hf_news answer, *news = &answer;
-    hf_nanos now = hf_clock_boot();
+    lease->callers++;
+}
+
+/* The last one out leaves what is under way to the keeper; another one must take its place and park. */
+void hf_drive_unattend(struct hf_lease *lease)
+{
+    struct hf_client *client = lease->client;
+    if (--lease->callers) {
+        wake_callers(lease);
+        return;
+    }
+    if (!lease->alive)
+        return;
+    if (client->type->unattend)
+        client->type->unattend(client->engine, &lease->ask);
+    if (lease->claim.state != HF_S_HELD)
+        hf_keeper_flush(client);
+}
+
+/* One caller parks in the engine, the others sleep on what that one makes of the news. An engine that answers at once
+ * has news of its own for those in its queue only. */
+void hf_drive_sleep(struct hf_lease *lease, hf_nanos until)
+{
+    struct hf_client *client = lease->client;
+    bool parks = !lease->parked && (hf_client_hears_later(client) || lease->claim.state == HF_S_QUEUED);
+    uint64_t slot = parks ? lease->ask.slot : 0;
+    uint32_t seen = slot ? lease->ask.seen : atomic_load(&lease->news);
+    until = until < lease->wake_at ? until : lease->wake_at;
+    if (slot)
+        lease->parked = slot;
+    else
+        lease->sleepers++;
+    pthread_mutex_unlock(&lease->lock);
+    if (slot)
+        client->type->park(client->engine, slot, seen, until);
+    else
+        hf_futex_wait(&lease->news, seen, until);
+    pthread_mutex_lock(&lease->lock);
+    if (slot)
+        lease->parked = 0;
+    else
+        lease->sleepers--;
+}
+
+void hf_drive_peek(struct hf_lease *lease)
+{
+    struct hf_client *client = lease->client;
+    bool later = hf_client_hears_later(client);
+    struct hf_news news;
+    do {
+        hf_nanos now = hf_clock_boot();
+        bool has_news = later ? lease->alive : !lease->decided; /* what is over was forgotten */
+        if (!has_news || !client->type->peek(client->engine, &lease->ask, now, &news))
+            return;
+        struct hf_event event = {.in = hf_input_of_cue(news.cue), .now = now, .news = &news, .random = jitter(lease)};
+        hf_drive(lease, &event);
+    } while (later);
+}
+
+/* ---- Holds that come from a text and go into one ---- */
+
+/* The one answer to a check that no claim is behind. False: none came in time. */
+static bool hear_check(struct hf_lease *lease, hf_nanos now, struct hf_news *news)
+{
+    struct hf_client *client = lease->client;
     struct hf_move check = {.verb = HF_V_CHECK};
-    if (!submit(lease, &check, now, news))
-        return hf_why(HF_UNSUPPORTED, "%s: this engine cannot attach", lease->name);
-    if (news->cue == HF_N_FAILED)
-        return hf_why(news->status, "%s: %s", lease->name, news->text ? news->text : "");
-    if (news->cue != HF_N_EXTENDED || news->token != token)
-        return hf_why(HF_LOST, "%s: the hold with token %llu has ended", lease->name, (unsigned long long)token);
-    hf_nanos until = news->asked_at + news->good - hf_timing_drift(&lease->client->limits, news->good);
-    hf_claim_adopt(&lease->claim, news->asked_at, until, token);
+    hf_nanos until = now + 2 * lease->claim.t.op_timeout;
+    if (submit(lease, &check, now, news))
+        return true;
+    while (!client->type->peek(client->engine, &lease->ask, now, news)) {
+        if (now >= until)
+            return false;
+        hf_drive_sleep(lease, until);
+        now = hf_clock_boot();
+    }
+    return true;
+}
+
+static hf_status refuse_adoption(const struct hf_lease *lease, const struct hf_news *news, uint64_t token)
+{
+    hf_status status = news->cue == HF_N_FAILED ? news->status : HF_IN_DOUBT;
+    if (news->cue == HF_N_FAILED || news->cue == HF_N_CUT)
+        return hf_why(status, "%s: %s", lease->name, news->text ? news->text : hf_status_row(status)->text);
+    return hf_why(HF_LOST, "%s: the hold with token %llu has ended", lease->name, (unsigned long long)token);
+}
+
+static hf_status adopt(struct hf_lease *lease, uint64_t token)
+{
+    struct hf_news news;
+    if (!hear_check(lease, hf_clock_boot(), &news))
+        return hf_why(HF_UNAVAILABLE, "%s: no answer within %lld ms", lease->name,
+                      (long long)(2 * lease->claim.t.op_timeout / HF_MS(1)));
+    if (news.cue != HF_N_EXTENDED || news.token != token)
+        return refuse_adoption(lease, &news, token);
+    hf_nanos until = news.asked_at + news.good - hf_timing_drift(&lease->client->limits, news.good);
+    hf_claim_adopt(&lease->claim, news.asked_at, until, token);
     publish(lease);
     keep_alive(lease);
     arm(lease, lease->claim.renew_at < until ? lease->claim.renew_at : until);
     return HF_OK;
 }
 
-void hf_drive_disown(struct hf_lease *lease)
+/* A lease whose hold was made elsewhere: held from here on if the engine says that it is, with that token. */
+hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token)
 {
-    hf_claim_disown(&lease->claim);
-    publish(lease);
-    arm(lease, HF_NEVER);
-    keep_alive(lease);
+    hf_drive_attend(lease);
+    hf_status status = adopt(lease, token);
+    if (status != HF_OK)
+        lease->client->type->forget(lease->client->engine, &lease->ask);
+    hf_drive_unattend(lease);
+    return status;
 }
 
-void hf_drive_peek(struct hf_lease *lease)
+/* What a brief grant still lacks of its ttl is asked for on the way out; nobody waits for the answer. */
+void hf_drive_disown(struct hf_lease *lease)
 {
-    struct hf_client *client = lease->client;
-    struct hf_news news;
-    hf_nanos now = hf_clock_boot();
-    if (lease->decided || !client->type->peek(client->engine, &lease->ask, now, &news))
+    if (lease->claim.brief && lease->claim.state == HF_S_HELD)
+        hf_drive_input(lease, HF_I_EXTEND, HF_OK);
+    if (!hf_lease_held(lease))
         return;
-    struct hf_event event = {.in = hf_input_of_cue(news.cue), .now = now, .news = &news, .random = jitter(lease)};
-    hf_drive(lease, &event);
+    hf_claim_disown(&lease->claim);
+    publish(lease);
+    end_change_unheld(lease);
+    arm(lease, HF_NEVER);
+    keep_alive(lease);
 }

@@ -35,6 +35,18 @@ void hf_keeper_wake(struct hf_client *client)
     }
 }
 
+static void flush(struct hf_client *client)
+{
+    if (client->type->flush)
+        client->type->flush(client->engine);
+}
+
+void hf_keeper_flush(struct hf_client *client)
+{
+    if (!hf_keeper_is_me(client))
+        flush(client);
+}
+
 void hf_keeper_timer(struct hf_lease *lease, hf_nanos when)
 {
     struct hf_client *client = lease->client;
@@ -51,6 +63,7 @@ void hf_keeper_timer(struct hf_lease *lease, hf_nanos when)
         hf_keeper_wake(client);
 }
 
+/* The engine's attend() returns after this. */
 void hf_keeper_look(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
@@ -213,7 +226,21 @@ void hf_keeper_recheck(struct hf_client *client)
     pthread_mutex_lock(&client->lock);
     if (client->sweep == HF_SWEEP_NONE)
         client->sweep = HF_SWEEP_CHECK;
+    bool wake = client->armed_at != AWAKE && !hf_keeper_is_me(client);
     pthread_mutex_unlock(&client->lock);
+    if (wake)
+        hf_keeper_wake(client);
+}
+
+/* What the timers submit goes out together, and before a callback that may take its time. */
+static bool run_due_timers(struct hf_client *client)
+{
+    bool any = false;
+    while (run_due_timer(client))
+        any = true;
+    if (any)
+        flush(client);
+    return any;
 }
 
 static void run_what_is_due(struct hf_client *client)
@@ -221,11 +248,12 @@ static void run_what_is_due(struct hf_client *client)
     bool more;
     do {
         run_sweep(client);
-        more = run_due_timer(client);
+        more = run_due_timers(client);
         more = run_look(client) || more;
         more = run_callback(client) || more;
         hf_journal_deliver(client);
     } while (more);
+    flush(client);
 }
 
 /* When to wake; false when it is time to stop. Sets armed_at, from which on other threads wake us. */

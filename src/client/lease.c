@@ -40,11 +40,12 @@ static bool grow_pool(struct hf_client *client)
 static void set_state(struct hf_lease *lease)
 {
     atomic_store_explicit(&lease->refs, 1, memory_order_relaxed);
-    lease->alive = lease->caller_drives = lease->decided = lease->call_over = lease->freed = lease->exported = false;
-    lease->outcome = lease->call_status = lease->lost_status = HF_OK;
+    lease->alive = lease->caller_drives = lease->decided = lease->freed = lease->exported = lease->awaited = false;
+    lease->outcome = lease->lost_status = HF_OK;
     lease->wake_at = HF_NEVER;
+    lease->change = lease->release = (struct hf_pending_call){.open = false};
     lease->in_look = lease->in_call = false;
-    lease->sleepers = 0;
+    lease->callers = lease->sleepers = 0;
     lease->parked = 0;
     lease->callbacks = 0;
     lease->done = NULL;
@@ -211,7 +212,8 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
     ask->history_age_ms = client->settings.value[HF_SET_HISTORY_AGE];
     ask->doubt = ask->bell = false;
     ask->slot = 0;
-    ask->seen = 0;
+    ask->seen = ask->lines = 0;
+    ask->engine_state = NULL;
     lease->on_lost = request->on_lost;
     lease->lost_arg = request->lost_arg;
     struct hf_claim_terms terms = {
@@ -237,7 +239,8 @@ hf_status hf_lease_make(struct hf_client *client, const struct hf_request *reque
     bool copied = copy_texts(lease, request);
     if (copied)
         set_terms(lease, request, deadline);
-    lease->ask.queue = deadline > now && (client->limits.offers & HF_QUEUES);
+    lease->ask.waits = deadline > now;
+    lease->ask.queue = lease->ask.waits && (client->limits.offers & HF_QUEUES);
     pthread_mutex_unlock(&lease->lock);
     if (!copied) {
         hf_lease_unref(lease);

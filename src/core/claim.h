@@ -43,6 +43,7 @@ struct hf_claim {
     bool asked_release;   /* the caller waits for the outcome of the release */
     bool warned;          /* WARN was reported and no renewal came through since */
     bool token_may_rise;  /* an upgrade was sent, or others may send one for the same hold */
+    bool brief;           /* held for less than its ttl: an extend has yet to get the rest */
     uint8_t in_flight;    /* EXTENDING: the verb whose answer is awaited */
     uint8_t convert_next; /* the caller's conversion that waits for that answer; HF_V_NONE: none */
     uint32_t tries;
@@ -52,6 +53,7 @@ struct hf_claim {
     hf_nanos max_hold; /* length; 0: no bound */
     hf_nanos started_at;
     hf_nanos granted_at;
+    hf_nanos released_at; /* when the caller gave it back: from then on it was not ours any more */
     hf_nanos asked_at;    /* of the request in flight */
     hf_nanos valid_until; /* our belief: 0 while not held */
     hf_nanos renew_at, warn_at;
@@ -60,7 +62,8 @@ struct hf_claim {
     hf_nanos extend_ttl; /* an extend that the caller wants and that waits for the one in flight; 0: none */
     hf_nanos downgrade_doubt_until; /* until then a downgrade without an answer may still be executed; 0: none */
     uint64_t token;
-    hf_status outcome; /* kept from the cause of an end to its report: TIMEOUT, CANCELLED, LOST ... */
+    hf_status outcome; /* what the wait ends with if nothing better comes: HF_OK, TIMEOUT, the last failure; and kept
+                          from the cause of an end to its report: CANCELLED, LOST ... */
 };
 
 struct hf_event {
@@ -104,12 +107,12 @@ void hf_claim_disown(struct hf_claim *claim);
  *
  * A verb is sent while another one is in flight in these cases only: ACQUIRE again for one that was answered QUEUED,
  * LEAVE in place of an ACQUIRE, RELEASE behind an EXTEND, CHECK, conversion or LEAVE, and RELEASE again after one that
- * was silent for two op_timeouts or met a late grant. What else the caller wants waits for the answer to the request in
- * flight. One report may answer several wishes: EXTENDED ends every extend and conversion of the caller that is open,
- * and if one of them is a conversion the status is that one's; so does LOST, and the caller's own RELEASE, which has no
- * report for them. A conversion that is IN_DOUBT leaves the caller a reader, as far as it may rely on anything: an
- * upgrade may not have happened, a downgrade may have or still may. CANCEL, LOST_ALL and FAILED need a status that is
- * not HF_OK. */
+ * was silent for two op_timeouts or met a late grant; an answer to what a RELEASE overtook does not end it. What else
+ * the caller wants waits for the answer to the request in flight. One report may answer several wishes: EXTENDED ends
+ * every extend and conversion of the caller that is open, and if one of them is a conversion the status is that one's;
+ * so does LOST, and the caller's own RELEASE, which has no report for them. A conversion that is IN_DOUBT leaves the
+ * caller a reader, as far as it may rely on anything: an upgrade may not have happened, a downgrade may have or still
+ * may. CANCEL, LOST_ALL and FAILED need a status that is not HF_OK. */
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event);
 
 enum hf_input hf_input_of_cue(enum hf_cue cue);

@@ -17,11 +17,11 @@ static hf_nanos hold_end(const struct hf_claim *claim)
     return claim->max_hold ? claim->granted_at + claim->max_hold : HF_NEVER;
 }
 
-/* Is there anything to renew? Once the belief reaches to the end of max_hold, give or take what is taken off for drift,
- * another renewal would not move it. */
+/* Is there anything to renew? Also without auto-renewal the caller gets its ttl, once. When the belief reaches to the
+ * end of max_hold, give or take what is taken off for drift, another renewal would not move it. */
 static bool renews(const struct hf_claim *claim)
 {
-    return claim->auto_renew && hold_end(claim) - claim->t.drift > claim->valid_until;
+    return (claim->auto_renew || claim->brief) && hold_end(claim) - claim->t.drift > claim->valid_until;
 }
 
 hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news)
@@ -40,7 +40,8 @@ void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_
     if (!renews(claim))
         return; /* checks keep their pace: a share of ever less would be ever more checks towards the end */
     hf_nanos share = hf_timing_share(t, t->renew, length);
-    claim->renew_at = asked_at + (share > t->op_timeout ? share : t->op_timeout);
+    bool soon = claim->brief || share > t->op_timeout; /* little is left, and a second try must fit */
+    claim->renew_at = asked_at + (soon ? share : t->op_timeout);
     claim->warn_at = asked_at + hf_timing_share(t, t->warn, length);
 }
 
@@ -123,6 +124,8 @@ struct hf_move hf_act_extend(struct hf_claim *claim, const struct hf_event *even
     hf_nanos ttl = event->ttl_ms > 0 ? hf_timing_nanos(event->ttl_ms) : claim->t.ttl;
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
+    if (claim->brief && ttl < claim->t.ttl)
+        ttl = claim->t.ttl; /* "at least" was asked for, and the grant still owes that much */
     if (claim->state == HF_S_EXTENDING) {
         claim->extend_ttl = ttl > claim->extend_ttl ? ttl : claim->extend_ttl;
         return nothing();
@@ -219,6 +222,8 @@ static bool is_stale(const struct hf_claim *claim, const struct hf_news *news)
 
 struct hf_move hf_act_extended(struct hf_claim *claim, const struct hf_event *event)
 {
+    if (claim->in_flight == HF_V_EXTEND && !is_stale(claim, event->news))
+        claim->brief = false;
     if (event->now >= claim->valid_until || !take_validity(claim, event->news))
         return lose(claim, event->now);
     return is_stale(claim, event->news) ? nothing() : after_answer(claim, HF_OK, event->now);
@@ -252,9 +257,10 @@ struct hf_move hf_act_grant_again(struct hf_claim *claim, const struct hf_event 
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    if (event->news->token >= claim->token && !take_validity(claim, event->news))
-        return lose(claim, event->now);
-    return nothing();
+    if (event->news->token < claim->token)
+        return nothing();
+    claim->brief = claim->brief && event->news->brief;
+    return take_validity(claim, event->news) ? nothing() : lose(claim, event->now);
 }
 
 /* RELEASED comes here as well: a leave that was overtaken by a stale grant says that nothing is ours. */

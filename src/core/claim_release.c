@@ -16,7 +16,7 @@ static void stop_believing(struct hf_claim *claim)
     claim->valid_until = 0;
     claim->renew_at = HF_NEVER;
     claim->warn_at = HF_NEVER;
-    claim->asked_extend = false;
+    claim->asked_extend = claim->brief = false;
     claim->extend_ttl = 0;
     claim->in_flight = claim->convert_next = HF_V_NONE;
 }
@@ -58,12 +58,21 @@ struct hf_move hf_act_release(struct hf_claim *claim, const struct hf_event *eve
 {
     stop_believing(claim);
     claim->asked_release = true;
+    claim->released_at = event->now;
     claim->give_up_at = event->now + claim->t.release_for;
     return send_release(claim, event->now);
 }
 
+/* News of a request that the release was sent behind: its own answer is yet to come. */
+static bool is_overtaken(const struct hf_claim *claim, const struct hf_news *news)
+{
+    return news && news->asked_at < claim->asked_at;
+}
+
 struct hf_move hf_act_release_answered(struct hf_claim *claim, const struct hf_event *event)
 {
+    if (is_overtaken(claim, event->news)) /* a leave's answer, say, which left no tombstone */
+        return (struct hf_move){.verb = HF_V_NONE};
     claim->state = HF_S_OVER;
     hf_status status = event->in == HF_I_RELEASED ? HF_OK : HF_NOT_HELD;
     return report_release(claim, (struct hf_move){.verb = HF_V_NONE}, status);
@@ -72,14 +81,17 @@ struct hf_move hf_act_release_answered(struct hf_claim *claim, const struct hf_e
 struct hf_move hf_act_release_failed(struct hf_claim *claim, const struct hf_event *event)
 {
     struct hf_move move = {.verb = HF_V_NONE};
-    if (event->in == HF_I_FAILED && event->news->asked_at < claim->asked_at)
-        return move; /* it refused what the release overtook, not the release */
+    bool overtaken = is_overtaken(claim, event->news);
+    if (overtaken && event->in == HF_I_FAILED)
+        return move;
     if (event->in == HF_I_FAILED && !hf_claim_transient(event->news->status)) {
         claim->state = HF_S_OVER;
         return report_release(claim, move, event->news->status);
     }
     /* What was cut may have been a refresh of the queue place that the release overtook. */
     claim->doubt |= event->in == HF_I_CUT && claim->queued;
+    if (overtaken)
+        return move;
     claim->act_at = event->now + claim->t.op_timeout;
     return report_release(claim, move, HF_IN_DOUBT);
 }

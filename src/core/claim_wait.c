@@ -85,7 +85,9 @@ struct hf_move hf_act_grant(struct hf_claim *claim, const struct hf_event *event
     claim->token = event->news->token;
     claim->hinted = false;
     claim->granted_at = event->now;
-    hf_claim_believe(claim, event->news->asked_at, until);
+    claim->brief = event->news->brief;
+    /* What is left of a brief grant is planned from now: the ask that it counts from may be long ago. */
+    hf_claim_believe(claim, claim->brief ? event->now : event->news->asked_at, until);
     return (struct hf_move){.report = HF_R_GRANTED, .status = HF_OK};
 }
 
@@ -95,6 +97,7 @@ struct hf_move hf_act_queue(struct hf_claim *claim, const struct hf_event *event
     bool first = !claim->queued;
     struct hf_move move = {.report = HF_R_NONE};
     claim->queued = true;
+    claim->outcome = HF_TIMEOUT; /* the engine is there, whatever came before */
     claim->act_at = event->news->retry_at > soonest ? event->news->retry_at : soonest;
     claim->state = HF_S_QUEUED;
     if (claim->hinted)
@@ -132,7 +135,10 @@ struct hf_move hf_act_timer_asking(struct hf_claim *claim, const struct hf_event
     hf_nanos end = waits(claim) ? claim->deadline : claim->asked_at + 2 * claim->t.op_timeout;
     if (event->now < end)
         return (struct hf_move){.verb = HF_V_NONE};
-    return leave(claim, HF_TIMEOUT, event->now);
+    /* Who heard of nothing but failures so far has not found it taken; nor has one that does not wait, and heard of
+     * nothing at all. */
+    hf_status unheard = waits(claim) ? HF_TIMEOUT : HF_UNAVAILABLE;
+    return leave(claim, claim->outcome != HF_OK ? claim->outcome : unheard, event->now);
 }
 
 struct hf_move hf_act_timer_queued(struct hf_claim *claim, const struct hf_event *event)
@@ -188,14 +194,18 @@ struct hf_move hf_act_cancel_leaving(struct hf_claim *claim, const struct hf_eve
     return (struct hf_move){.verb = HF_V_NONE};
 }
 
+/* An engine that could not even ask says so: then it is not the wait that was too short. */
 struct hf_move hf_act_left(struct hf_claim *claim, const struct hf_event *event)
 {
-    (void)event;
-    return hf_claim_end(claim, HF_R_DENIED, claim->outcome);
+    hf_status unasked = event->news ? event->news->status : HF_OK;
+    bool guess = claim->outcome == HF_TIMEOUT && !claim->queued && unasked != HF_OK;
+    return hf_claim_end(claim, HF_R_DENIED, guess ? unasked : claim->outcome);
 }
 
+/* Who does not wait knows no more than that it asked. */
 struct hf_move hf_act_leave_unanswered(struct hf_claim *claim, const struct hf_event *event)
 {
+    bool knows = waits(claim) || claim->cancelled || claim->queued;
     claim->doubt = true;
-    return hf_claim_end_releasing(claim, HF_R_DENIED, claim->outcome, event->now);
+    return hf_claim_end_releasing(claim, HF_R_DENIED, knows ? claim->outcome : HF_IN_DOUBT, event->now);
 }

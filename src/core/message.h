@@ -21,6 +21,11 @@ enum hf_verb {
     HF_V_UPGRADE, /* sole reader becomes writer: EXTENDED with a new token; else BUSY, and the read hold stays; or GONE
                    */
     HF_V_DOWNGRADE, /* writer becomes reader: EXTENDED with the same token, or GONE */
+    /* Of engines on a wire (engines/wire.h), for people. Each is answered with RELEASED (done), GONE or FAILED. */
+    HF_V_LIST,   /* rows of what ask->see says */
+    HF_V_BREAK,  /* the hold of ask->name with ask->token; GONE: nobody holds with it */
+    HF_V_RESIZE, /* ask->name to ask->capacity; GONE: it is not in use */
+    HF_V_LISTEN, /* HINT whenever ask->name was released, until it is forgotten; never answered otherwise */
 };
 
 /* What an engine promises. Whatever is not in here api.c refuses with HF_UNSUPPORTED: never a quiet downgrade. */
@@ -33,13 +38,15 @@ struct hf_limits {
 
 enum hf_offer {
     HF_QUEUES = 1,     /* the engine owns a first-come queue; without it core retries with jitter */
-    HF_CONCURRENT = 2, /* submit may run on several threads at once (local: yes, wires: no) */
+    HF_LATER = 2,      /* submit answers later: the caller parks, or the news come by the bell (wires) */
     HF_CAN_DETACH = 4, /* a hold may outlive its process */
     HF_REENTRANT = 8,  /* counts asks of the same owner from several clients */
     HF_CAN_RESIZE = 16,
     HF_CAN_BREAK = 32,
     HF_CAN_CONVERT = 64, /* upgrade and downgrade */
 };
+
+enum hf_sight { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST };
 
 /* One request to an engine. It lives in the client's lease; the engine may keep the pointer until its last news. */
 struct hf_ask {
@@ -52,6 +59,8 @@ struct hf_ask {
     int64_t ttl_ms;
     hf_nanos until; /* how long the engine may try to get through to its own state */
     bool queue;     /* wait in the queue if it does not fit now */
+    bool waits;     /* the caller waits; where there is no queue, by asking again */
+    bool lost;      /* RELEASE: what is given back was lost before; the history calls it so */
     bool barging, detached;
     bool named;             /* owner or attempt were given by the caller: others may ask with the same */
     uint32_t history;       /* how many past holds the name keeps for people to see, */
@@ -60,13 +69,17 @@ struct hf_ask {
     bool bell;              /* news come to the background thread; without it somebody parks on this ask */
     const char *label;
     size_t label_len;
-    uint64_t slot; /* the engine's own: where it keeps this attempt; 0 at first */
-    uint32_t seen; /* the engine's own: what a parked caller has already seen of that slot */
+    uint64_t token;     /* BREAK: that of the hold; ACQUIRE, EXTEND of a quorum: the hold gets no lower one */
+    enum hf_sight see;  /* LIST: what */
+    uint64_t slot;      /* the engine's own: where it keeps this attempt; 0 at first */
+    uint32_t seen;      /* the engine's own: what a parked caller has already seen of that slot */
+    uint32_t lines;     /* wires: by which connections news of it may come now, a bit each */
+    void *engine_state; /* wires: the engine's own */
 };
 
 /* What somebody wants to see, or to act on. */
 struct hf_seen {
-    enum { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST } which;
+    enum hf_sight which;
     const char *name;
     size_t len;
     hf_nanos until; /* as in hf_ask */
@@ -92,6 +105,7 @@ struct hf_news {
     uint64_t token;
     hf_nanos retry_at; /* QUEUED, BUSY: when the hold ahead ends; HF_NEVER: unknown */
     uint32_t place;    /* QUEUED: 1 is next */
+    bool brief;        /* GRANTED: for less than the ttl that was asked for; an extend gets the rest */
     hf_status status;  /* FAILED */
     const char *text;  /* FAILED, GONE: in words; valid during the call */
 };

@@ -8,6 +8,13 @@
 #define RETRY_MAX HF_MS(1000)
 #define RETRY_FLOOR HF_MS(1)     /* keeps a loop of retries from spinning; full jitter wants it near 0 */
 #define RELEASE_FOR HF_MS(60000) /* longer than any request can be under way */
+#define REFRESH_LEAST HF_MS(50)
+#define REFRESH_MOST HF_MS(5000)
+#define REFRESH_FIRST_MOST HF_MS(500)
+#define TURN_MOST HF_MS(2000)
+#define TURN_TRIES 4 /* half as many, and simulated waiters lose their turn */
+#define MARGIN HF_MS(10)
+#define STAGGER HF_MS(20)
 
 /* No interval is longer than this, so that a time plus a few intervals cannot overflow. */
 #define LONGEST (HF_NEVER / 8)
@@ -51,6 +58,15 @@ hf_nanos hf_timing_share(const struct hf_timing *t, hf_nanos part, hf_nanos leng
     return length / 1024 * in_1024 + length % 1024 * in_1024 / 1024;
 }
 
+static void fill_queue(struct hf_timing *t)
+{
+    t->refresh = least(most(t->ttl / 2, REFRESH_LEAST), REFRESH_MOST);
+    t->refresh_first = least(most(t->ttl / 20, REFRESH_LEAST), REFRESH_FIRST_MOST);
+    t->turn = most(TURN_TRIES * t->op_timeout, least(t->ttl / 5, TURN_MOST));
+    t->margin = MARGIN;
+    t->stagger = STAGGER;
+}
+
 void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits *limits,
                     const struct hf_timing_wishes *wishes)
 {
@@ -70,4 +86,5 @@ void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits 
     t->retry_max = most(wish_or(wishes->retry_max_ms, RETRY_MAX), t->retry_min);
     t->retry_floor = least(t->retry_min, RETRY_FLOOR);
     t->release_for = RELEASE_FOR;
+    fill_queue(t);
 }

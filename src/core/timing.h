@@ -15,6 +15,14 @@ struct hf_timing {
     hf_nanos retry_min, retry_max;
     hf_nanos retry_floor; /* no pause is shorter, so that nothing spins */
     hf_nanos release_for; /* how long a release without an answer is tried again */
+    /* Queues on servers (they pass these on to their waiters): */
+    hf_nanos refresh;       /* the longest time between two looks of a waiter: ttl/2, between 50 ms and 5 s */
+    hf_nanos refresh_first; /* that of the first in line, each place behind it waits as much longer: ttl/20, between 50
+                               ms and 500 ms */
+    hf_nanos turn;          /* how long it stays the turn of one that is silent: the time for a lost request, its
+                               time-out, a new connection and a second try; min(ttl/5, 2 s), at least 4 op_timeouts */
+    hf_nanos margin;        /* after the end of the hold ahead, */
+    hf_nanos stagger;       /* and this much for each place in line: not all look at once */
 };
 
 /* What the settings override; 0 (or for renew_permille 0) means: as derived. */

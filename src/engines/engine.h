@@ -37,6 +37,11 @@ struct hf_engine_type {
     bool (*submit)(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
     /* Looks, without waiting, whether a queued ask has news. */
     bool (*peek)(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+    /* A caller that parked, or was about to, will not: from here on news of this ask come by the bell. NULL where
+     * submit() always answers at once. */
+    void (*unattend)(void *self, struct hf_ask *ask);
+    /* What was submitted goes out now. NULL where nothing is held back. Callers that park need not say so. */
+    void (*flush)(void *self);
     /* The client is done with the ask, whatever became of it: no nudge may name it from here on. */
     void (*forget)(void *self, struct hf_ask *ask);
 

@@ -159,8 +159,11 @@ static void set_up(uint64_t seed, enum plant plant)
     w.nested = !w.shared && !draw(3);
     if (w.shared)
         w.server.capacity = PROCESSES;
-    w.server.refresh = w.ttl / 2;
-    w.server.grace = 4 * (w.ttl / 5 < HF_MS(50) ? w.ttl / 5 : HF_MS(50));
+    struct hf_timing_wishes no_wishes = {0};
+    struct hf_timing sheet;
+    hf_timing_fill(&sheet, w.ttl / HF_MS(1), &w.limits, &no_wishes);
+    w.server.refresh = sheet.refresh;
+    w.server.grace = sheet.turn;
     w.server.moved_on = has_moved_on;
     for (unsigned p = 0; p < PROCESSES; p++) {
         w.processes[p].rate_ppm = (int64_t)draw(8001) - 4000;

@@ -30,7 +30,8 @@
     X(PUT_OFF, "put-off", "conversions and checks put the renewal off")                                                \
     X(COUNT_TWICE, "count-twice", "an ask that comes twice counts twice")                                              \
     X(RELEASE_ALL, "release-all", "the release of one level releases all")                                             \
-    X(DEAF_TO_OWNER, "deaf-to-owner", "an owner waits for itself")
+    X(DEAF_TO_OWNER, "deaf-to-owner", "an owner waits for itself")                                                     \
+    X(SHORT_CHANGED, "short-changed", "a grant for less than the ttl is not extended")
 
 enum plant {
 #define X(id, name, text) PLANT_##id,

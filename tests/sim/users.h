@@ -111,16 +111,21 @@ static void hear_conversion(unsigned id, hf_status status)
         check_token(id);
 }
 
-/* Nobody loses what was never in danger, nor what the server never let go. */
-static void hear_loss(unsigned id, bool was_valid)
+/* Nobody loses what was never in danger, nor what the server never let go, nor before the ttl is over; give or take a
+ * round trip, because the time counts from the request. */
+static void hear_loss(unsigned id, hf_nanos local, bool was_valid)
 {
     const struct actor *actor = &w.actors[id];
+    const hf_nanos round_trip = HF_MS(40);
     const struct hold *hold = find_hold(&w.server, id);
     w.tally.lost++;
     if (actor->forfeited)
         return;
     if (!actor->disturbed && actor->claim.auto_renew && !actor->claim.max_hold)
         server_fails(&w.server, "attempt %u lost its lease although nothing went wrong", id);
+    if (!actor->disturbed && !actor->claim.max_hold &&
+        local + round_trip < actor->claim.granted_at + actor->claim.t.stop)
+        server_fails(&w.server, "attempt %u lost its lease before the ttl was over", id);
     if (was_valid && hold && hold->birth == actor->birth)
         server_fails(&w.server, "attempt %u gave up a lease that the server never let go", id);
 }
@@ -137,7 +142,7 @@ static void hear_report(unsigned id, const struct hf_move *move, hf_nanos local,
     if (move->report == HF_R_EXTENDED)
         hear_conversion(id, move->status);
     if (move->report == HF_R_LOST)
-        hear_loss(id, was_valid);
+        hear_loss(id, local, was_valid);
     w.tally.denied += move->report == HF_R_DENIED;
     if (move->report == HF_R_DENIED || move->report == HF_R_LOST || move->report == HF_R_RELEASED)
         end_round(actor);
@@ -149,6 +154,8 @@ static bool spoil_event(const struct actor *actor, struct hf_event *event, struc
     bool good = news && (news->cue == HF_N_GRANTED || news->cue == HF_N_EXTENDED);
     if (w.plant == PLANT_ARRIVAL && news && news->cue == HF_N_GRANTED)
         news->asked_at = event->now;
+    if (w.plant == PLANT_SHORT_CHANGED && good)
+        news->brief = false;
     if (w.plant == PLANT_NO_DRIFT && good)
         news->good = (news->good + HF_MS(w.limits.drift_ms)) / (1000000 - w.limits.drift_ppm) * 1000000;
     if (w.plant == PLANT_LATE_GRANT && actor->claim.state == HF_S_LEAVING && event->in == HF_I_GRANTED)

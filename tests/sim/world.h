@@ -187,7 +187,8 @@ static struct hf_news news_of(const struct answer *answer, hf_nanos asked_at)
                             .asked_at = asked_at,
                             .good = answer->good,
                             .token = answer->token,
-                            .retry_at = asked_at + answer->again};
+                            .retry_at = asked_at + answer->again,
+                            .brief = answer->cue == HF_N_GRANTED && answer->good < w.ttl};
 }
 
 static void note_pair(struct actor *actor, const struct hf_news *news, const struct answer *answer)
@@ -313,6 +314,7 @@ static void hear_push(unsigned id, const struct push *push)
     hf_nanos good = push->end - actor->pair_at;
     hf_nanos until = actor->pair_asked + good - hf_timing_drift(&w.limits, good);
     if (actor->paired && until - local > actor->claim.t.op_timeout && local < actor->pair_due)
-        news = (struct hf_news){.cue = HF_N_GRANTED, .asked_at = actor->pair_asked, .good = good, .token = push->token};
+        news = (struct hf_news){
+            .cue = HF_N_GRANTED, .asked_at = actor->pair_asked, .good = good, .token = push->token, .brief = true};
     tell(id, news);
 }

@@ -148,6 +148,7 @@ static struct hf_news random_news(struct walk *w, enum hf_input in)
         news.asked_at = w->claim.asked_at;
     news.good = draw(8) ? HF_MS(1000) : HF_MS(draw(1000));
     news.token = draw(6) ? 7 : 5 + draw(5);
+    news.brief = !draw(3);
     news.retry_at = draw(2) ? HF_NEVER : w->now + HF_MS(draw(500)) - HF_MS(100);
     return news;
 }
@@ -210,6 +211,8 @@ static void check_move(const struct walk *w, enum hf_input in, const struct hf_c
     if (move->verb == HF_V_RELEASE || move->verb == HF_V_LEAVE)
         assert_int_equal(move->doubt, w->claim.doubt);
     assert_int_equal(w->claim.state == HF_S_EXTENDING, w->claim.in_flight != HF_V_NONE);
+    bool held = w->claim.state == HF_S_HELD || w->claim.state == HF_S_EXTENDING;
+    assert_false(w->claim.brief && !held);
     if (w->claim.state != HF_S_EXTENDING)
         assert_true(!w->claim.asked_extend && !w->claim.extend_ttl && !w->claim.convert_next);
 }

@@ -43,6 +43,39 @@ static void every_sheet_is_in_order_for_every_ttl_an_engine_may_offer(void **sta
         assert_true(0 < t.op_timeout && t.op_timeout <= t.ttl / 5 && t.op_timeout <= HF_MS(500));
         assert_true(0 < t.retry_floor && t.retry_floor <= t.retry_min && t.retry_min <= t.retry_max);
         assert_int_equal(t.stop, t.ttl - hf_timing_drift(&limits, t.ttl));
+        assert_true(0 < t.refresh_first && t.refresh_first <= t.refresh && t.refresh <= HF_MS(5000));
+        assert_true(t.turn >= 4 * t.op_timeout);
+    }
+}
+
+static void a_queue_on_a_server_has_the_documented_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t ttl_ms, refresh, refresh_first, turn; /* in ms */
+    } rows[] = {
+        {10, 50, 50, 8},          {100, 50, 50, 80},        {250, 125, 50, 200},         {1000, 500, 50, 200},
+        {2000, 1000, 100, 400},   {5000, 2500, 250, 1000},  {9000, 4500, 450, 1800},     {10000, 5000, 500, 2000},
+        {30000, 5000, 500, 2000}, {60000, 5000, 500, 2000}, {86400000, 5000, 500, 2000},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct hf_timing t = sheet_of(rows[i].ttl_ms);
+        assert_int_equal(t.refresh, HF_MS(rows[i].refresh));
+        assert_int_equal(t.refresh_first, HF_MS(rows[i].refresh_first));
+        assert_int_equal(t.turn, HF_MS(rows[i].turn));
+        assert_int_equal(t.margin, HF_MS(10));
+        assert_int_equal(t.stagger, HF_MS(20));
+    }
+}
+
+static void a_turn_leaves_the_time_for_four_requests_however_long_one_may_take(void **state)
+{
+    (void)state;
+    struct hf_timing t;
+    for (int64_t op_ms = 1; op_ms <= 20000; op_ms = op_ms * 2 + 1) {
+        hf_timing_fill(&t, 10000, &limits, &(struct hf_timing_wishes){.op_timeout_ms = op_ms});
+        assert_true(t.turn >= 4 * t.op_timeout && t.turn >= HF_MS(2000));
+        assert_true(t.refresh_first <= t.refresh);
     }
 }
 
@@ -113,6 +146,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sheet_for_thirty_seconds_has_the_documented_numbers),
         cmocka_unit_test(every_sheet_is_in_order_for_every_ttl_an_engine_may_offer),
+        cmocka_unit_test(a_queue_on_a_server_has_the_documented_numbers),
+        cmocka_unit_test(a_turn_leaves_the_time_for_four_requests_however_long_one_may_take),
         cmocka_unit_test(wishes_override_what_is_derived_but_not_what_must_hold),
         cmocka_unit_test(a_ttl_that_the_drift_eats_up_leaves_no_time_at_all),
         cmocka_unit_test(drift_is_rounded_up_and_never_shrinks_with_the_interval),

@@ -346,8 +346,7 @@ const struct hf_engine_type hf_engine_local = {
             .ttl_min_ms = 10,
             .ttl_max_ms = 24 * 3600 * 1000,
             .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,
-            .offers = HF_QUEUES | HF_CONCURRENT | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_RESIZE | HF_CAN_BREAK |
-                      HF_CAN_CONVERT,
+            .offers = HF_QUEUES | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_RESIZE | HF_CAN_BREAK | HF_CAN_CONVERT,
         },
     .open = open_local,
     .enter = enter_local,
