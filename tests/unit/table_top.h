@@ -49,7 +49,8 @@ static inline struct hf_move *tell_full(struct table_top *top, struct hf_news ne
 /* The answer to the newest request. */
 static inline struct hf_move *tell(struct table_top *top, enum hf_cue cue, int64_t at_ms)
 {
-    struct hf_news news = {.cue = cue, .retry_at = HF_NEVER, .status = HF_UNAVAILABLE, .asked_at = top->claim.asked_at};
+    struct hf_news news = {.cue = cue, .retry_at = HF_NEVER, .asked_at = top->claim.asked_at};
+    news.status = cue == HF_N_FAILED ? HF_UNAVAILABLE : HF_OK;
     return tell_full(top, news, at_ms);
 }
 

@@ -1,0 +1,208 @@
+/* driver.c - the functions of the door that ask and look; what the engine behind it may touch. */
+#include "inside.h"
+
+#include "base/why.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* ---- What the engine says ---- */
+
+static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
+{
+    struct hf_wire *wire = ctx;
+    struct hf_wire_record *record = hf_wire_record_of(wire, ask);
+    if (!record)
+        return;
+    hf_wire_record_put(record, news);
+    hf_wire_record_touch(wire, record);
+}
+
+static void recheck(void *ctx)
+{
+    struct hf_wire *wire = ctx;
+    wire->host->recheck(wire->host->ctx);
+    hf_wire_ring(wire);
+}
+
+static uint32_t draw(void *ctx)
+{
+    struct hf_wire *wire = ctx;
+    uint32_t number;
+    hf_entropy_take(&wire->entropy, &number, sizeof number);
+    return number;
+}
+
+/* ---- Opening and closing ---- */
+
+static void free_wire(struct hf_wire *wire)
+{
+    hf_wire_lines_close(wire);
+    hf_wire_records_free(wire);
+    if (wire->background.kick >= 0)
+        close(wire->background.kick);
+    pthread_mutex_destroy(&wire->io);
+    free(wire);
+}
+
+static hf_status open_parts(struct hf_wire *wire, const struct hf_url *url, const struct hf_settings *settings)
+{
+    int error = hf_entropy_seed(&wire->entropy);
+    if (!error && (wire->background.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+        error = errno;
+    if (error)
+        return hf_why(HF_NO_MEMORY, "no memory for connections: %s", strerror(error));
+    wire->wire_host = (struct hf_wire_host){
+        .ctx = wire,
+        .dial = hf_wire_dial,
+        .send = hf_wire_send,
+        .hang_up = hf_wire_hang_up,
+        .tell = tell,
+        .row = hf_wire_row,
+        .recheck = recheck,
+        .random = draw,
+    };
+    return wire->type->open(&wire->engine, url, settings, &wire->wire_host);
+}
+
+hf_status hf_wire_open(void **self, const struct hf_url *url, const struct hf_settings *settings,
+                       const struct hf_host *host, const struct hf_wire_type *type)
+{
+    *self = NULL;
+    struct hf_wire *wire = calloc(1, sizeof *wire);
+    if (!wire)
+        return hf_why(HF_NO_MEMORY, "no memory for connections");
+    pthread_mutex_init(&wire->io, NULL);
+    wire->type = type;
+    wire->host = host;
+    wire->background.kick = -1;
+    for (unsigned i = 0; i < HF_WIRE_LINES; i++)
+        wire->line[i].kick = -1;
+    hf_status status = open_parts(wire, url, settings);
+    if (status == HF_OK)
+        *self = wire;
+    else
+        free_wire(wire);
+    return status;
+}
+
+void hf_wire_close(void *self)
+{
+    struct hf_wire *wire = self;
+    wire->type->close(wire->engine);
+    free_wire(wire);
+}
+
+hf_status hf_wire_enter(void *self)
+{
+    struct hf_wire *wire = self;
+    pthread_mutex_lock(&wire->io);
+    wire->background_thread = pthread_self();
+    wire->entered = true;
+    pthread_mutex_unlock(&wire->io);
+    return HF_OK;
+}
+
+void hf_wire_leave(void *self)
+{
+    struct hf_wire *wire = self;
+    pthread_mutex_lock(&wire->io);
+    wire->entered = false;
+    pthread_mutex_unlock(&wire->io);
+}
+
+/* ---- Asking ---- */
+
+/* What was sent goes out, and somebody reads what an unattended ask waits for. The background thread does both itself,
+ * once for all, when it attends. */
+static void see_off(struct hf_wire *wire, const struct hf_ask *unattended)
+{
+    if (hf_wire_is_background(wire))
+        return;
+    hf_wire_flush_lines(wire);
+    if (!unattended)
+        return;
+    hf_wire_offer(wire, unattended->lines);
+    if (!unattended->lines || unattended->lines & ~wire->open)
+        hf_wire_rouse(&wire->background); /* only a tick opens that line, perhaps sooner than it knows */
+}
+
+static bool submit(struct hf_wire *wire, struct hf_wire_record *record, hf_nanos now, struct hf_news *news)
+{
+    struct hf_ask *ask = record->ask;
+    uint32_t unread = record->count;
+    record->attended = !ask->bell;
+    wire->type->submit(wire->engine, ask, now);
+    bool at_once = unread == 0 && record->count == 1 && hf_wire_record_take(record, news);
+    hf_wire_record_touch(wire, record);
+    hf_wire_settle(wire);
+    if (ask->bell || at_once) /* else the caller parks, and sends */
+        see_off(wire, ask->bell && (!at_once || ask->lines) ? ask : NULL);
+    return at_once;
+}
+
+bool hf_wire_submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+{
+    struct hf_wire *wire = self;
+    pthread_mutex_lock(&wire->io);
+    struct hf_wire_record *record = hf_wire_record_of(wire, ask);
+    if (!record)
+        record = hf_wire_record_make(wire, ask);
+    bool answered = true;
+    if (record)
+        answered = submit(wire, record, now, news);
+    else
+        *news = (struct hf_news){
+            .cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory for another ask"};
+    pthread_mutex_unlock(&wire->io);
+    return answered;
+}
+
+bool hf_wire_peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+{
+    struct hf_wire *wire = self;
+    (void)now;
+    pthread_mutex_lock(&wire->io);
+    struct hf_wire_record *record = hf_wire_record_of(wire, ask);
+    bool unread = record && hf_wire_record_take(record, news);
+    pthread_mutex_unlock(&wire->io);
+    return unread;
+}
+
+void hf_wire_unattend(void *self, struct hf_ask *ask)
+{
+    struct hf_wire *wire = self;
+    pthread_mutex_lock(&wire->io);
+    struct hf_wire_record *record = hf_wire_record_of(wire, ask);
+    if (record && record->attended) {
+        record->attended = false;
+        hf_wire_record_touch(wire, record);
+        hf_wire_settle(wire);
+        see_off(wire, ask);
+    }
+    pthread_mutex_unlock(&wire->io);
+}
+
+void hf_wire_flush(void *self)
+{
+    struct hf_wire *wire = self;
+    pthread_mutex_lock(&wire->io);
+    hf_wire_flush_lines(wire);
+    pthread_mutex_unlock(&wire->io);
+}
+
+void hf_wire_forget(void *self, struct hf_ask *ask)
+{
+    struct hf_wire *wire = self;
+    pthread_mutex_lock(&wire->io);
+    struct hf_wire_record *record = hf_wire_record_of(wire, ask);
+    if (record) {
+        wire->type->forget(wire->engine, ask);
+        hf_wire_dismiss(wire, record);
+        see_off(wire, NULL);
+    }
+    pthread_mutex_unlock(&wire->io);
+}

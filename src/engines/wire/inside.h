@@ -1,0 +1,155 @@
+/* inside.h - the driver's own structs, and how it works: whoever waits, drives.
+ *
+ * The way through this folder: driver.c has the functions of the door that ask and look; waiting.c those that sleep:
+ * callers park, the background thread attends; lines.c has the connections; records.c the mailbox of each ask;
+ * errands.c what is done for people: list, break, resize, watch.
+ *
+ * One mutex, `io`, guards the engine, the lines and the records. The order of locks: a lease's (the caller has it), io,
+ * the client's (the host's functions take it). Nobody holds io while he sleeps.
+ *
+ * An ask says by which lines its news may come (ask->lines): its stake. A caller that parks polls those of its lines
+ * that nobody polls yet, reads for everybody, and tells others through their mailboxes; one whose lines are all driven
+ * sleeps on a word. The background thread drives lines in which unattended asks have a stake and that nobody else
+ * drives. So a cycle of one caller concerns no other thread, and one that waits in a queue, on a line of its own, slows
+ * nobody. Who stops driving a line offers it to another that has a stake in it.
+ *
+ * Each sleep ends at the latest when the engine wants to be ticked, as far as was known when it began. Whoever brings
+ * that time forward is about to sleep himself, or makes sure that the background thread looks again. */
+#pragma once
+#include "wire_driver.h"
+
+#include "net/link.h"
+#include "sys/entropy.h"
+#include "sys/futex.h"
+
+#include <pthread.h>
+
+enum { HF_WIRE_BOX = 8, HF_WIRE_READ = 64 * 1024 };
+
+/* A thread that waits in here: a parked caller (on its stack), or the background thread. While another thread has the
+ * io lock, it polls or sleeps. */
+struct hf_wire_waiter {
+    struct hf_wire_waiter *next, *prev; /* among all parked callers */
+    struct hf_wire_waiter *beside;      /* on the same record */
+    struct hf_wire_record *record;      /* NULL: the background thread */
+    uint32_t lines;                     /* that it drives */
+    enum { HF_WIRE_AWAKE, HF_WIRE_POLLING, HF_WIRE_SLEEPING } how;
+    bool woken;  /* by hf_wire_wake */
+    int kick;    /* an eventfd that it polls with its lines */
+    bool kicked; /* that was written to */
+    hf_word word;
+};
+
+/* What is kept of an ask from its first submit until it is forgotten. */
+struct hf_wire_record {
+    struct hf_ask *ask; /* NULL: free */
+    uint32_t index, generation;
+    uint32_t told; /* how many news there were, also those that gave way to later ones */
+    uint32_t first, count;
+    struct {
+        struct hf_news news;
+        char *text;
+    } box[HF_WIRE_BOX]; /* a ring of `count` unread ones */
+    char *said;         /* the text of the last one that was taken out */
+    bool attended;      /* a caller parks; without one the news are nudged about */
+    bool woken;         /* hf_wire_wake came while nobody was parked */
+    bool touched;       /* stands in hf_wire.touched */
+    uint32_t stake;     /* lines that it counts for in hf_wire.stakes */
+    struct hf_wire_waiter *parked;
+    struct hf_wire_record *next; /* touched, or free */
+};
+
+struct hf_wire_line {
+    struct hf_link *link;          /* NULL: down */
+    struct hf_link *corpse;        /* hung up while its driver polls it, who closes it */
+    struct hf_wire_waiter *driver; /* NULL: nobody */
+    short polled;                  /* what the driver waits for */
+    bool up;                       /* the engine knows */
+    bool stillborn;                /* there was no memory to dial */
+    unsigned misses;               /* dials in a row that did not get through */
+    int kick;                      /* an eventfd for whoever drives it, -1 before the first dial */
+};
+
+struct hf_wire {
+    pthread_mutex_t io;
+    const struct hf_wire_type *type;
+    void *engine;
+    struct hf_wire_host wire_host;
+    const struct hf_host *host;
+    struct hf_entropy entropy;
+
+    struct hf_wire_line line[HF_WIRE_LINES];
+    uint32_t open;                  /* lines that were dialled and are not down */
+    uint32_t driven;                /* lines that have a driver */
+    uint32_t dirty;                 /* lines that were sent to since the last flush */
+    uint32_t dialled;               /* lines that were dialled since they were last offered */
+    uint32_t stakes[HF_WIRE_LINES]; /* how many unattended asks count for each */
+    uint32_t staked;                /* lines with such asks */
+    uint32_t orphaned;              /* lines with answers that no ask stands for, */
+    hf_nanos orphaned_at;           /* and since when there are any */
+    hf_nanos background_until;      /* when the background thread looks again by itself */
+
+    struct hf_wire_record **chunk;
+    uint32_t chunks;
+    struct hf_wire_record *free, *touched;
+
+    struct hf_wire_waiter *waiters;
+    struct hf_wire_waiter background; /* its kick is the bell */
+    pthread_t background_thread;
+    bool entered; /* the background thread is inside */
+    bool nudged;  /* the background thread has something to look at */
+    _Atomic bool rung;
+    char bytes[HF_WIRE_READ]; /* what was just read */
+};
+
+static inline uint32_t hf_wire_bit(unsigned line)
+{
+    return UINT32_C(1) << line;
+}
+
+/* Takes the lowest line out of a set that is not empty. */
+static inline unsigned hf_wire_pop(uint32_t *lines)
+{
+    unsigned line = (unsigned)__builtin_ctz(*lines);
+    *lines &= *lines - 1;
+    return line;
+}
+
+static inline bool hf_wire_is_background(const struct hf_wire *wire)
+{
+    return wire->entered && pthread_equal(wire->background_thread, pthread_self());
+}
+
+/* All of these under the io lock. */
+
+/* ---- records.c ---- */
+struct hf_wire_record *hf_wire_record_make(struct hf_wire *wire, struct hf_ask *ask); /* NULL: no memory */
+struct hf_wire_record *hf_wire_record_at(const struct hf_wire *wire, uint64_t slot);  /* NULL: forgotten */
+struct hf_wire_record *hf_wire_record_of(const struct hf_wire *wire, const struct hf_ask *ask);
+void hf_wire_record_drop(struct hf_wire *wire, struct hf_wire_record *record);
+void hf_wire_records_free(struct hf_wire *wire);
+void hf_wire_record_put(struct hf_wire_record *record, const struct hf_news *news); /* its text is copied */
+/* The oldest unread news; false: none. Its text is good until the next one is taken. */
+bool hf_wire_record_take(struct hf_wire_record *record, struct hf_news *news);
+void hf_wire_record_touch(struct hf_wire *wire, struct hf_wire_record *record); /* to be settled */
+
+/* ---- lines.c ---- */
+void hf_wire_dial(void *wire, unsigned line, const struct hf_address *to);
+bool hf_wire_send(void *wire, unsigned line, const void *bytes, size_t len);
+void hf_wire_hang_up(void *wire, unsigned line);
+void hf_wire_flush_lines(struct hf_wire *wire);
+bool hf_wire_line_ready(const struct hf_wire_line *line);              /* there is work without polling */
+void hf_wire_serve(struct hf_wire *wire, unsigned line, hf_nanos now); /* does what came up there */
+void hf_wire_bury(struct hf_wire_line *line);                          /* its driver came back */
+void hf_wire_lines_close(struct hf_wire *wire);
+
+/* ---- waiting.c ---- */
+void hf_wire_rouse(struct hf_wire_waiter *waiter);         /* ends its sleep */
+void hf_wire_offer(struct hf_wire *wire, uint32_t lines);  /* those that nobody drives, to whoever has a stake */
+void hf_wire_ring(struct hf_wire *wire);                   /* the background thread has something to look at */
+hf_nanos hf_wire_tick(struct hf_wire *wire, hf_nanos now); /* and when again */
+void hf_wire_settle(struct hf_wire *wire);                 /* due after every call of the engine */
+void hf_wire_dismiss(struct hf_wire *wire, struct hf_wire_record *record); /* it was forgotten */
+
+/* ---- errands.c ---- */
+void hf_wire_row(void *wire, struct hf_ask *ask, const struct hf_row *row);

@@ -1,0 +1,241 @@
+/* toy_server.h - a server in a thread of the test: it answers each line of text with the same line, and the test says
+ * when it holds back answers, does not read, pushes a line, or cuts a connection. A connection says which one it is
+ * with its first line, "hello N". */
+#pragma once
+#include "sentence.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { TOY_CONNECTIONS = 16, TOY_LINES = 4 };
+
+struct toy_connection {
+    int fd; /* -1: none */
+    int number;
+    char *in, *out;
+    size_t in_len, out_len;
+};
+
+struct toy_server {
+    int listener, control;
+    char port[8];
+    pthread_t thread;
+    pthread_mutex_t lock; /* for all below */
+    struct toy_connection connection[TOY_CONNECTIONS];
+    bool stop, holds_back, deaf;
+    int cut; /* the number of a connection to be closed; -1: none */
+    char push[64];
+    int greetings[TOY_LINES];
+    uint64_t heard; /* lines */
+};
+
+static void toy_say(struct toy_connection *c, const char *text, size_t len)
+{
+    c->out = realloc(c->out, c->out_len + len);
+    memcpy(c->out + c->out_len, text, len);
+    c->out_len += len;
+}
+
+static void toy_close(struct toy_connection *c)
+{
+    close(c->fd);
+    free(c->in);
+    free(c->out);
+    *c = (struct toy_connection){.fd = -1, .number = -1};
+}
+
+static void toy_hear(struct toy_server *s, struct toy_connection *c, char *line, size_t len)
+{
+    if (strncmp(line, "hello ", 6) == 0) {
+        c->number = atoi(line + 6);
+        s->greetings[c->number]++;
+        return;
+    }
+    s->heard++;
+    if (line[0] == 'l') { /* a list of that many rows */
+        for (int rows = atoi(line + 2); rows; rows--)
+            toy_say(c, "r 0\n", 4);
+    }
+    char *space = memchr(line, ' ', len); /* what is behind the number is ballast */
+    char *ballast = space ? memchr(space + 1, ' ', len - (size_t)(space + 1 - line)) : NULL;
+    toy_say(c, line, ballast ? (size_t)(ballast - line) : len);
+    toy_say(c, "\n", 1);
+}
+
+static void toy_read(struct toy_server *s, struct toy_connection *c)
+{
+    char bytes[65536];
+    ssize_t got = read(c->fd, bytes, sizeof bytes);
+    if (got <= 0) {
+        toy_close(c);
+        return;
+    }
+    c->in = realloc(c->in, c->in_len + (size_t)got);
+    memcpy(c->in + c->in_len, bytes, (size_t)got);
+    c->in_len += (size_t)got;
+    size_t begin = 0;
+    for (char *end; (end = memchr(c->in + begin, '\n', c->in_len - begin)) != NULL;) {
+        toy_hear(s, c, c->in + begin, (size_t)(end - c->in) - begin);
+        begin = (size_t)(end - c->in) + 1;
+    }
+    memmove(c->in, c->in + begin, c->in_len - begin);
+    c->in_len -= begin;
+}
+
+static void toy_write(struct toy_connection *c)
+{
+    ssize_t sent = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent <= 0)
+        return;
+    memmove(c->out, c->out + sent, c->out_len - (size_t)sent);
+    c->out_len -= (size_t)sent;
+}
+
+static void toy_accept(struct toy_server *s)
+{
+    int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+    for (int i = 0; i < TOY_CONNECTIONS; i++)
+        if (s->connection[i].fd < 0) {
+            s->connection[i].fd = fd;
+            return;
+        }
+    abort();
+}
+
+/* What the test ordered. */
+static void toy_obey(struct toy_server *s)
+{
+    for (int i = 0; i < TOY_CONNECTIONS; i++) {
+        struct toy_connection *c = &s->connection[i];
+        if (c->fd >= 0 && c->number == 1 && s->push[0]) {
+            toy_say(c, s->push, strlen(s->push));
+            s->push[0] = 0;
+        }
+        if (c->fd >= 0 && c->number == s->cut && c->number >= 0)
+            toy_close(c);
+    }
+    s->cut = -1;
+}
+
+static void toy_turn(struct toy_server *s, struct pollfd *fds, const int *of, nfds_t count)
+{
+    uint64_t rung;
+    if (fds[0].revents && read(s->control, &rung, sizeof rung) < 0)
+        abort();
+    toy_obey(s);
+    if (fds[1].revents)
+        toy_accept(s);
+    for (nfds_t i = 2; i < count; i++) {
+        struct toy_connection *c = &s->connection[of[i]];
+        if (c->fd == fds[i].fd && fds[i].revents & (POLLIN | POLLHUP | POLLERR) && !s->deaf)
+            toy_read(s, c);
+    }
+    for (int i = 0; i < TOY_CONNECTIONS; i++)
+        if (s->connection[i].fd >= 0 && s->connection[i].out_len && !s->holds_back)
+            toy_write(&s->connection[i]);
+}
+
+static void *toy_serve(void *arg)
+{
+    struct toy_server *s = arg;
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        struct pollfd fds[TOY_CONNECTIONS + 2] = {{.fd = s->control, .events = POLLIN},
+                                                  {.fd = s->listener, .events = POLLIN}};
+        int of[TOY_CONNECTIONS + 2];
+        nfds_t count = 2;
+        for (int i = 0; i < TOY_CONNECTIONS; i++) {
+            struct toy_connection *c = &s->connection[i];
+            if (c->fd < 0)
+                continue;
+            short events = s->deaf ? 0 : POLLIN;
+            events |= c->out_len && !s->holds_back ? POLLOUT : 0;
+            of[count] = i;
+            fds[count++] = (struct pollfd){.fd = events ? c->fd : -1, .events = events};
+        }
+        pthread_mutex_unlock(&s->lock);
+        poll(fds, count, -1);
+        pthread_mutex_lock(&s->lock);
+        toy_turn(s, fds, of, count);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static void toy_start(struct toy_server *s)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    memset(s, 0, sizeof *s);
+    s->cut = -1;
+    for (int i = 0; i < TOY_CONNECTIONS; i++)
+        s->connection[i] = (struct toy_connection){.fd = -1, .number = -1};
+    s->control = eventfd(0, EFD_CLOEXEC);
+    s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s->listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(s->listener, 16), 0);
+    assert_int_equal(getsockname(s->listener, (struct sockaddr *)&address, &size), 0);
+    snprintf(s->port, sizeof s->port, "%u", ntohs(address.sin_port));
+    pthread_mutex_init(&s->lock, NULL);
+    assert_int_equal(pthread_create(&s->thread, NULL, toy_serve, s), 0);
+}
+
+/* Between these two the test may change what the server does. */
+static void toy_order(struct toy_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+}
+
+static void toy_go(struct toy_server *s)
+{
+    static const uint64_t one = 1;
+    pthread_mutex_unlock(&s->lock);
+    if (write(s->control, &one, sizeof one) < 0)
+        abort();
+}
+
+static void toy_hold_back(struct toy_server *s, bool on)
+{
+    toy_order(s);
+    s->holds_back = on;
+    toy_go(s);
+}
+
+static uint64_t toy_heard(struct toy_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    uint64_t heard = s->heard;
+    pthread_mutex_unlock(&s->lock);
+    return heard;
+}
+
+static int toy_greetings(struct toy_server *s, int line)
+{
+    pthread_mutex_lock(&s->lock);
+    int greetings = s->greetings[line];
+    pthread_mutex_unlock(&s->lock);
+    return greetings;
+}
+
+static void toy_stop(struct toy_server *s)
+{
+    toy_order(s);
+    s->stop = true;
+    toy_go(s);
+    assert_int_equal(pthread_join(s->thread, NULL), 0);
+    for (int i = 0; i < TOY_CONNECTIONS; i++)
+        if (s->connection[i].fd >= 0)
+            toy_close(&s->connection[i]);
+    close(s->listener);
+    close(s->control);
+    pthread_mutex_destroy(&s->lock);
+}
