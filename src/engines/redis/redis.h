@@ -1,0 +1,209 @@
+/* redis.h - the engine for one Redis or Valkey server: its own structs.
+ *
+ * The way through this folder: redis.c is the door (engines/wire.h) and reads the URL; line.c is one connection, from
+ * dialling through the greeting to its end, with the requests that await their replies; asking.c turns an ask into a
+ * command and a reply into news; waking.c hears of hand-overs; seeing.c lists, breaks and resizes for people; keys.c,
+ * resp.c and refusals.def know how things are written; scripts/ is what runs inside the server.
+ *
+ * No I/O and no clock here: bytes and time come in, bytes and news go out. */
+#pragma once
+#include "base/settings.h"
+#include "core/timing.h"
+#include "engines/wire.h"
+#include "keys.h"
+#include "resp.h"
+#include "scripts.h"
+
+/* The strong one carries what replicas must acknowledge, and nothing else: WAIT vouches for its own connection only. */
+enum { LINE_COMMANDS, LINE_WAKE, LINE_STRONG, LINES };
+
+struct hf_redis;
+struct attempt;
+
+/* ---- line.c ---- */
+
+enum request_kind {
+    REQ_VERB,   /* an attempt's own */
+    REQ_STEP,   /* of a job: see seeing.c */
+    REQ_POP,    /* messages from the inbox */
+    REQ_LISTEN, /* SUBSCRIBE, or PING to see whether it still works */
+    REQ_WAIT,   /* for replicas: see strong.c */
+    REQ_UNDO,   /* gives back what nobody wants; nobody waits for the answer */
+    REQ_AUTH,   /* the rest is the greeting */
+    REQ_SELECT,
+    REQ_SETNAME,
+    REQ_INFO,
+    REQ_LOAD,
+};
+
+/* Something that was sent and not yet answered. */
+struct request {
+    enum request_kind kind;
+    uint8_t verb;
+    struct attempt *attempt; /* NULL: nobody wants the answer any more */
+    hf_nanos sent_at, patience;
+    int64_t ttl_ms; /* that was asked for */
+};
+
+enum line_state { LINE_DOWN, LINE_DIALLING, LINE_GREETING, LINE_UP };
+
+struct line {
+    unsigned number;
+    enum line_state state;
+    hf_nanos since;       /* DIALLING, GREETING: since when */
+    hf_nanos heard_at;    /* the last bytes */
+    hf_nanos answered_at; /* the last whole answer */
+    hf_nanos dial_at;     /* DOWN: not before */
+    uint32_t failures;    /* in a row */
+    uint32_t ups;         /* how often it came up */
+    struct hf_replies *replies;
+    struct request *queue; /* a ring: in the order of sending, which is that of the answers */
+    uint32_t first, count, room;
+    char run_id[41];  /* of the server; "": it would not say */
+    uint32_t orphans; /* in the queue: requests of nobody whose answers are due */
+    hf_status trouble;
+    char why[200]; /* DOWN: because of that */
+};
+
+/* ---- The engine ---- */
+
+#define HF_REDIS_LIMITS                                                                                                \
+    {                                                                                                                  \
+        .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,                          \
+        .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,                             \
+        .offers = HF_QUEUES | HF_LATER | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_RESIZE | HF_CAN_BREAK | HF_CAN_CONVERT  \
+    }
+
+/* The newest QUEUED answer: what a push is measured by. */
+struct pair {
+    bool set;
+    hf_nanos asked_at, due;
+    int64_t at;     /* the server's clock then, in microseconds */
+    int64_t number; /* its counter */
+};
+
+struct push {
+    bool set;
+    int64_t token, till, at;
+};
+
+struct job; /* seeing.c */
+
+/* What the engine knows of an ask between its first submit and forget(). */
+struct attempt {
+    struct attempt *next, *prev; /* among all; unused: next */
+    struct attempt *same_hash;
+    struct hf_ask *ask;
+    char id[HF_ID_TEXT + 1];
+    bool unsent;               /* ask->verb waits for the line to come up */
+    bool sent;                 /* something went out for it */
+    bool queued;               /* the server told it to wait */
+    bool listens;              /* it wants to hear when its lock is free */
+    uint32_t in_flight[LINES]; /* requests without an answer */
+    uint32_t asking;           /* those of them that are ACQUIREs */
+    struct hf_timing timing;
+    int64_t timing_ttl_ms; /* for which it was filled */
+    struct pair pair;
+    struct push push;
+    struct job *job;
+    struct hf_news held_back; /* what it will be told when enough replicas have acknowledged it */
+};
+
+enum { ATTEMPT_BUCKETS = 4096 };
+
+struct hf_redis {
+    const struct hf_wire_host *host;
+    struct hf_address address;
+    char where[300]; /* host:port, for messages */
+    char user[256], password[512];
+    int64_t db;
+    char client_name[128];
+    char prefix[HF_PREFIX_MAX + 1];
+    char box[HF_PREFIX_MAX + 64]; /* the inbox of this client, behind the letter that says what it is */
+    struct hf_limits limits;
+    struct hf_timing_wishes wishes;
+    hf_nanos connect_timeout;
+    int64_t history, history_age_ms;
+    int64_t replicas, replica_timeout_ms; /* how many must acknowledge a grant, and within which time */
+    bool synced;                          /* the server's own file must have it, too */
+    char about[160];                      /* " pid host ": the middle of meta */
+
+    struct line line[LINES];
+    struct hf_command command; /* the one that is being written */
+    struct attempt *attempts, *unused;
+    struct attempt *bucket[ATTEMPT_BUCKETS];
+    uint32_t queued;   /* attempts that wait to be told */
+    bool hints;        /* a member of a quorum: nobody is handed anything, those who wait hear that it is free */
+    uint32_t ears;     /* attempts that listen for that */
+    hf_nanos up_since; /* the server, as far as it told; HF_NEVER: it did not */
+    bool subscribed;
+    hf_nanos listened_at; /* subscribed: when it last proved to work */
+};
+
+extern const struct hf_wire_type hf_wire_redis;
+
+/* ---- line.c ---- */
+
+/* Sees to it that the line comes up. False: not now, line->why says why not. */
+bool hf_line_need(struct hf_redis *r, struct line *line, hf_nanos now);
+/* Sends redis->command, and remembers that its answer is due. */
+bool hf_line_send(struct hf_redis *r, struct line *line, struct request request, hf_nanos now);
+/* Closes a line that is of no use any more. Whoever waits for it hears of it. */
+__attribute__((format(printf, 5, 6))) void hf_line_drop(struct hf_redis *r, struct line *line, hf_status status,
+                                                        hf_nanos now, const char *format, ...);
+void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now);
+void hf_line_down(struct hf_redis *r, struct line *line, hf_status status, const char *why, hf_nanos now);
+void hf_line_load_scripts(struct hf_redis *r, struct line *line, hf_nanos now);
+void hf_line_bytes(struct hf_redis *r, struct line *line, const char *bytes, size_t len, hf_nanos now);
+hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now);
+void hf_line_hint_all(struct hf_redis *r);
+void hf_line_forget(struct line *line, const struct attempt *attempt); /* its answers concern nobody any more */
+
+/* What an error reply means. */
+struct refusal {
+    hf_status status;
+    bool leave;
+    char text[240];
+};
+struct refusal hf_refusal(const struct hf_redis *r, const struct hf_reply *error);
+
+/* ---- asking.c ---- */
+
+void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now);
+void hf_attempt_send_unsent(struct hf_redis *r, const struct line *line, hf_nanos now); /* the line has come up */
+void hf_attempt_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
+/* Tells, after ask->lines was brought up to date. */
+void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news);
+void hf_attempt_fail(struct hf_redis *r, struct attempt *a, hf_nanos asked_at, hf_status status, const char *text);
+void hf_attempt_set_queued(struct hf_redis *r, struct attempt *a, bool queued);
+/* Begins an EVALSHA of that script on that lock, with so many arguments to follow. False: no such key can be. */
+bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct hf_keys *keys, unsigned arguments);
+/* A release of an id that nobody here knows any more. */
+void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t key_len, hf_nanos now);
+
+/* The line that a verb goes out on. */
+struct line *hf_attempt_line(struct hf_redis *r, enum hf_verb verb);
+bool hf_attempt_flies(const struct attempt *a); /* something awaits its answer */
+
+/* ---- strong.c ---- */
+
+/* Holds the news back until replicas have acknowledged what they tell of. */
+void hf_strong_wait(struct hf_redis *r, struct attempt *a, const struct hf_news *news, hf_nanos now);
+void hf_strong_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
+
+/* ---- waking.c ---- */
+
+void hf_wake_listen(struct hf_redis *r, hf_nanos now); /* somebody waits: somebody must listen */
+void hf_wake_popped(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now);
+void hf_wake_listens(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now); /* the answer to REQ_LISTEN */
+/* True: it is a message that was published, not the answer to anything. */
+bool hf_wake_published(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now);
+hf_nanos hf_wake_tick(struct hf_redis *r, hf_nanos now);
+void hf_wake_set_ear(struct hf_redis *r, struct attempt *a, bool listens, hf_nanos now);
+void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now); /* its push, which came before the answer */
+
+/* ---- seeing.c ---- */
+
+void hf_job_begin(struct hf_redis *r, struct attempt *a, hf_nanos now);
+void hf_job_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
+void hf_job_free(struct attempt *a);

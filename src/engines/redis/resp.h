@@ -1,0 +1,47 @@
+/* resp.h - RESP, the protocol of Redis: commands are written into a buffer, replies are read by hiredis' reader into
+ * objects of our own, within limits: a hostile reply costs an error and never more than about a megabyte. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- Commands ---- */
+
+/* A buffer that commands are written into, one after the other; it keeps its memory. */
+struct hf_command {
+    char *bytes;
+    size_t len, room;
+    bool failed; /* no memory: what it holds is not whole */
+};
+
+void hf_command_begin(struct hf_command *c, unsigned words); /* begins one of that many words, in an empty buffer */
+void hf_command_word(struct hf_command *c, const char *text, size_t len);
+void hf_command_text(struct hf_command *c, const char *text);
+void hf_command_number(struct hf_command *c, int64_t number);
+void hf_command_free(struct hf_command *c);
+
+/* ---- Replies ---- */
+
+enum hf_reply_type { HF_REPLY_NIL, HF_REPLY_TEXT, HF_REPLY_STATUS, HF_REPLY_ERROR, HF_REPLY_NUMBER, HF_REPLY_LIST };
+
+struct hf_reply {
+    enum hf_reply_type type;
+    int64_t number;
+    const char *text; /* NUL-terminated; TEXT may contain further NULs */
+    size_t len;       /* of the text; of a list the number of its items */
+    struct hf_reply *first, *last, *next;
+};
+
+struct hf_replies; /* a reader, with what it has read so far */
+
+struct hf_replies *hf_replies_open(void); /* NULL: no memory */
+void hf_replies_close(struct hf_replies *r);
+/* True: taken. False: no memory, or more than a reply may have; the connection is of no use any more. */
+bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len);
+/* The next whole reply, valid until the next call; NULL: none yet, or *error says what is wrong with the bytes. */
+const struct hf_reply *hf_replies_next(struct hf_replies *r, const char **error);
+
+/* The i-th item of a list; NULL: there is none. */
+const struct hf_reply *hf_reply_item(const struct hf_reply *list, size_t i);
+/* A number, or a text that is a decimal number from 0 on; -1: neither. */
+int64_t hf_reply_count(const struct hf_reply *reply);

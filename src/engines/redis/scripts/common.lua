@@ -1,0 +1,354 @@
+-- common.lua - what the scripts share: the counter, the holders, the queue, the hand-over. It is joined to a script where
+-- that says "-- common.lua". Before it stand: call = redis.call and clock = call('TIME').
+--
+-- KEYS  1 lock    a plain exclusive hold: the string "id token ttl meta", gone with its PX. Anything else is foreign.
+--                 Every other hold: a hash. @k class, @c capacity, @d the capacity that was asked for, @u units in use;
+--                 id -> "units token ttl kind owner meta"; +owner -> its ids. Units of an owner are counted once.
+--       2 counter "N" or "~N until": the last number given out (tokens and arrivals); the ~ says "look closer": somebody
+--                 waits, or tombstones stand until then. It sorts above every digit. Lives an hour after its last use.
+--       3 queue   sorted set: id -> arrival number
+--       4 waiters hash: id -> "due grace ttl units capacity kind owner box meta"; +owner -> its ids; !id -> tombstone's end
+--       5 ends    sorted set: id -> end of the hold, for holds in a hash
+--       6 past    sorted set, only with history: token -> a note about that hold; +inf -> "N age"
+--
+-- kind: e exclusive, s semaphore, r reader, w writer. class: e, s, x (readers and writers). owner: "-" where nobody gave
+-- one. meta: "ticket flags pid host label"; ticket is the arrival number, 0 where it did not wait. Times are microseconds of the server's clock; ttl, grace, PX are milliseconds. ttl in a record is the longest time
+-- that was ever given to it: more left than that means that the clock stepped back.
+--
+-- The rule for every script that writes: it ends with admit(), so that nobody fits and waits, and with keep_counter().
+local format = string.format
+local lock, counter, queue, waiters, ends, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local now = clock[1] * 1000000 + clock[2]
+local HOUR, DAY, BATCH = 3600000, 90000000, 64
+
+local function whole(number) return format('%.0f', number) end -- .. would print 1e+15
+
+-- ---- The counter, and tombstones
+
+local number, tombs = 0, 0
+local function read_counter(text)
+  if text then
+    local n, till = text:match('^~?(%d+) ?(%d*)')
+    number, tombs = tonumber(n) or 0, tonumber(till) or 0
+  end
+end
+
+local function next_number()
+  number = number < now and now or number + 1
+  return whole(number)
+end
+
+local function keep_counter()
+  local closer = tombs > now or call('EXISTS', queue) == 1
+  call('SET', counter, closer and format('~%.0f %.0f', number, tombs) or whole(number), 'PX', HOUR)
+end
+
+local function is_buried(id)
+  if tombs <= now then return false end
+  local till = call('HGET', waiters, '!' .. id)
+  return till and tonumber(till) > now
+end
+
+local function bury(id, for_ms)
+  tombs = math.max(tombs, now + for_ms * 1000)
+  -- Those that are over meet nobody while nobody comes to wait: each new one looks at two.
+  local sample = call('HRANDFIELD', waiters, 2, 'WITHVALUES')
+  for i = 1, #sample, 2 do
+    if sample[i]:byte(1) == 33 and tonumber(sample[i + 1]) <= now then call('HDEL', waiters, sample[i]) end -- 33 is !
+  end
+  call('HSET', waiters, '!' .. id, whole(tombs))
+  call('PEXPIRE', waiters, HOUR)
+end
+
+-- ---- Past holds
+
+local function note_begin(w, token, till, keep, age)
+  call('ZREMRANGEBYSCORE', past, '+inf', '+inf')
+  call('ZREMRANGEBYSCORE', past, '-inf', whole(now - age * 1000))
+  call('ZADD', past, '+inf', keep .. ' ' .. age, token,
+    token .. ' ' .. whole(now) .. ' ' .. whole(till) .. ' 0 - ' .. w.units .. ' ' .. w.kind .. ' ' .. w.ttl .. ' ' .. w.meta)
+  call('ZREMRANGEBYRANK', past, 0, -(keep + BATCH + 2))
+  call('PEXPIRE', past, age)
+end
+
+-- why: r released, l ended by time or force; nil: it goes on until `till`.
+local function note(token, till, why)
+  local text = call('ZRANGEBYSCORE', past, token, token)[1]
+  if not text then return end
+  local head, rest = text:match('^(%d+ %d+) %d+ %d+ %S (.*)$')
+  if not head then return end
+  call('ZREM', past, text)
+  call('ZADD', past, token,
+    head .. ' ' .. whole(till) .. (why and ' ' .. whole(now) .. ' ' .. why .. ' ' or ' 0 - ') .. rest)
+end
+
+-- The hold goes on with another token.
+local function note_again(token, with)
+  local text = call('ZRANGEBYSCORE', past, token, token)[1]
+  if not text then return end
+  call('ZREM', past, text)
+  call('ZADD', past, with, with .. text:sub(#token + 1))
+end
+
+-- ---- Who holds
+
+local form = 'free' -- free, plain (a string of ours), many (a hash), foreign (another client's string)
+local class, capacity, declared, used, plain = '', 0, 0, 0, nil
+local history = false
+
+local classes = { e = 'e', s = 's', r = 'x', w = 'x' }
+
+local function look()
+  local value = redis.pcall('GET', lock)
+  if not value then return end
+  if type(value) == 'string' then
+    local id, token, ttl, meta = value:match('^(%S+) (%d+) (%d+) (.*)$')
+    form = id and #id == 22 and 'plain' or 'foreign'
+    class, capacity, declared, used = 'e', 1, 1, 1
+    plain = form == 'plain' and { id = id, token = token, ttl = tonumber(ttl), meta = meta } or nil
+    return
+  end
+  local state = redis.pcall('HMGET', lock, '@k', '@c', '@d', '@u')
+  if state.err or not state[1] then return redis.error_reply('WRONGTYPE the key of this lock holds something else') end
+  form, class = 'many', state[1]
+  capacity, declared, used = tonumber(state[2]), tonumber(state[3]), tonumber(state[4])
+end
+
+local function read_hold(id)
+  if form == 'plain' and plain.id == id then return plain end
+  local text = form == 'many' and call('HGET', lock, id)
+  if not text then return nil end
+  local units, token, ttl, kind, owner, meta = text:match('^(%d+) (%d+) (%d+) (%a) (%S+) (.*)$')
+  return { id = id, units = tonumber(units), token = token, ttl = tonumber(ttl), kind = kind, owner = owner, meta = meta }
+end
+
+local function write_hold(h)
+  call('HSET', lock, h.id,
+    h.units .. ' ' .. h.token .. ' ' .. h.ttl .. ' ' .. h.kind .. ' ' .. h.owner .. ' ' .. h.meta)
+end
+
+local function set_used(units)
+  used = units
+  call('HSET', lock, '@u', units)
+end
+
+local function add_to(key, owner, id)
+  local ids = call('HGET', key, '+' .. owner)
+  call('HSET', key, '+' .. owner, ids and ids .. ' ' .. id or id)
+end
+
+-- The owner's other ids; nil: none is left.
+local function take_from(key, owner, id)
+  local rest
+  for other in (call('HGET', key, '+' .. owner) or ''):gmatch('%S+') do
+    if other ~= id then rest = rest and rest .. ' ' .. other or other end
+  end
+  if rest then call('HSET', key, '+' .. owner, rest) else call('HDEL', key, '+' .. owner) end
+  return rest
+end
+
+-- w holds until `till`; `joins`: beside another id of its owner, which has the units.
+local function hold(w, till, token, joins)
+  local ms = math.ceil((till - now) / 1000)
+  local ttl = math.max(w.ttl, ms)
+  if history then note_begin(w, token, till, history, w.age) end
+  if w.kind == 'e' and w.owner == '-' then
+    call('SET', lock, w.id .. ' ' .. token .. ' ' .. ttl .. ' ' .. w.meta, 'PX', ms)
+    form, class, capacity, used = 'plain', 'e', 1, 1
+    plain = { id = w.id, token = token, ttl = ttl, meta = w.meta }
+    return
+  end
+  if form == 'free' then
+    form, class, capacity, declared, used = 'many', classes[w.kind], w.capacity, w.capacity, 0
+    call('HSET', lock, '@k', class, '@c', capacity, '@d', declared)
+  end
+  local units = joins and 0 or w.units
+  set_used(used + units)
+  write_hold({ id = w.id, units = units, token = token, ttl = ttl, kind = w.kind, owner = w.owner, meta = w.meta })
+  call('ZADD', ends, whole(till), w.id)
+  if w.owner ~= '-' then add_to(lock, w.owner, w.id) end
+  call('PEXPIRE', lock, DAY)
+  call('PEXPIRE', ends, DAY)
+end
+
+local function set_free()
+  call('DEL', lock, ends)
+  form, class, used, plain = 'free', '', 0, nil
+end
+
+-- why: as in note().
+local function drop_hold(h, why)
+  if history then note(h.token, now, why) end
+  if form == 'plain' then return set_free() end
+  call('HDEL', lock, h.id)
+  call('ZREM', ends, h.id)
+  local heirs = h.owner ~= '-' and take_from(lock, h.owner, h.id)
+  if heirs and h.units > 0 then
+    local heir = read_hold(heirs:match('%S+'))
+    if heir then
+      heir.units = h.units
+      write_hold(heir)
+      return
+    end
+  end
+  if h.units > 0 then set_used(used - h.units) end
+  if call('ZCARD', ends) == 0 then set_free() end
+end
+
+-- How long from now the hold that ends first still has, in ms; -1: it has no end. Cuts back what has more left than it was
+-- ever given.
+local function time_left()
+  if form == 'many' then
+    local first = call('ZRANGE', ends, 0, 0, 'WITHSCORES')
+    return math.ceil((tonumber(first[2]) - now) / 1000)
+  end
+  local left = call('PTTL', lock)
+  if form == 'plain' and left > plain.ttl then
+    left = plain.ttl
+    call('PEXPIRE', lock, left)
+  end
+  return left
+end
+
+local function cut_back()
+  for _, id in ipairs(call('ZRANGE', ends, 0, BATCH - 1)) do
+    local h = read_hold(id)
+    if h and tonumber(call('ZSCORE', ends, id)) > now + h.ttl * 1000 then
+      call('ZADD', ends, whole(now + h.ttl * 1000), id)
+    end
+  end
+end
+
+-- Ends what is over, for holds in a hash; the server does it for strings.
+local function reap()
+  if form ~= 'many' then return end
+  for _, id in ipairs(call('ZRANGEBYSCORE', ends, '-inf', whole(now), 'LIMIT', 0, BATCH)) do
+    local h = read_hold(id)
+    if h then drop_hold(h, 'l') else call('ZREM', ends, id) end
+  end
+  if form ~= 'many' then return end
+  local first = call('ZRANGE', ends, 0, 0, 'WITHSCORES')
+  if not first[1] then return set_free() end
+  local h = read_hold(first[1])
+  if h and tonumber(first[2]) > now + h.ttl * 1000 then cut_back() end
+end
+
+-- The hold's token becomes at least that, and the next one is higher: what a quorum agreed on (redlock).
+local function raise(h, floor)
+  number = math.max(number, tonumber(floor))
+  if tonumber(h.token) >= tonumber(floor) then return end
+  if history then note_again(h.token, floor) end
+  h.token = floor
+  if form == 'plain' then
+    call('SET', lock, h.id .. ' ' .. h.token .. ' ' .. h.ttl .. ' ' .. h.meta, 'KEEPTTL')
+  else
+    write_hold(h)
+  end
+end
+
+-- At least `ttl` from now; never shortens. The time that it has then, in ms.
+local function extend_hold(h, ttl)
+  if history and ttl > 0 then note(h.token, now + ttl * 1000) end
+  local longer = ttl > h.ttl
+  if longer then h.ttl = ttl end
+  if form == 'plain' then
+    local left = call('PTTL', lock)
+    if longer then
+      call('SET', lock, h.id .. ' ' .. h.token .. ' ' .. ttl .. ' ' .. h.meta, 'PX', ttl)
+    elseif left < ttl then
+      call('PEXPIRE', lock, ttl)
+    end
+    return math.max(left, ttl)
+  end
+  if longer then write_hold(h) end
+  local till = math.max(tonumber(call('ZSCORE', ends, h.id)) or 0, now + ttl * 1000)
+  call('ZADD', ends, whole(till), h.id)
+  return math.floor((till - now) / 1000)
+end
+
+-- ---- Who waits
+
+local function read_waiter(id)
+  local text = call('HGET', waiters, id)
+  if not text then return nil end
+  local due, grace, ttl, units, cap, kind, owner, box, meta =
+    text:match('^(%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+) (.*)$')
+  return { id = id, due = tonumber(due), grace = tonumber(grace), ttl = tonumber(ttl), units = tonumber(units),
+    capacity = tonumber(cap), kind = kind, owner = owner, box = box, meta = meta, age = AGE }
+end
+
+-- True: it was in the queue.
+local function leave_queue(id)
+  if call('ZREM', queue, id) == 0 then return false end
+  local w = read_waiter(id)
+  call('HDEL', waiters, id)
+  if w and w.owner ~= '-' then take_from(waiters, w.owner, id) end
+  return true
+end
+
+-- The message is a hint, the record is the truth. "id token end now lock"; token 0: more units than the capacity.
+local function tell(w, token, till)
+  local text = w.id .. ' ' .. token .. ' ' .. whole(till) .. ' ' .. whole(now) .. ' ' .. lock
+  local box = w.box:sub(2)
+  if w.box:byte(1) == 105 then -- i: an inbox, that is a list
+    call('RPUSH', box, text)
+    call('PEXPIRE', box, 60000)
+  elseif w.box:byte(1) == 112 then -- p: a channel
+    call('PUBLISH', box, text)
+  end
+end
+
+local function fits(w)
+  if form == 'free' then return true end
+  return form == 'many' and class == classes[w.kind] and used + w.units <= capacity
+end
+
+-- Makes the first in line a holder until its own next look plus a grace: a lost message must not cost it its turn.
+local function hand_over(w, joins, token, arrival)
+  local till = math.max(w.due, now + w.grace * 1000)
+  leave_queue(w.id)
+  w.meta = arrival .. w.meta:sub(2)
+  hold(w, till, token, joins)
+  tell(w, token, till)
+end
+
+-- Asks of an owner that wait are admitted with its first one: else they would wait for themselves.
+local function gather(owner, token)
+  if owner == '-' then return end
+  for id in (call('HGET', waiters, '+' .. owner) or ''):gmatch('%S+') do
+    local w = read_waiter(id)
+    if w then hand_over(w, true, token, call('ZSCORE', queue, id)) end
+  end
+end
+
+-- Lets in whoever is first in line and fits; `me`, who is asking right now, with its whole ttl and without a message.
+-- Returns the token of `me`, if it was its turn.
+local function admit(me)
+  local mine
+  for _ = 1, BATCH do
+    local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+    local id, arrival = first[1], first[2]
+    if not id then break end
+    local w = me and id == me.id and me or read_waiter(id)
+    if not w or (w ~= me and w.due <= now) then
+      leave_queue(id) -- dead
+    elseif form == 'many' and class == classes[w.kind] and w.units > capacity then
+      leave_queue(id)
+      tell(w, '0', now)
+    elseif not fits(w) then
+      break
+    else
+      local token = next_number()
+      if w == me then
+        leave_queue(id)
+        me.meta = arrival .. me.meta:sub(2)
+        hold(me, now + me.ttl * 1000, token)
+        mine = token
+      else
+        hand_over(w, false, token, arrival)
+      end
+      gather(w.owner, token)
+    end
+  end
+  return mine
+end

@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- release.lua - gives a hold or a place in the queue back and hands over to the next; also the end of a wait.
+--
+-- KEYS  as in common.lua
+-- ARGV  1 id  2 verb: r give it back whatever it is, x the same of what was lost, l leave the queue unless granted  3 tombstone: for how many ms this
+--       id is refused from now on; 0: no doubt, none  4 history  5 age  6 a channel that is told when the lock is free, or -
+-- answers
+--       1               it was held, and is released
+--       0               it was not held (any more); out of the queue
+--       {token, left}   l, and it is held: left ms from now
+-- cost  plain, nobody waits: GET, GET, DEL. Otherwise O(log n).
+local call = redis.call
+local id, leaving, doubt = ARGV[1], ARGV[2] == 'l', tonumber(ARGV[3])
+if doubt == 0 and ARGV[4] == '0' then
+  local value = redis.pcall('GET', KEYS[1])
+  if not value or type(value) == 'string' then
+    local mine = value and value:sub(1, 23) == id .. ' '
+    if mine and leaving then return { value:match('^%S+ (%d+)'), call('PTTL', KEYS[1]) } end
+    local number = call('GET', KEYS[2])
+    if not number or number:byte(1) ~= 126 then -- 126 is ~
+      if mine then
+        call('DEL', KEYS[1])
+        if ARGV[6] ~= '-' then call('PUBLISH', ARGV[6], id) end
+      end
+      return mine and 1 or 0
+    end
+  end
+end
+local clock, AGE = call('TIME'), ARGV[5]
+-- common.lua
+history = ARGV[4] ~= '0' and tonumber(ARGV[4])
+local trouble = look()
+if trouble then return trouble end
+read_counter(call('GET', counter))
+reap()
+local held = read_hold(id)
+if held and leaving then
+  admit()
+  keep_counter()
+  return { held.token, extend_hold(held, 0) }
+end
+leave_queue(id)
+if doubt > 0 then bury(id, doubt) end
+if held then drop_hold(held, ARGV[2] == 'x' and 'l' or 'r') end
+admit()
+keep_counter()
+if form == 'free' and ARGV[6] ~= '-' then call('PUBLISH', ARGV[6], id) end
+return held and 1 or 0

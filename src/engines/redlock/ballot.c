@@ -1,0 +1,633 @@
+/* ballot.c - one try to hold a lock on a majority of servers, from the first question to the last release.
+ *
+ * Rounds: ASK puts the ballot's id on every server. RAISE writes the highest token that any of them proposed back to
+ * those that hold it: any two majorities share a server, so the next holder's proposals include a higher one. Only then
+ * is it granted, and its validity counts from before the first question was sent. EXTEND and CHECK ask again; RELEASE
+ * goes to every server, also to those that never answered, and again until each has said that it knows.
+ *
+ * A round ends as soon as a majority said yes, or as soon as that has become impossible, or when its time is over: a
+ * server that hangs holds up nobody. */
+#include "redlock.h"
+
+#include "base/why.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct hf_timing timing_of(const struct hf_redlock *l, int64_t ttl_ms)
+{
+    struct hf_timing t;
+    hf_timing_fill(&t, ttl_ms, &l->limits, &l->wishes);
+    return t;
+}
+
+/* ---- Telling ---- */
+
+void hf_bid_set_lines(struct hf_redlock *l, struct bid *bid)
+{
+    uint32_t lines = hf_tally_lines(bid);
+    for (unsigned i = 0; i < l->servers; i++) {
+        uint32_t here = bid->ballot ? bid->ballot->seat[i].ask.lines : 0;
+        here |= bid->listens ? bid->ear[i].lines : 0;
+        lines |= here << i * HF_MEMBER_LINES;
+    }
+    bid->ask->lines = lines;
+}
+
+void hf_bid_tell(struct hf_redlock *l, struct bid *bid, const struct hf_news *news)
+{
+    hf_bid_set_lines(l, bid);
+    l->host->tell(l->host->ctx, bid->ask, news);
+}
+
+static struct hf_news news_of(const struct ballot *b, enum hf_cue cue)
+{
+    return (struct hf_news){.cue = cue, .asked_at = b->asked_at, .retry_at = HF_NEVER};
+}
+
+/* Which servers failed, and how. */
+static const char *explain(const struct hf_redlock *l, const struct ballot *b, const char *what)
+{
+    static _Thread_local char text[600];
+    int len = snprintf(text, sizeof text, "%s", what);
+    for (unsigned i = 0; i < l->servers && len < (int)sizeof text - 4; i++) {
+        enum hf_vote vote = b->quorum.vote[i];
+        if (vote == HF_VOTE_FAILED || vote == HF_VOTE_UNCOUNTED)
+            len +=
+                snprintf(text + len, sizeof text - (size_t)len, "; %.100s",
+                         l->member[i].trouble[0] ? l->member[i].trouble : hf_quorum_member_where(l->member[i].redis));
+    }
+    return text;
+}
+
+static void fail(struct hf_redlock *l, struct ballot *b, hf_status status, const char *text)
+{
+    struct hf_news news = news_of(b, HF_N_FAILED);
+    news.status = status;
+    news.text = text;
+    if (b->bid)
+        hf_bid_tell(l, b->bid, &news);
+}
+
+/* ---- Questions ---- */
+
+/* A server that came back a moment ago may have forgotten holds: until the longest of them is over, its yes is worth
+ * nothing. With one server there is nobody who could remember better. */
+static bool counts(struct hf_redlock *l, unsigned server, hf_nanos now)
+{
+    struct member *m = &l->member[server];
+    hf_nanos since = hf_quorum_member_up_since(m->redis);
+    if (l->servers == 1 || (since != HF_NEVER && now - since > l->max_ttl))
+        return true;
+    if (since == HF_NEVER)
+        snprintf(m->trouble, sizeof m->trouble, "%s: does not say since when it runs, so it does not count",
+                 hf_quorum_member_where(m->redis));
+    else
+        snprintf(m->trouble, sizeof m->trouble, "%s: runs for %lld s only and counts again in %lld s",
+                 hf_quorum_member_where(m->redis), (long long)((now - since) / HF_MS(1000)),
+                 (long long)((l->max_ttl - (now - since)) / HF_MS(1000) + 1));
+    return false;
+}
+
+static void ask_server(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, hf_nanos now)
+{
+    struct ballot *b = seat->ballot;
+    struct member *m = &l->member[seat->server];
+    if (seat->open == QUESTIONS) { /* it has not answered for long */
+        b->quorum.vote[seat->server] = HF_VOTE_FAILED;
+        return;
+    }
+    unsigned at = (seat->first + seat->open++) % QUESTIONS;
+    seat->asked[at] = (uint8_t)verb;
+    seat->rounds[at] = b->number;
+    seat->ask.verb = verb;
+    seat->ask.ttl_ms = b->ttl_ms;
+    seat->ask.token = verb == HF_V_EXTEND || (verb == HF_V_ACQUIRE && b->held) ? b->token : 0;
+    hf_wire_redis.submit(m->redis, &seat->ask, now);
+}
+
+static void begin_round(struct hf_redlock *l, struct ballot *b, enum round round, hf_nanos now)
+{
+    b->round = round;
+    b->number++;
+    b->asked_at = now;
+    hf_nanos op_timeout = timing_of(l, b->ttl_ms).op_timeout;
+    b->over_at = now + op_timeout + op_timeout / 2; /* before a claim gives up on its own request */
+    hf_quorum_open(&b->quorum, l->servers);
+}
+
+static void ask_all(struct hf_redlock *l, struct ballot *b, enum round round, enum hf_verb verb, hf_nanos now)
+{
+    begin_round(l, b, round, now);
+    for (unsigned i = 0; i < l->servers; i++)
+        ask_server(l, &b->seat[i], verb, now);
+}
+
+/* ---- Ballots ---- */
+
+static struct ballot *make_ballot(struct hf_redlock *l, struct bid *bid)
+{
+    const struct hf_ask *ask = bid->ask;
+    struct ballot *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    memcpy(b->name, ask->name, ask->name_len);
+    memcpy(b->label, ask->label, ask->label_len);
+    b->ttl_ms = ask->ttl_ms;
+    b->over_at = b->give_up_at = HF_NEVER;
+    b->bid = bid;
+    bid->ballot = b;
+    b->next = l->ballots;
+    if (l->ballots)
+        l->ballots->prev = b;
+    l->ballots = b;
+    for (unsigned i = 0; i < l->servers; i++) {
+        struct seat *seat = &b->seat[i];
+        *seat = (struct seat){.ask = *ask, .ballot = b, .server = i, .again = HF_NEVER};
+        seat->ask.name = b->name;
+        seat->ask.label = b->label;
+        seat->ask.queue = seat->ask.doubt = false;
+        seat->ask.slot = SLOT_SEAT;
+        seat->ask.lines = 0;
+        seat->ask.engine_state = NULL;
+    }
+    return b;
+}
+
+void hf_ballot_free(struct hf_redlock *l, struct ballot *b)
+{
+    for (unsigned i = 0; i < l->servers; i++) {
+        hf_wire_redis.forget(l->member[i].redis, &b->seat[i].ask);
+        hf_redlock_unhear(l, &b->seat[i].ask);
+    }
+    *(b->prev ? &b->prev->next : &l->ballots) = b->next;
+    if (b->next)
+        b->next->prev = b->prev;
+    if (b->bid)
+        b->bid->ballot = NULL;
+    free(b);
+}
+
+/* Takes it back on every server, behind whatever it was asked before, on the same connection. */
+static void release_all(struct hf_redlock *l, struct ballot *b, hf_nanos now)
+{
+    begin_round(l, b, ROUND_RELEASE, now);
+    b->held = false;
+    b->valid_until = 0;
+    if (b->give_up_at == HF_NEVER)
+        b->give_up_at = now + timing_of(l, b->ttl_ms).release_for;
+    for (unsigned i = 0; i < l->servers; i++) {
+        struct seat *seat = &b->seat[i];
+        seat->again = HF_NEVER;
+        if (seat->freed)
+            b->quorum.vote[i] = HF_VOTE_YES;
+        else
+            ask_server(l, seat, HF_V_RELEASE, now);
+    }
+}
+
+/* From here on the ballot is its own, until every server has freed it. */
+static void abandon(struct hf_redlock *l, struct ballot *b, hf_nanos now)
+{
+    if (b->bid) {
+        b->bid->ballot = NULL;
+        b->bid = NULL;
+    }
+    if (b->round != ROUND_RELEASE)
+        release_all(l, b, now);
+}
+
+/* ---- Verdicts ---- */
+
+static void listen(struct hf_redlock *l, struct bid *bid, hf_nanos now)
+{
+    if (bid->listens || !bid->ask->waits)
+        return;
+    bid->listens = true;
+    for (unsigned i = 0; i < l->servers; i++) {
+        bid->ear[i] = (struct hf_ask){.verb = HF_V_LISTEN, .name = bid->ask->name, .name_len = bid->ask->name_len};
+        hf_wire_redis.submit(l->member[i].redis, &bid->ear[i], now);
+    }
+}
+
+/* When so many servers may be free that a majority is possible. */
+static hf_nanos free_at(const struct hf_redlock *l, const struct ballot *b)
+{
+    hf_nanos until[HF_SERVERS_MAX];
+    for (unsigned i = 0; i < l->servers; i++)
+        until[i] = b->quorum.vote[i] == HF_VOTE_YES  ? 0
+                   : b->quorum.vote[i] == HF_VOTE_NO ? b->seat[i].busy_until
+                                                     : HF_NEVER;
+    for (unsigned i = 0; i < l->servers; i++) {
+        unsigned earlier = 0, as_early = 0;
+        for (unsigned j = 0; j < l->servers; j++) {
+            earlier += until[j] < until[i];
+            as_early += until[j] <= until[i];
+        }
+        if (earlier < hf_majority(l->servers) && as_early >= hf_majority(l->servers))
+            return until[i];
+    }
+    return HF_NEVER;
+}
+
+/* The try is lost. Taken back everywhere before the caller hears of it. */
+static void lose_try(struct hf_redlock *l, struct ballot *b, hf_nanos now)
+{
+    struct bid *bid = b->bid;
+    char text[700];
+    bool silent = hf_quorum_is_silent(&b->quorum);
+    struct hf_news news = news_of(b, silent ? HF_N_FAILED : HF_N_BUSY);
+    snprintf(text, sizeof text, "%s", explain(l, b, ""));
+    const char *others = text[0] ? text : "";
+    char words[900];
+    if (silent)
+        snprintf(words, sizeof words, "%u of %u servers can be counted on, and %u are needed%s",
+                 l->servers - hf_quorum_count(&b->quorum, HF_VOTE_FAILED) -
+                     hf_quorum_count(&b->quorum, HF_VOTE_UNCOUNTED),
+                 l->servers, hf_majority(l->servers), others);
+    else
+        snprintf(words, sizeof words, "held by another on %u of %u servers%s", hf_quorum_count(&b->quorum, HF_VOTE_NO),
+                 l->servers, others);
+    news.status = HF_NO_QUORUM;
+    news.text = words;
+    news.retry_at = silent ? HF_NEVER : free_at(l, b);
+    abandon(l, b, now);
+    if (!bid)
+        return;
+    bid->tried = true;
+    listen(l, bid, now);
+    hf_bid_tell(l, bid, &news);
+}
+
+static void grant(struct hf_redlock *l, struct ballot *b)
+{
+    struct hf_news news = news_of(b, HF_N_GRANTED);
+    hf_nanos ttl = HF_MS(b->ttl_ms);
+    b->round = ROUND_NONE;
+    b->over_at = HF_NEVER;
+    b->held = true;
+    b->valid_until = b->first_asked + ttl - hf_timing_drift(&l->limits, ttl);
+    news.asked_at = b->first_asked;
+    news.good = ttl;
+    news.token = b->token;
+    if (b->bid)
+        hf_bid_tell(l, b->bid, &news);
+}
+
+static void raise_tokens(struct hf_redlock *l, struct ballot *b, hf_nanos now)
+{
+    struct hf_quorum asked = b->quorum;
+    unsigned agreed = 0;
+    b->token = 0;
+    for (unsigned i = 0; i < l->servers; i++)
+        if (asked.vote[i] == HF_VOTE_YES && b->seat[i].token > b->token)
+            b->token = b->seat[i].token;
+    for (unsigned i = 0; i < l->servers; i++)
+        agreed += asked.vote[i] == HF_VOTE_YES && b->seat[i].token == b->token;
+    if (agreed >= hf_majority(l->servers)) {
+        grant(l, b);
+        return;
+    }
+    begin_round(l, b, ROUND_RAISE, now);
+    for (unsigned i = 0; i < l->servers; i++) {
+        if (asked.vote[i] == HF_VOTE_YES)
+            ask_server(l, &b->seat[i], HF_V_EXTEND, now);
+        else if (asked.vote[i] != HF_VOTE_OPEN) /* an open one may still say yes, and is raised then */
+            b->quorum.vote[i] = asked.vote[i];
+    }
+}
+
+/* The token of a hold that was made elsewhere: the one that a majority has. A server that was late to say yes may have
+ * proposed a higher one, which nobody ever saw. */
+static uint64_t agreed_token(const struct hf_redlock *l, const struct ballot *b)
+{
+    for (unsigned i = 0; i < l->servers; i++) {
+        unsigned same = 0;
+        for (unsigned j = 0; j < l->servers; j++)
+            same += b->quorum.vote[j] == HF_VOTE_YES && b->seat[j].token == b->seat[i].token;
+        if (same >= hf_majority(l->servers))
+            return b->seat[i].token;
+    }
+    return 0;
+}
+
+/* A renewal or check has its verdict. */
+static void settle_hold(struct hf_redlock *l, struct ballot *b, bool won, hf_nanos now)
+{
+    hf_nanos left[HF_SERVERS_MAX] = {0};
+    struct hf_news news = news_of(b, HF_N_EXTENDED);
+    enum round round = b->round;
+    b->round = ROUND_NONE;
+    b->over_at = HF_NEVER;
+    if (won) {
+        for (unsigned i = 0; i < l->servers; i++)
+            left[i] = b->quorum.vote[i] == HF_VOTE_YES ? b->seat[i].left : 0;
+        if (!b->token)
+            b->token = agreed_token(l, b);
+        news.good = round == ROUND_EXTEND ? HF_MS(b->ttl_ms) : hf_quorum_left(left, l->servers);
+        news.token = b->token;
+        hf_nanos until = b->asked_at + news.good - hf_timing_drift(&l->limits, news.good);
+        b->held = true;
+        b->valid_until = until > b->valid_until ? until : b->valid_until;
+        if (b->bid)
+            hf_bid_tell(l, b->bid, &news);
+        return;
+    }
+    unsigned gone = hf_quorum_count(&b->quorum, HF_VOTE_NO);
+    if (l->servers - gone >= hf_majority(l->servers)) {
+        fail(l, b, HF_NO_QUORUM, explain(l, b, "too few servers answered"));
+        return;
+    }
+    struct bid *bid = b->bid;
+    news.cue = HF_N_GONE;
+    abandon(l, b, now);
+    if (bid)
+        hf_bid_tell(l, bid, &news);
+}
+
+static void settle_release(struct hf_redlock *l, struct ballot *b, bool won)
+{
+    unsigned gone = hf_quorum_count(&b->quorum, HF_VOTE_NO);
+    b->over_at = HF_NEVER;
+    if (!b->bid)
+        return;
+    struct hf_news news = news_of(b, won ? HF_N_RELEASED : HF_N_GONE);
+    struct bid *bid = b->bid;
+    if (!won && l->servers - gone >= hf_majority(l->servers)) {
+        fail(l, b, HF_NO_QUORUM, explain(l, b, "too few servers answered"));
+        return;
+    }
+    b->bid = NULL; /* the rest is for the background */
+    bid->ballot = NULL;
+    hf_bid_tell(l, bid, &news);
+}
+
+static void judge(struct hf_redlock *l, struct ballot *b, hf_nanos now)
+{
+    enum hf_verdict verdict = hf_quorum_verdict(&b->quorum);
+    if (verdict == HF_VERDICT_OPEN || b->over_at == HF_NEVER)
+        return;
+    bool won = verdict == HF_VERDICT_WON;
+    switch (b->round) {
+    case ROUND_ASK:
+        (won ? raise_tokens : lose_try)(l, b, now);
+        break;
+    case ROUND_RAISE:
+        if (won)
+            grant(l, b);
+        else
+            lose_try(l, b, now);
+        break;
+    case ROUND_EXTEND:
+    case ROUND_CHECK:
+        settle_hold(l, b, won, now);
+        break;
+    case ROUND_RELEASE:
+        settle_release(l, b, won);
+        break;
+    case ROUND_NONE:
+        break;
+    }
+}
+
+/* ---- Answers ---- */
+
+static void hear_asked(struct hf_redlock *l, struct seat *seat, bool this_round, const struct hf_news *news,
+                       hf_nanos now)
+{
+    struct ballot *b = seat->ballot;
+    enum hf_vote *vote = &b->quorum.vote[seat->server];
+    if (news->cue == HF_N_GRANTED) {
+        seat->token = news->token;
+        if (this_round)
+            *vote = counts(l, seat->server, now) ? HF_VOTE_YES : HF_VOTE_UNCOUNTED;
+        else if (b->round == ROUND_RAISE && *vote == HF_VOTE_OPEN && counts(l, seat->server, now))
+            ask_server(l, seat, HF_V_EXTEND, now);
+        return;
+    }
+    bool busy =
+        news->cue == HF_N_BUSY || news->cue == HF_N_GONE || (news->cue == HF_N_FAILED && news->status == HF_MISMATCH);
+    seat->busy_until = news->retry_at;
+    if (this_round || (b->round == ROUND_RAISE && *vote == HF_VOTE_OPEN))
+        *vote = busy ? HF_VOTE_NO : HF_VOTE_FAILED;
+}
+
+static void hear_extended(struct hf_redlock *l, struct seat *seat, bool this_round, const struct hf_news *news,
+                          hf_nanos now)
+{
+    struct ballot *b = seat->ballot;
+    bool yes = news->cue == HF_N_EXTENDED;
+    if (yes) {
+        seat->token = news->token;
+        seat->left = news->good;
+    }
+    if (!this_round)
+        return;
+    bool gone = news->cue == HF_N_GONE;
+    b->quorum.vote[seat->server] = yes ? HF_VOTE_YES : gone ? HF_VOTE_NO : HF_VOTE_FAILED;
+    if (yes && !counts(l, seat->server, now))
+        b->quorum.vote[seat->server] = HF_VOTE_UNCOUNTED;
+    /* A server that lost the key gets it back while the lease is valid, and never after. */
+    if (gone && b->round == ROUND_EXTEND && now < b->valid_until)
+        ask_server(l, seat, HF_V_ACQUIRE, now);
+}
+
+static void hear_released(struct hf_redlock *l, struct seat *seat, bool this_round, const struct hf_news *news,
+                          hf_nanos now)
+{
+    struct ballot *b = seat->ballot;
+    bool known = news->cue == HF_N_RELEASED || news->cue == HF_N_GONE;
+    seat->freed |= known;
+    if (!known) {
+        seat->ask.doubt = true; /* what was asked before may still be under way */
+        seat->again = now + timing_of(l, b->ttl_ms).op_timeout;
+    }
+    if (this_round)
+        b->quorum.vote[seat->server] = news->cue == HF_N_RELEASED ? HF_VOTE_YES : known ? HF_VOTE_NO : HF_VOTE_FAILED;
+}
+
+void hf_ballot_hear(struct hf_redlock *l, struct seat *seat, const struct hf_news *news, hf_nanos now)
+{
+    struct ballot *b = seat->ballot;
+    if (!seat->open || news->cue == HF_N_HINT)
+        return;
+    enum hf_verb verb = seat->asked[seat->first];
+    bool this_round = seat->rounds[seat->first] == b->number;
+    seat->first = (seat->first + 1) % QUESTIONS;
+    seat->open--;
+    seat->ask.doubt |= news->cue == HF_N_CUT;
+    if (news->text && (news->cue == HF_N_CUT || news->cue == HF_N_FAILED))
+        snprintf(l->member[seat->server].trouble, sizeof l->member[0].trouble, "%s", news->text);
+    if (verb == HF_V_ACQUIRE)
+        hear_asked(l, seat, this_round, news, now);
+    else if (verb == HF_V_RELEASE)
+        hear_released(l, seat, this_round, news, now);
+    else
+        hear_extended(l, seat, this_round, news, now);
+    if (b->bid)
+        hf_bid_set_lines(l, b->bid);
+    judge(l, b, now);
+}
+
+/* ---- The client's wishes ---- */
+
+static void answer(struct hf_redlock *l, struct bid *bid, enum hf_cue cue, hf_nanos now)
+{
+    hf_bid_tell(l, bid, &(struct hf_news){.cue = cue, .asked_at = now, .retry_at = HF_NEVER});
+}
+
+static void draw_id(struct hf_redlock *l, struct hf_id *id)
+{
+    for (size_t i = 0; i < sizeof id->b; i += 4) {
+        uint32_t random = l->host->random(l->host->ctx);
+        memcpy(id->b + i, &random, 4);
+    }
+}
+
+/* Each try has an id of its own: a late message of the last one must not become part of this one. */
+static void begin_try(struct hf_redlock *l, struct bid *bid, hf_nanos now)
+{
+    struct hf_ask *ask = bid->ask;
+    if (bid->ballot) {
+        abandon(l, bid->ballot, now);
+        bid->tried = true;
+    }
+    if (bid->tried) {
+        bool same = memcmp(&ask->owner, &ask->attempt, sizeof ask->owner) == 0;
+        draw_id(l, &ask->attempt);
+        if (same)
+            ask->owner = ask->attempt;
+    }
+    struct ballot *b = make_ballot(l, bid);
+    if (!b) {
+        hf_bid_tell(
+            l, bid,
+            &(struct hf_news){.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory to ask"});
+        return;
+    }
+    b->first_asked = now;
+    ask_all(l, b, ROUND_ASK, HF_V_ACQUIRE, now);
+    judge(l, b, now);
+}
+
+/* A hold that was made elsewhere is looked at as if it were ours. */
+static struct ballot *ballot_of(struct hf_redlock *l, struct bid *bid)
+{
+    return bid->ballot ? bid->ballot : make_ballot(l, bid);
+}
+
+void hf_ballot_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now)
+{
+    enum hf_verb verb = bid->ask->verb;
+    struct ballot *b = bid->ballot;
+    bid->hint_at = HF_NEVER;
+    if (verb == HF_V_ACQUIRE) {
+        begin_try(l, bid, now);
+    } else if (verb == HF_V_LEAVE) {
+        if (b)
+            abandon(l, b, now);
+        answer(l, bid, HF_N_RELEASED, now);
+    } else if (verb == HF_V_RELEASE) {
+        if (b && b->round == ROUND_RELEASE && b->give_up_at <= now)
+            b->give_up_at = now;
+        if (b) {
+            release_all(l, b, now);
+            judge(l, b, now);
+        } else {
+            answer(l, bid, HF_N_RELEASED, now);
+        }
+    } else if ((b = ballot_of(l, bid))) {
+        if (verb == HF_V_EXTEND)
+            b->ttl_ms = bid->ask->ttl_ms;
+        ask_all(l, b, verb == HF_V_CHECK ? ROUND_CHECK : ROUND_EXTEND, verb, now);
+        judge(l, b, now);
+    } else {
+        hf_bid_tell(
+            l, bid,
+            &(struct hf_news){.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory to ask"});
+    }
+    if (bid->ballot)
+        hf_bid_set_lines(l, bid);
+}
+
+/* A hold that nobody released belongs to its text; everything else is taken back. */
+void hf_ballot_part(struct hf_redlock *l, struct bid *bid)
+{
+    struct ballot *b = bid->ballot;
+    for (unsigned i = 0; bid->listens && i < l->servers; i++) {
+        hf_wire_redis.forget(l->member[i].redis, &bid->ear[i]);
+        hf_redlock_unhear(l, &bid->ear[i]);
+    }
+    if (!b)
+        return;
+    if (b->held && b->round != ROUND_RELEASE)
+        hf_ballot_free(l, b);
+    else
+        b->bid = NULL; /* tick() takes it from here */
+}
+
+/* ---- Time ---- */
+
+static hf_nanos sooner(hf_nanos a, hf_nanos b)
+{
+    return a < b ? a : b;
+}
+
+static bool is_over(const struct hf_redlock *l, const struct ballot *b, hf_nanos now)
+{
+    if (b->bid || b->round != ROUND_RELEASE)
+        return false;
+    for (unsigned i = 0; i < l->servers; i++)
+        if ((!b->seat[i].freed && now < b->give_up_at) || b->seat[i].open)
+            return false;
+    return true;
+}
+
+static hf_nanos tick_ballot(struct hf_redlock *l, struct ballot *b, hf_nanos now)
+{
+    hf_nanos next = HF_NEVER;
+    if (!b->bid && b->round != ROUND_RELEASE)
+        release_all(l, b, now);
+    if (now >= b->over_at) {
+        for (unsigned i = 0; i < l->servers; i++)
+            if (b->quorum.vote[i] == HF_VOTE_OPEN) {
+                b->quorum.vote[i] = HF_VOTE_FAILED;
+                snprintf(l->member[i].trouble, sizeof l->member[i].trouble, "%s: no answer in time",
+                         hf_quorum_member_where(l->member[i].redis));
+            }
+        judge(l, b, now);
+    }
+    for (unsigned i = 0; i < l->servers; i++) {
+        struct seat *seat = &b->seat[i];
+        if (now >= seat->again && now < b->give_up_at && !seat->freed) {
+            seat->again = HF_NEVER;
+            ask_server(l, seat, HF_V_RELEASE, now);
+        }
+        next = sooner(next, seat->again);
+    }
+    return sooner(next, b->over_at);
+}
+
+hf_nanos hf_ballot_tick(struct hf_redlock *l, hf_nanos now)
+{
+    hf_nanos next = HF_NEVER;
+    for (struct ballot *b = l->ballots, *after; b; b = after) {
+        hf_nanos due = tick_ballot(l, b, now);
+        after = b->next;
+        if (is_over(l, b, now))
+            hf_ballot_free(l, b);
+        else
+            next = sooner(next, sooner(due, b->bid ? HF_NEVER : b->give_up_at));
+    }
+    for (struct bid *bid = l->bids; bid; bid = bid->next) {
+        if (now >= bid->hint_at) {
+            bid->hint_at = HF_NEVER;
+            hf_bid_tell(l, bid, &(struct hf_news){.cue = HF_N_HINT, .retry_at = HF_NEVER});
+        }
+        next = sooner(next, bid->hint_at);
+        next = sooner(next, hf_tally_tick(l, bid, now));
+    }
+    return next;
+}
