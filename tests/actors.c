@@ -85,6 +85,11 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
     return remove(path);
 }
 
+void remove_tree(const char *path)
+{
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 int stage_teardown(void **state)
 {
     (void)state;
@@ -103,7 +108,7 @@ int stage_teardown(void **state)
     own_client = NULL;
     if (closed != HF_OK)
         print_error("closing the test's own client: %s\n", hf_error_text());
-    nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    remove_tree(directory);
     return closed == HF_OK ? 0 : -1;
 }
 

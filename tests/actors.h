@@ -32,6 +32,7 @@ hf_client *stage_other_client(void); /* one more, the caller's to close */
 
 int64_t now_ns(void); /* the same clock in all processes */
 void nap_us(int64_t us);
+void remove_tree(const char *path); /* with all that is in it */
 
 /* ---- Orders and answers ---- */
 

@@ -1,6 +1,9 @@
 /* engines.c - the engines that the conformance suite judges, and what its rows are made of. */
 #include "engines.h"
 
+#include "engines/engine.h"
+#include "servers.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +15,45 @@ static bool fresh_table(char *url, size_t size)
     return snprintf(url, size, "%s", stage_url()) < (int)size;
 }
 
+static const char *always_there(void)
+{
+    return NULL;
+}
+
+/* One server for all rows, each of which has its own part of the names. */
+static bool fresh_prefix(enum server_kind kind, char *url, size_t size)
+{
+    static struct server *server[2];
+    static unsigned rows;
+    if (!server[kind])
+        server[kind] = server_start(&(struct server_options){.kind = kind});
+    return snprintf(url, size, "redis://127.0.0.1:%u/0?prefix=r%03u:", server_port(server[kind]), ++rows) < (int)size;
+}
+
+static bool fresh_redis(char *url, size_t size)
+{
+    return fresh_prefix(SERVER_REDIS, url, size);
+}
+
+static bool fresh_valkey(char *url, size_t size)
+{
+    return fresh_prefix(SERVER_VALKEY, url, size);
+}
+
+static const char *missing_redis(void)
+{
+    return server_missing(SERVER_REDIS);
+}
+
+static const char *missing_valkey(void)
+{
+    return server_missing(SERVER_VALKEY);
+}
+
 static const struct engine engines[] = {
-    {"local", fresh_table, .first_come = true, .notices_death = true, .lasting_waiters = true},
+    {"local", NULL, always_there, fresh_table, .first_come = true, .notices_death = true, .lasting_waiters = true},
+    {"redis", NULL, missing_redis, fresh_redis, .first_come = true, .lasting_waiters = true},
+    {"redis", "valkey", missing_valkey, fresh_valkey, .first_come = true, .lasting_waiters = true},
 };
 
 enum { ENGINES = sizeof engines / sizeof *engines, ROWS_MAX = 64 };
@@ -32,6 +72,18 @@ const struct engine *engine(void)
 const char *engine_url(void)
 {
     return url;
+}
+
+void engine_url_with(char *to, size_t size, const char *settings)
+{
+    const char *joint = !settings ? "" : strchr(url, '?') ? "&" : "?";
+    assert_true(snprintf(to, size, "%s%s%s", url, joint, settings ? settings : "") < (int)size);
+}
+
+int64_t brief_ttl_ms(void)
+{
+    int64_t shortest = hf_engine_find(judged->name, strlen(judged->name))->limits.ttl_min_ms;
+    return shortest > 50 ? shortest : 50;
 }
 
 /* ---- Judging ---- */
@@ -59,38 +111,90 @@ void engine_afresh(void)
     assert_int_equal(row_setup(NULL), 0);
 }
 
+static const char *name_of(const struct engine *one)
+{
+    return one->name;
+}
+
+static const char *word_for(const struct engine *one)
+{
+    return one->variant ? one->variant : one->name;
+}
+
+/* Each of the words must be what some line of the table is called. */
+static void check_words(const char *words, const char *(*called)(const struct engine *), const char *complaint)
+{
+    char each[256], *rest = each;
+    assert_true(strlen(words) < sizeof each);
+    strcpy(each, words);
+    for (char *word; (word = strsep(&rest, " "));) {
+        size_t i = 0;
+        while (i < ENGINES && strcmp(called(&engines[i]), word) != 0)
+            i++;
+        if (i == ENGINES)
+            fail_msg("%s: %s", word, complaint);
+    }
+}
+
 /* An engine that was built but is not in the table above would pass every row unjudged. */
 static void test_all_are_judged(void **state)
 {
     (void)state;
-    char built[256], *rest = built;
-    assert_true(strlen(hf_engines()) < sizeof built);
-    strcpy(built, hf_engines());
-    for (char *name; (name = strsep(&rest, " "));) {
-        size_t i = 0;
-        while (i < ENGINES && strcmp(engines[i].name, name) != 0)
-            i++;
-        if (i == ENGINES)
-            fail_msg("the engine %s is built and not judged", name);
-    }
+    check_words(hf_engines(), name_of, "this engine is built and not judged");
+}
+
+/* And so would one whose word in HF_TEST_ENGINES is misspelt. */
+static void test_all_wanted_are_known(void **state)
+{
+    (void)state;
+    if (getenv("HF_TEST_ENGINES"))
+        check_words(getenv("HF_TEST_ENGINES"), word_for, "HF_TEST_ENGINES wants it and there is none");
+}
+
+/* Is this one of the words? */
+static bool has_word(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)); at += length)
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static bool is_wanted(const struct engine *one)
+{
+    const char *only = getenv("HF_TEST_ENGINES");
+    return has_word(hf_engines(), one->name) && (!only || has_word(only, word_for(one)));
+}
+
+static void skip_row(void **state)
+{
+    (void)state;
+    print_message("# skipped: %s\n", judged->missing());
+    skip();
+}
+
+static struct CMUnitTest row_of(const struct engine *one, const char *name, const struct CMUnitTest *row)
+{
+    if (one->missing())
+        return (struct CMUnitTest){.name = name, .test_func = skip_row};
+    return (struct CMUnitTest){
+        .name = name, .test_func = row->test_func, .setup_func = row_setup, .teardown_func = row_teardown};
 }
 
 static int judge_one(const struct engine *one, const struct CMUnitTest *rows, size_t count)
 {
     struct CMUnitTest tests[ROWS_MAX] = {0};
-    char *names[ROWS_MAX] = {0};
+    char *names[ROWS_MAX] = {0}, label[64];
     judged = one;
+    snprintf(label, sizeof label, "%s%s%s%s", one->name, one->variant ? " (" : "", one->variant ? one->variant : "",
+             one->variant ? ")" : "");
     for (size_t i = 0; i < count; i++) {
-        if (asprintf(&names[i], "%s: %s", one->name, rows[i].name) < 0)
+        if (asprintf(&names[i], "%s: %s", label, rows[i].name) < 0)
             abort();
-        tests[i] = (struct CMUnitTest){
-            .name = names[i],
-            .test_func = rows[i].test_func,
-            .setup_func = row_setup,
-            .teardown_func = row_teardown,
-        };
+        tests[i] = row_of(one, names[i], &rows[i]);
     }
-    int failed = _cmocka_run_group_tests(one->name, tests, count, NULL, NULL);
+    int failed = _cmocka_run_group_tests(label, tests, count, NULL, NULL);
     for (size_t i = 0; i < count; i++)
         free(names[i]);
     return failed;
@@ -98,12 +202,17 @@ static int judge_one(const struct engine *one, const struct CMUnitTest *rows, si
 
 int judge(const struct CMUnitTest *rows, size_t count)
 {
-    const struct CMUnitTest all[] = {SENTENCE("every engine that is built is judged", test_all_are_judged)};
+    const struct CMUnitTest all[] = {
+        SENTENCE("every engine that is built is judged", test_all_are_judged),
+        SENTENCE("every engine that is wanted is known", test_all_wanted_are_known),
+    };
     int failed = cmocka_run_group_tests(all, NULL, NULL);
     if (count > ROWS_MAX)
         abort();
     for (size_t i = 0; i < ENGINES; i++)
-        failed += judge_one(&engines[i], rows, count);
+        if (is_wanted(&engines[i]))
+            failed += judge_one(&engines[i], rows, count);
+    servers_end();
     return failed;
 }
 
@@ -174,7 +283,7 @@ hf_client *open_client(const char *query, const struct hf_client_options *option
 {
     char whole[512];
     hf_client *client;
-    snprintf(whole, sizeof whole, "%s%s%s", url, query ? strchr(url, '?') ? "&" : "?" : "", query ? query : "");
+    engine_url_with(whole, sizeof whole, query);
     if (hf_open(whole, options, &client) != HF_OK)
         fail_msg("%s", hf_error_text());
     return client;

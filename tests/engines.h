@@ -7,7 +7,10 @@
 
 /* One engine. A new one is one line in engines.c. */
 struct engine {
-    const char *name; /* as in hf_engines() */
+    const char *name;    /* as in hf_engines() */
+    const char *variant; /* what sets this line apart from another one of the same engine; NULL: nothing */
+    /* Why it cannot be judged on this machine: its rows are skipped; NULL: it can. */
+    const char *(*missing)(void);
     /* The URL of a place where nobody ever held anything; false: there is none. Called with the stage set up. */
     bool (*fresh)(char *url, size_t size);
     bool first_come;      /* waiters are granted in the order in which they came */
@@ -21,12 +24,17 @@ struct engine {
     {                                                                                                                  \
         .name = text, .test_func = function                                                                            \
     }
-/* Runs all rows on each engine; what main() returns. */
+/* Runs all rows on each engine that is built; what main() returns. HF_TEST_ENGINES narrows it to some, by variant or
+ * else name: "local", "redis valkey". */
 #define JUDGE(rows) judge(rows, sizeof(rows) / sizeof *(rows))
 int judge(const struct CMUnitTest *rows, size_t count);
 
 const struct engine *engine(void); /* the one that is judged now */
 const char *engine_url(void);
+/* The same with more settings: "history=3"; NULL: none. */
+void engine_url_with(char *url, size_t size, const char *settings);
+/* A ttl that is soon over: the shortest that the engine takes, and not below 50. */
+int64_t brief_ttl_ms(void);
 void engine_afresh(void); /* begins again where nobody ever held anything; the row's client and processes are gone */
 
 /* What a row needs beyond exclusive locks. The engine itself is asked, by a call that is made for nothing else. */

@@ -337,11 +337,11 @@ static void test_urls(void **state)
     char url[300];
     assert_refused(hf_open("gopher://x", NULL, &client), HF_CONFIG, "gopher");
     assert_null(client);
-    snprintf(url, sizeof url, "%s?ttl=soon", engine_url());
+    engine_url_with(url, sizeof url, "ttl=soon");
     assert_refused(hf_open(url, NULL, &client), HF_CONFIG, "soon");
-    snprintf(url, sizeof url, "%s?colour=red", engine_url());
+    engine_url_with(url, sizeof url, "colour=red");
     assert_refused(hf_open(url, NULL, &client), HF_CONFIG, "colour");
-    snprintf(url, sizeof url, "%s?ttl=1ms", engine_url());
+    engine_url_with(url, sizeof url, "ttl=1ms");
     assert_refused(hf_open(url, NULL, &client), HF_CONFIG, "ttl");
 }
 

@@ -276,7 +276,8 @@ static void test_callback_wants_the_callers_mutex(void **state)
     hf_client *client = row_client(), *other = open_client(NULL, NULL);
     struct application app = {.mutex = PTHREAD_MUTEX_INITIALIZER};
     hf_lease *held = take(other, ASK(.name = "a", .ttl_ms = 500)), *async;
-    hf_lease *brief = take(client, ASK(.name = "c", .ttl_ms = 50, .on_lost = enter_mutex, .lost_arg = &app));
+    hf_lease *brief =
+        take(client, ASK(.name = "c", .ttl_ms = brief_ttl_ms(), .on_lost = enter_mutex, .lost_arg = &app));
     pthread_mutex_lock(&app.mutex);
     assert_int_equal(hf_acquire_start(client, ASK(.name = "b"), enter_mutex, &app, &async), HF_OK);
     hf_lease *mine = take(client, PATIENT(.name = "a")); /* until the other's time is over */

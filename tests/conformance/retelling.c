@@ -150,7 +150,7 @@ static void hold_once(hf_client *client, unsigned *seed, int turn)
     bool pool = rand_r(seed) % 2, brief = turn % 40 == 7;
     struct hf_request *want =
         ASK(.name = pool ? "pool" : "lock", .kind = pool ? HF_SEMAPHORE : HF_EXCLUSIVE, .capacity = pool ? POOL : 0,
-            .ttl_ms = brief ? 30 : 10000, .wait_ms = rand_r(seed) % 4 ? HF_FOREVER : rand_r(seed) % 3,
+            .ttl_ms = brief ? brief_ttl_ms() : 10000, .wait_ms = rand_r(seed) % 4 ? HF_FOREVER : rand_r(seed) % 3,
             .correlation_id = correlation);
     hf_lease *lease;
     hf_status status = hf_acquire(client, want, &lease);
@@ -330,7 +330,7 @@ static void test_lines(void **state)
     expect(&told, 3, "released", "order 66", HF_OK);
     assert_true(told.line[3].event.held_ms >= 50 && told.line[3].event.held_ms < 5000);
     assert_int_equal(told.line[3].event.token, token);
-    lease = take(client, ASK(.name = "n", .ttl_ms = 60));
+    lease = take(client, ASK(.name = "n", .ttl_ms = brief_ttl_ms()));
     expect(&told, 4, "granted", "none", HF_OK);
     expect(&told, 5, "lost", "none", HF_LOST);
     assert_int_equal(told.line[5].event.level, HF_LOG_ERROR);

@@ -283,8 +283,8 @@ static void test_history(void **state)
     char label[16];
     for (int i = 0; i < 5; i++) {
         snprintf(label, sizeof label, "hold %d", i);
-        hf_lease *lease =
-            take(client, ASK(.name = "h", .label = label, .ttl_ms = i == 4 ? 50 : 5000, .wait_ms = HF_FOREVER));
+        hf_lease *lease = take(
+            client, ASK(.name = "h", .label = label, .ttl_ms = i == 4 ? brief_ttl_ms() : 5000, .wait_ms = HF_FOREVER));
         token[i] = hf_lease_token(lease);
         if (i < 4)
             assert_int_equal(hf_release(lease), HF_OK);
@@ -335,6 +335,7 @@ static void test_counters(void **state)
     refuse(client, ASK(.name = "c", .wait_ms = 20), HF_TIMEOUT, "c");
     struct outcome cancelled;
     start_ask(client, ASK(.name = "c", .wait_ms = HF_FOREVER), &cancelled);
+    await_sight(row_client(), "c", 1, engine()->first_come ? 1 : 0);
     assert_int_equal(hf_cancel(cancelled.lease), HF_OK);
     await_outcome(&cancelled);
     hf_lease_free(cancelled.lease);

@@ -34,7 +34,7 @@ header_of() {
 room() {
     local folder=$1 other header
     shift
-    for other in client engines core sys base; do
+    for other in client engines core net sys base; do
         [ "src/$other" != "$folder" ] || continue
         header=$(header_of $other)
         [ -n "$header" ] || { result "$other has a header to try" 1 && continue; }
@@ -49,7 +49,9 @@ room() {
 
 room src/base
 room src/sys base
+room src/net sys base
 room src/core base
+room src/engines/wire engines net core sys base
 room src/engines/local engines core sys base
 room src/engines core sys base
 room src/client engines core sys base

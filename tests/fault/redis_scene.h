@@ -1,0 +1,255 @@
+/* redis_scene.h - the scene of a test on a real server: one of its own for each test, of each kind that is installed.
+ * Actors and the test's own client meet there; the test looks into the server behind their backs. */
+#pragma once
+#include "actors.h"
+#include "servers.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static struct {
+    enum server_kind kind;
+    struct server *server;
+    hf_client *client;
+    char url[128];
+    void *page;
+    size_t page_size;
+} scene;
+
+enum { SCENE_TESTS = 16 };
+
+/* ---- Judging ---- */
+
+static inline int scene_setup(void **state)
+{
+    if (stage_setup(state) != 0)
+        return -1;
+    scene.server = server_start(&(struct server_options){.kind = scene.kind});
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u", server_port(scene.server));
+    return 0;
+}
+
+static inline int scene_teardown(void **state)
+{
+    hf_status closed = hf_close(scene.client, 5000);
+    if (closed != HF_OK)
+        print_error("closing the test's own client: %s\n", hf_error_text());
+    scene.client = NULL;
+    if (scene.page)
+        munmap(scene.page, scene.page_size);
+    scene.page = NULL;
+    int staged = stage_teardown(state);
+    servers_end();
+    return staged == 0 && closed == HF_OK ? 0 : -1;
+}
+
+static inline void scene_skipped(void **state)
+{
+    (void)state;
+    server_needed(scene.kind);
+    fail_msg("it is there after all");
+}
+
+static inline int scene_judge_kind(enum server_kind kind, const char *label, const struct CMUnitTest *rows,
+                                   size_t count)
+{
+    struct CMUnitTest tests[SCENE_TESTS] = {0};
+    char *names[SCENE_TESTS] = {0};
+    scene.kind = kind;
+    for (size_t i = 0; i < count; i++) {
+        if (asprintf(&names[i], "%s: %s", label, rows[i].name) < 0)
+            abort();
+        tests[i] = (struct CMUnitTest){.name = names[i], .test_func = scene_skipped};
+        if (!server_missing(kind))
+            tests[i] = (struct CMUnitTest){.name = names[i],
+                                           .test_func = rows[i].test_func,
+                                           .setup_func = scene_setup,
+                                           .teardown_func = scene_teardown};
+    }
+    int failed = _cmocka_run_group_tests(label, tests, count, NULL, NULL);
+    for (size_t i = 0; i < count; i++)
+        free(names[i]);
+    return failed;
+}
+
+/* Runs all rows on each kind of server; what main() returns. */
+#define SCENE_JUDGE(rows) scene_judge(rows, sizeof(rows) / sizeof *(rows))
+static inline int scene_judge(const struct CMUnitTest *rows, size_t count)
+{
+    if (count > SCENE_TESTS)
+        abort();
+    return scene_judge_kind(SERVER_REDIS, "redis", rows, count) +
+           scene_judge_kind(SERVER_VALKEY, "valkey", rows, count);
+}
+
+/* ---- Company ---- */
+
+/* The test's own client; closed with the scene. */
+static inline hf_client *scene_client(void)
+{
+    if (!scene.client && hf_open(scene.url, NULL, &scene.client) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    return scene.client;
+}
+
+/* Inside a part. */
+static inline hf_client *scene_part_client(void)
+{
+    hf_client *client;
+    part_must(hf_open(scene.url, NULL, &client) == HF_OK);
+    return client;
+}
+
+static inline void scene_follow_orders(struct actor *me, void *arg)
+{
+    (void)arg;
+    hf_client *client = scene_part_client();
+    part_says(me, &(struct answer){.what = ORDER_GO});
+    part_follows_orders(me, client);
+}
+
+/* A process that follows orders, with a client on the server. */
+static inline struct actor *scene_actor(void)
+{
+    struct actor *a = actor_start_part(scene_follow_orders, NULL);
+    actor_answer(a, ORDER_GO, 0);
+    return a;
+}
+
+/* Zeroed memory that the test shares with those it starts from now on. Gone with the scene. */
+static inline void *scene_page(size_t size)
+{
+    assert_null(scene.page);
+    scene.page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(scene.page != MAP_FAILED);
+    scene.page_size = size;
+    return scene.page;
+}
+
+/* ---- Looking into the server ---- */
+
+/* Waits until that many stand in the queue of a name, dead ones included. */
+static inline void scene_await_queue(const char *name, int64_t waiters)
+{
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000, seen;
+    while ((seen = server_count(scene.server, "ZCARD {lock:%s}:q", name)) != waiters) {
+        if (now_ns() > end)
+            fail_msg("%s: %lld wait, not %lld", name, (long long)seen, (long long)waiters);
+        nap_us(1000);
+    }
+}
+
+/* Nanoseconds that all threads of a process have been on a CPU. */
+static inline int64_t scene_cpu_of(pid_t pid)
+{
+    char path[320];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    assert_non_null(tasks);
+    int64_t sum = 0;
+    for (struct dirent *task; (task = readdir(tasks));) {
+        if (task->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", (int)pid, task->d_name);
+        FILE *file = fopen(path, "r");
+        long long on_cpu;
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%lld", &on_cpu), 1);
+        fclose(file);
+        sum += on_cpu;
+    }
+    closedir(tasks);
+    return sum;
+}
+
+/* What is in the server when nobody holds or waits. */
+struct leftovers {
+    int64_t counters; /* {lock:NAME}:t */
+    int64_t inboxes;  /* messages that nobody fetched */
+    int64_t tombs;    /* {lock:NAME}:w with tombstones and nothing else */
+    int64_t bytes;    /* of memory, of all keys */
+    int64_t longest;  /* ttl in ms */
+};
+
+static inline redisReply *scene_asks(redisContext *to, const char *format, const char *key, int type)
+{
+    redisReply *reply = redisCommand(to, format, key);
+    if (!reply || reply->type != type)
+        fail_msg("%s, %s: an unexpected reply", format, key);
+    return reply;
+}
+
+static inline int64_t scene_number(redisContext *to, const char *format, const char *key)
+{
+    redisReply *reply = scene_asks(to, format, key, REDIS_REPLY_INTEGER);
+    int64_t number = reply->integer;
+    freeReplyObject(reply);
+    return number;
+}
+
+/* Only tombstones may be left of those who waited. */
+static inline void scene_check_tombs(redisContext *to, const char *key)
+{
+    redisReply *fields = scene_asks(to, "HKEYS %s", key, REDIS_REPLY_ARRAY);
+    for (size_t i = 0; i < fields->elements; i++)
+        if (fields->element[i]->str[0] != '!')
+            fail_msg("%s: %s is left", key, fields->element[i]->str);
+    freeReplyObject(fields);
+}
+
+static inline void scene_count_key(redisContext *to, const char *key, struct leftovers *left)
+{
+    size_t length = strlen(key);
+    int64_t ttl = scene_number(to, "PTTL %s", key);
+    if (ttl == -2)
+        return; /* it has just ended */
+    if (ttl <= 0)
+        fail_msg("%s has no ttl", key);
+    if (length > 2 && strcmp(key + length - 2, ":t") == 0) {
+        left->counters++;
+    } else if (strstr(key, ":inbox:")) {
+        left->inboxes++;
+    } else if (length > 2 && strcmp(key + length - 2, ":w") == 0) {
+        scene_check_tombs(to, key);
+        left->tombs++;
+    } else {
+        fail_msg("%s is left", key);
+    }
+    left->bytes += scene_number(to, "MEMORY USAGE %s", key);
+    left->longest = ttl > left->longest ? ttl : left->longest;
+}
+
+/* Every key that there is has a ttl and is one of those that may stay; the test fails for any other. */
+static inline struct leftovers scene_leftovers(void)
+{
+    struct leftovers left = {0};
+    redisContext *to = server_connect(scene.server);
+    char cursor[32] = "0";
+    do {
+        redisReply *page = scene_asks(to, "SCAN %s COUNT 1000", cursor, REDIS_REPLY_ARRAY);
+        snprintf(cursor, sizeof cursor, "%s", page->element[0]->str);
+        for (size_t i = 0; i < page->element[1]->elements; i++)
+            scene_count_key(to, page->element[1]->element[i]->str, &left);
+        freeReplyObject(page);
+    } while (strcmp(cursor, "0") != 0);
+    redisFree(to);
+    return left;
+}
+
+/* How many connections of a process the server has, by their name; 0: of all processes. */
+static inline int scene_connections(pid_t pid)
+{
+    char owner[32];
+    snprintf(owner, sizeof owner, "/%d ", (int)pid);
+    redisReply *list = server_cli(scene.server, "CLIENT LIST");
+    assert_int_equal(list->type, REDIS_REPLY_STRING);
+    int count = 0;
+    char *rest = list->str;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        count += strstr(line, " name=holdfast/") && (!pid || strstr(line, owner));
+    freeReplyObject(list);
+    return count;
+}

@@ -1,0 +1,647 @@
+/* redis.c - the simulator of the Redis engine: production claims and the production engine against the shipped scripts in
+ * the model of a server, under virtual time, with faults drawn from a seed. check.h has the promises.
+ *
+ *     redis [--schedules N] [--seconds S] [--seed FIRST]   the kept schedules, then new ones; TAP
+ *     redis --seed N --schedules 1                         one schedule; the same seed is the same schedule
+ *     redis --plants [--seconds S]                         every planted bug must be found; each within so many seconds
+ *     ... --plant NAME                                     with that bug planted
+ *     ... --processes P --rounds R --faults NAME,NAME      fewer of them, as a shrunk schedule says
+ *     ... --trace                                          every step */
+#include "redis_world/users.h"
+
+#include <time.h>
+
+/* ---- What happens ---------------------------------------------------------------------------------------------- */
+
+/* Whom it happens to: a process, or PROCESSES for the server. */
+static unsigned process_of(const struct occurrence *o)
+{
+    switch (o->what) {
+    case LINK_UP:
+    case LINK_DOWN:
+    case BYTES_DOWN:
+        return links[o->who].process;
+    case TIMER:
+    case WISH:
+        return w.attempt[o->who].process;
+    case NEXT_ROUND:
+        return o->who % PROCESSES;
+    case TICK:
+    case ERRAND:
+        return o->who;
+    default:
+        return PROCESSES;
+    }
+}
+
+/* Something for a process that is stopped waits until it goes on: bytes in their order, clocks before or after. */
+static bool is_postponed(struct occurrence o)
+{
+    unsigned number = process_of(&o);
+    if (number == PROCESSES || w.now >= w.process[number].stalled_until || w.process[number].dead)
+        return false;
+    o.at = w.process[number].stalled_until;
+    if (o.what == TIMER || o.what == WISH || o.what == TICK)
+        o.at += (hf_nanos)draw(2);
+    schedule(o);
+    return true;
+}
+
+static void happen_to_link(const struct occurrence *o)
+{
+    struct link *link = &links[o->who];
+    struct process *p = &w.process[link->process];
+    hf_nanos local = local_time(p, w.now);
+    if (!is_ours(link))
+        return;
+    if (o->what == LINK_UP && !w.server_up) {
+        plan_down(o->who);
+        return;
+    }
+    if (o->what == LINK_UP) {
+        accept_link(o->who);
+        hf_wire_redis.line_up(p->engine, link->line, local);
+    } else if (o->what == BYTES_DOWN) {
+        hf_wire_redis.line_bytes(p->engine, link->line, o->bytes, o->len, local);
+    } else {
+        note((int)link->process, "line %u is down", link->line);
+        link->client_open = false;
+        p->line[link->line] = -1;
+        hf_wire_redis.line_down(p->engine, link->line, HF_UNAVAILABLE, "server: closed", local);
+    }
+    settle(p);
+}
+
+static void happen_to_process(const struct occurrence *o)
+{
+    unsigned number = process_of(o);
+    if (number >= PROCESSES)
+        return;
+    struct process *p = &w.process[number];
+    if (p->dead || (o->what == TICK && o->serial != p->tick))
+        return;
+    switch (o->what) {
+    case TICK:
+        p->tick_at = HF_NEVER;
+        break;
+    case TIMER:
+        if (o->serial != w.attempt[o->who].timer || w.attempt[o->who].life != p->life)
+            return;
+        apply(o->who, (struct hf_event){.in = HF_I_TIMER});
+        break;
+    case WISH:
+        if (w.attempt[o->who].life != p->life)
+            return;
+        grant_wish(o->who, (enum hf_input)o->wish);
+        break;
+    case NEXT_ROUND:
+        next_round(o->who);
+        break;
+    default:
+        send_errand(number, (enum hf_verb)o->wish);
+    }
+    settle(p);
+}
+
+static void stall(unsigned number)
+{
+    hf_nanos until = w.now + draw_time(3 * w.ttl);
+    if (w.process[number].dead || !(w.options.faults & FAULT_STALL))
+        return;
+    disturb(number);
+    tally.stalls++;
+    note((int)number, "is stopped until %.1f", (double)until / 1e6);
+    w.process[number].stalled_until = later(w.process[number].stalled_until, until);
+    w.process[number].disturbed_until = until + 5 * w.ttl;
+}
+
+static void kill_one(unsigned number)
+{
+    bool heard = draw(4) > 0, follows = draw(2);
+    hf_nanos after = draw_time(2 * w.ttl);
+    if (w.process[number].dead || !(w.options.faults & FAULT_KILL))
+        return;
+    tally.kills++;
+    note((int)number, "dies");
+    kill_process(number, heard);
+    if (follows)
+        schedule((struct occurrence){.at = w.now + after, .what = SPAWN, .who = number});
+}
+
+static void spawn(unsigned number)
+{
+    note((int)number, "another process starts");
+    start_process(number);
+    w.process[number].stalled_until = w.now;
+    for (unsigned user = number; user < w.users * PROCESSES; user += PROCESSES)
+        schedule((struct occurrence){.at = w.now, .what = NEXT_ROUND, .who = user});
+}
+
+static void happen(const struct occurrence *o)
+{
+    set_server_time();
+    observe();
+    switch (o->what) {
+    case LINK_UP:
+    case LINK_DOWN:
+    case BYTES_DOWN:
+        happen_to_link(o);
+        break;
+    case BYTES_UP:
+        serve_bytes(o->who, o->bytes, o->len);
+        break;
+    case LINK_CLOSED:
+        server_closes(o->who);
+        break;
+    case STALL:
+        stall(o->who);
+        break;
+    case KILL:
+        kill_one(o->who);
+        break;
+    case SPAWN:
+        spawn(o->who);
+        break;
+    case SERVER_WAKES:
+        if (o->serial == w.server_serial) {
+            w.server_tick = HF_NEVER;
+            let_server_speak();
+        }
+        break;
+    case SERVER_FAULT:
+        server_fault((enum fault_bit)o->who);
+        break;
+    case SERVER_UP:
+        w.server_up = true;
+        break;
+    case SERVER_ROOM:
+        model_full(model, false);
+        break;
+    case FOREIGN_ASK:
+        foreign_asks();
+        break;
+    case FOREIGN_END:
+        foreign_ends();
+        break;
+    default:
+        happen_to_process(o);
+    }
+}
+
+/* ---- One schedule ------------------------------------------------------------------------------------------------ */
+
+/* At most `most` of them, at any time before things heal. */
+static void plan_faults(enum fault_bit bit, unsigned most)
+{
+    for (unsigned i = w.calm ? 0 : draw(most + 1); i; i--)
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = SERVER_FAULT, .who = bit});
+}
+
+static void plan_all_faults(void)
+{
+    plan_faults(FAULT_BIT_RESTART, draw(4) ? 0 : 1);
+    plan_faults(FAULT_BIT_WIPE, draw(5) ? 0 : 1);
+    if (!w.calm && !draw(6))
+        for (unsigned i = 0; i < 2; i++)
+            schedule((struct occurrence){.at = draw_time(w.heals_at), .what = SERVER_FAULT, .who = FAULT_BIT_FAILOVER});
+    plan_faults(FAULT_BIT_STEP, draw(4) ? 0 : 2);
+    plan_faults(FAULT_BIT_FULL, draw(6) ? 0 : 1);
+    plan_faults(FAULT_BIT_FLUSH, draw(6) ? 0 : 1);
+    if (w.kind == EXCLUSIVE || w.kind == REENTRANT)
+        for (unsigned i = draw(3) ? 0 : 1 + draw(3); i; i--)
+            schedule((struct occurrence){.at = draw_time(w.heals_at), .what = FOREIGN_ASK});
+}
+
+static void plan_process(unsigned p)
+{
+    bool plays = p < w.options.processes;
+    w.process[p].rate_ppm = draw(5) ? (int64_t)draw(8001) - 4000 : (int64_t)draw(18001) - 9000;
+    w.process[p].offset = HF_MS(1000 + draw(100000));
+    for (unsigned user = p; user < w.users * PROCESSES; user += PROCESSES) {
+        hf_nanos at = draw_time(w.ttl);
+        if (plays)
+            schedule((struct occurrence){.at = at, .what = NEXT_ROUND, .who = user});
+    }
+    for (unsigned i = w.calm || draw(2) ? 0 : draw(3); i; i--)
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = STALL, .who = p});
+    if (!w.calm && !draw(8))
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = KILL, .who = p});
+    bool breaks = !draw(12), resizes = !draw(6), looks = !draw(12);
+    hf_nanos at = draw_time(w.heals_at);
+    if (breaks && plays && w.options.faults & FAULT_BREAK)
+        schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = HF_V_BREAK});
+    if (resizes && plays && w.kind == SEMAPHORE && w.options.faults & FAULT_RESIZE)
+        schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = HF_V_RESIZE});
+    if (looks && plays)
+        schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = HF_V_LIST});
+    start_process(p);
+}
+
+static void set_up(const struct options *options)
+{
+    static const int64_t ttls_ms[] = {100, 200, 500, 1000, 10000};
+    static const char *const wakes[] = {"inbox", "inbox", "pubsub", "poll"};
+    memset(&w, 0, sizeof w);
+    w.options = *options;
+    w.hash = UINT64_C(0xcbf29ce484222325);
+    w.random = (options->seed + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    for (unsigned i = 0; i < 4; i++)
+        draw(2);
+    w.ttl = HF_MS(ttls_ms[draw(5)]);
+    w.kind = draw(2) ? EXCLUSIVE : (enum kind)draw(KINDS);
+    w.wake = wakes[draw(4)];
+    w.calm = !draw(10);
+    w.history = draw(8) ? 0 : 3;
+    w.users = 1 + !draw(3);
+    w.capacity = w.kind == READ_WRITE ? HF_CAPACITY_MAX : w.kind == SEMAPHORE ? 1 + draw(4) : 1;
+    w.capacity_most = w.capacity;
+    w.heals_at = 12 * w.ttl;
+    w.server_up = true;
+    w.lost_at = -1;
+    w.server_tick = HF_NEVER;
+    struct hf_timing sheet;
+    struct hf_limits limits = HF_REDIS_LIMITS;
+    struct hf_timing_wishes no_wishes = {0};
+    hf_timing_fill(&sheet, w.ttl / HF_MS(1), &limits, &no_wishes);
+    w.op_timeout = sheet.op_timeout;
+    w.refresh = sheet.refresh;
+    w.turn = sheet.turn;
+    has_snapshot = false;
+    bytes_used = 0;
+    model_reset(model, options->seed);
+    w.server_offset_us = model_time(model);
+    plan_all_faults();
+    for (unsigned p = 0; p < PROCESSES; p++)
+        plan_process(p);
+}
+
+static void tear_down(void)
+{
+    for (unsigned p = 0; p < PROCESSES; p++)
+        if (w.process[p].engine)
+            kill_process(p, false);
+}
+
+/* Runs one schedule; what went wrong, or "". */
+static const char *run(const struct options *options)
+{
+    set_up(options);
+    unsigned steps = 0;
+    while (w.events && !*w.failure) {
+        struct occurrence o = take_next();
+        w.now = o.at;
+        mix((uint64_t)o.at ^ (uint64_t)o.what << 56 ^ (uint64_t)o.who << 40 ^ o.len);
+        if (!is_postponed(o))
+            happen(&o);
+        if (++steps > 100000)
+            fails("it does not come to rest");
+    }
+    if (!*w.failure) {
+        set_server_time();
+        check_rest();
+    }
+    tally.schedules++;
+    tally.events += steps;
+    tear_down();
+    return w.failure;
+}
+
+/* ---- Planting ---------------------------------------------------------------------------------------------------- */
+
+static enum plant planted;
+static unsigned spoilt; /* scripts */
+
+static const char *find_once(const char *text, size_t len, const char *what)
+{
+    const char *first = memmem(text, len, what, strlen(what));
+    if (first && memmem(first + 1, len - (size_t)(first + 1 - text), what, strlen(what))) {
+        fprintf(stderr, "the text to be spoilt is there twice: %s\n", what);
+        exit(70);
+    }
+    return first;
+}
+
+static const char *spoil_script(const char *text, size_t len, size_t *spoilt_len)
+{
+    static char out[1 << 16];
+    const struct plant_row *row = &plants[planted];
+    const char *name = NULL;
+    for (int i = 0; i < HF_SCRIPTS; i++)
+        if (len <= hf_scripts[i].len && memcmp(text, hf_scripts[i].text + hf_scripts[i].len - len, len) == 0)
+            name = hf_scripts[i].name;
+    *spoilt_len = len;
+    if (!row->script || !name || (strcmp(row->script, "*") != 0 && strcmp(row->script, name) != 0))
+        return text;
+    const char *at = find_once(text, len, row->from);
+    if (!at)
+        return text;
+    size_t before_it = (size_t)(at - text), from = strlen(row->from), to = strlen(row->to);
+    memcpy(out, text, before_it);
+    memcpy(out + before_it, row->to, to);
+    memcpy(out + before_it + to, at + from, len - before_it - from);
+    *spoilt_len = len - from + to;
+    spoilt++;
+    return out;
+}
+
+/* A server whose scripts have that bug. */
+static void plant(enum plant which)
+{
+    if (model)
+        model_close(model);
+    model = model_open(1);
+    planted = which;
+    spoilt = 0;
+    model_spoil(model, spoil_script);
+}
+
+/* ---- Telling ----------------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 30, TEXT = 100 };
+static struct {
+    hf_nanos at;
+    int column;
+    char text[TEXT];
+} rows[ROWS];
+static unsigned row_count;
+
+static void print_row(int column, hf_nanos at, const char *text)
+{
+    static const char *const names[] = {"p0", "p1", "p2", "p3"};
+    printf("# %10.3f ms %*s%s %s\n", (double)at / 1e6, column < 0 ? 0 : 3 + 3 * column, "",
+           column == -2   ? "!!"
+           : column == -1 ? "server"
+                          : names[column],
+           text);
+}
+
+static void record_now(int column, const char *text)
+{
+    print_row(column, w.now, text);
+}
+
+static void record_last(int column, const char *text)
+{
+    unsigned i = row_count++ % ROWS;
+    rows[i].at = w.now;
+    rows[i].column = column;
+    snprintf(rows[i].text, TEXT, "%s", text);
+}
+
+static void print_options(const struct options *o, char *text, size_t size)
+{
+    int len = snprintf(text, size, "--seed %llu", (unsigned long long)o->seed);
+    if (o->processes < PROCESSES)
+        len += snprintf(text + len, size - (size_t)len, " --processes %u", o->processes);
+    if (o->rounds < ROUNDS)
+        len += snprintf(text + len, size - (size_t)len, " --rounds %u", o->rounds);
+    if (o->faults != FAULT_ALL) {
+        len += snprintf(text + len, size - (size_t)len, " --faults ");
+        const char *comma = "";
+        for (unsigned bit = 0; bit < FAULT_KINDS; bit++)
+            if (o->faults & 1u << bit) {
+                len += snprintf(text + len, size - (size_t)len, "%s%s", comma, fault_names[bit]);
+                comma = ",";
+            }
+        if (!*comma)
+            len += snprintf(text + len, size - (size_t)len, "none");
+    }
+    if (o->plant)
+        snprintf(text + len, size - (size_t)len, " --plant %s", plants[o->plant].name);
+}
+
+/* Fewer processes, rounds and kinds of fault, as long as it still fails. */
+static struct options shrink(struct options o)
+{
+    struct options less = o;
+    struct tally kept = tally;
+    for (less.rounds = 1; less.rounds < o.rounds && !*run(&less); less.rounds++)
+        ;
+    o = less;
+    for (less.processes = 1; less.processes < o.processes && !*run(&less); less.processes++)
+        ;
+    o = less;
+    for (unsigned bit = 0; bit < FAULT_KINDS; bit++) {
+        less = o;
+        less.faults &= ~(1u << bit);
+        if (less.faults != o.faults && *run(&less))
+            o = less;
+    }
+    tally = kept;
+    return o;
+}
+
+static void show_failure(const struct options *o)
+{
+    char text[400];
+    struct options small = shrink(*o);
+    recording = true;
+    record = record_last;
+    row_count = 0;
+    const char *failure = run(&small);
+    recording = false;
+    printf("# %s, %s, ttl %lld ms\n", kind_names[w.kind], w.wake, (long long)(w.ttl / HF_MS(1)));
+    unsigned first = row_count > ROWS - 2 ? row_count - (ROWS - 2) : 0;
+    for (unsigned i = first; i < row_count; i++)
+        print_row(rows[i % ROWS].column, rows[i % ROWS].at, rows[i % ROWS].text);
+    print_options(&small, text, sizeof text);
+    printf("# %s; again with: redis --trace %s\n", failure, text);
+}
+
+static void print_tally(void)
+{
+    const struct tally *t = &tally;
+#define N(field) (unsigned long long)t->field
+    printf("# %llu schedules, %llu events, %llu scripts, %llu connections\n", N(schedules), N(events), N(scripts), N(dials));
+    printf("# %llu grants, %llu hand-overs, %llu begun by a message, %llu denied, %llu lost, %llu released, %llu left\n",
+           N(grants), N(hand_overs), N(pushed), N(denied), N(lost), N(released), N(detached));
+    printf("# %llu cuts, %llu half-open, %llu late, %llu stalls, %llu deaths, %llu restarts, %llu wipes, %llu failovers, "
+           "%llu steps, %llu full, %llu flushes\n",
+           N(cuts), N(halves), N(lates), N(stalls), N(kills), N(restarts), N(wipes), N(failovers), N(steps), N(fulls),
+           N(flushes));
+    printf("# %llu foreign, %llu broken, %llu resized, %llu upgrades, %llu downgrades, %llu extends, %llu cancels, %llu "
+           "re-entries, %llu barged, %llu stored\n",
+           N(foreigners), N(breaks), N(resizes), N(upgrades), N(downgrades), N(extends), N(cancels), N(reentries),
+           N(barges), N(stored));
+#undef N
+}
+
+/* A run in which something never happened proves nothing about it. */
+static bool all_happened(void)
+{
+    const struct tally *t = &tally;
+    return t->hand_overs && t->pushed && t->denied && t->lost && t->detached && t->cuts && t->halves && t->lates &&
+           t->stalls && t->kills && t->restarts && t->wipes && t->failovers && t->steps && t->fulls && t->flushes &&
+           t->foreigners && t->breaks && t->resizes && t->upgrades && t->downgrades && t->extends && t->cancels &&
+           t->reentries && t->barges && t->stored;
+}
+
+/* The pairs of state and input that claim.def knows: how often each was met. */
+static void print_coverage(void)
+{
+    printf("# %-10s", "");
+    for (unsigned in = 0; in < HF_I_COUNT; in++)
+        printf(" %8.8s", hf_input_name(in));
+    putchar('\n');
+    for (unsigned state = 0; state < HF_S_COUNT; state++) {
+        printf("# %-10s", hf_state_name(state));
+        for (unsigned in = 0; in < HF_I_COUNT; in++) {
+            if (hf_claim_legal(state, in))
+                printf(" %8llu", (unsigned long long)covered[state][in]);
+            else
+                printf(" %8s", covered[state][in] ? "illegal" : ".");
+        }
+        putchar('\n');
+    }
+}
+
+/* ---- Runs ---------------------------------------------------------------------------------------------------------- */
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+struct limits {
+    uint64_t schedules;
+    double seconds;
+};
+
+static bool goes_on(const struct limits *limits, uint64_t done, double began)
+{
+    if (limits->schedules)
+        return done < limits->schedules;
+    return (done & 15) || seconds_now() - began < limits->seconds;
+}
+
+static unsigned faults_of(const char *list)
+{
+    unsigned faults = 0;
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+        size_t len = strcspn(at, ",");
+        unsigned bit = 0;
+        while (bit < FAULT_KINDS && (strlen(fault_names[bit]) != len || memcmp(fault_names[bit], at, len) != 0))
+            bit++;
+        if (bit < FAULT_KINDS)
+            faults |= 1u << bit;
+        else if (strcmp(at, "none") != 0) {
+            fprintf(stderr, "redis: no fault is called %.*s\n", (int)len, at);
+            exit(64);
+        }
+    }
+    return faults;
+}
+
+/* New schedules, from that seed on. */
+static bool run_new(struct options o, const struct limits *limits, unsigned number)
+{
+    double began = seconds_now();
+    uint64_t done = 0, failures = 0;
+    uint64_t hash = 0;
+    for (; goes_on(limits, done, began) && failures < 5; done++, o.seed++) {
+        if (*run(&o)) {
+            failures++;
+            printf("# seed %llu: %s\n", (unsigned long long)o.seed, w.failure);
+            show_failure(&o);
+        }
+        hash = hash * 31 + w.hash;
+    }
+    double took = seconds_now() - began;
+    print_tally();
+    print_coverage();
+    bool enough = done < 5000 || o.faults != FAULT_ALL || all_happened();
+    if (!enough)
+        puts("# some kind of fault never happened");
+    bool ok = !failures && enough;
+    printf("%s %u - %llu schedules with faults keep every promise (hash %016llx, %.0f a second)\n", ok ? "ok" : "not ok",
+           number, (unsigned long long)done, (unsigned long long)hash, took > 0 ? (double)done / took : 0);
+    return ok;
+}
+
+static bool is_found(struct options o, const struct limits *limits, unsigned number)
+{
+    const struct plant_row *row = &plants[o.plant];
+    double began = seconds_now();
+    plant(o.plant);
+    uint64_t done = 0;
+    for (; goes_on(limits, done, began); done++, o.seed++) {
+        if (!*run(&o))
+            continue;
+        printf("ok %u - %-14s seed %7llu %6.2f s  %s: %s\n", number, row->name, (unsigned long long)o.seed,
+               seconds_now() - began, row->text, w.failure);
+        fflush(stdout);
+        return true;
+    }
+    if (row->script && !spoilt)
+        printf("# the text of the script has changed: nothing was planted\n");
+    printf("not ok %u - %s is not found within %llu schedules: %s\n", number, row->name, (unsigned long long)done,
+           row->text);
+    fflush(stdout);
+    return false;
+}
+
+static int find_plant(const char *name)
+{
+    for (int i = 0; i < PLANT_COUNT; i++)
+        if (strcmp(plants[i].name, name) == 0)
+            return i;
+    fprintf(stderr, "redis: no bug is called %s\n", name);
+    exit(64);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.processes = PROCESSES, .rounds = ROUNDS, .faults = FAULT_ALL};
+    struct limits limits = {.seconds = 30};
+    bool all_plants = false, ok = true;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        bool takes = true;
+        if (strcmp(argv[i], "--seed") == 0)
+            o.seed = strtoull(value, NULL, 10);
+        else if (strcmp(argv[i], "--schedules") == 0)
+            limits.schedules = strtoull(value, NULL, 10);
+        else if (strcmp(argv[i], "--seconds") == 0)
+            limits.seconds = strtod(value, NULL);
+        else if (strcmp(argv[i], "--processes") == 0)
+            o.processes = (unsigned)strtoul(value, NULL, 10);
+        else if (strcmp(argv[i], "--rounds") == 0)
+            o.rounds = (unsigned)strtoul(value, NULL, 10);
+        else if (strcmp(argv[i], "--faults") == 0)
+            o.faults = faults_of(value);
+        else if (strcmp(argv[i], "--plant") == 0)
+            o.plant = (enum plant)find_plant(value);
+        else if (strcmp(argv[i], "--trace") == 0)
+            takes = false, recording = true, record = record_now, limits.schedules = 1;
+        else if (strcmp(argv[i], "--plants") == 0)
+            takes = false, all_plants = true;
+        else {
+            fputs("usage: redis [--seed N] [--schedules N | --seconds S] [--plant NAME | --plants] [--trace]\n"
+                  "             [--processes P] [--rounds R] [--faults NAME,...]\n",
+                  stderr);
+            return 64;
+        }
+        i += takes;
+    }
+    bytes_room = malloc(BYTES_ROOM);
+    plant(o.plant);
+    printf("1..%d\n", all_plants ? PLANT_COUNT - 1 : 1);
+    if (recording) {
+        bool failed = *run(&o) != 0;
+        printf("%s 1 - seed %llu %s (hash %016llx)\n", failed ? "not ok" : "ok", (unsigned long long)o.seed, w.failure,
+               (unsigned long long)w.hash);
+        return failed;
+    }
+    if (all_plants)
+        for (unsigned i = 1; i < PLANT_COUNT; i++) {
+            o.plant = (enum plant)i;
+            ok &= is_found(o, &limits, i);
+        }
+    else
+        ok = run_new(o, &limits, 1);
+    model_close(model);
+    free(bytes_room);
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,196 @@
+/* replies.c - answers as RESP2, and the reading of words. */
+#include "inside.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Bytes ------------------------------------------------------------------------------------------------------ */
+
+void buffer_add(struct buffer *buffer, const void *bytes, size_t len)
+{
+    if (buffer->room - buffer->len < len) {
+        buffer->room = 2 * (buffer->len + len) + 256;
+        buffer->bytes = realloc(buffer->bytes, buffer->room);
+        if (!buffer->bytes)
+            abort();
+    }
+    if (len)
+        memcpy(buffer->bytes + buffer->len, bytes, len);
+    buffer->len += len;
+}
+
+void buffer_cut(struct buffer *buffer, size_t len)
+{
+    buffer->len -= len;
+    if (buffer->len)
+        memmove(buffer->bytes, buffer->bytes + len, buffer->len);
+}
+
+bool slice_equal(struct slice a, struct slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.bytes, b.bytes, a.len) == 0);
+}
+
+bool slice_is(struct slice a, const char *word)
+{
+    for (size_t i = 0; i < a.len; i++)
+        if (tolower((unsigned char)a.bytes[i]) != word[i])
+            return false;
+    return word[a.len] == 0;
+}
+
+/* As strictly as the server: no sign of plus, no zero in front, no space. */
+bool slice_integer(struct slice text, int64_t *value)
+{
+    bool negative = text.len && text.bytes[0] == '-';
+    size_t i = negative;
+    if (i == text.len || text.len > 20 || (text.bytes[i] == '0' && text.len > 1))
+        return false;
+    uint64_t sum = 0;
+    for (; i < text.len; i++) {
+        if (!isdigit((unsigned char)text.bytes[i]) || __builtin_mul_overflow(sum, 10u, &sum) ||
+            __builtin_add_overflow(sum, (uint64_t)(text.bytes[i] - '0'), &sum))
+            return false;
+    }
+    if (sum > (uint64_t)INT64_MAX + negative)
+        return false;
+    *value = negative ? (int64_t)(0 - sum) : (int64_t)sum;
+    return true;
+}
+
+bool slice_double(struct slice text, double *value)
+{
+    char copy[128];
+    if (!text.len || text.len >= sizeof copy || isspace((unsigned char)text.bytes[0]))
+        return false;
+    memcpy(copy, text.bytes, text.len);
+    copy[text.len] = 0;
+    char *end;
+    errno = 0;
+    *value = strtod(copy, &end);
+    return end == copy + text.len && !isnan(*value) && !(errno == ERANGE && isinf(*value));
+}
+
+bool word_integer(struct call *call, unsigned word, int64_t *value)
+{
+    if (slice_integer(call->words[word], value))
+        return true;
+    reply_error(call, NOT_AN_INTEGER);
+    return false;
+}
+
+/* ---- Answers ---------------------------------------------------------------------------------------------------- */
+
+static void add(struct call *call, const char *text)
+{
+    buffer_add(call->out, text, strlen(text));
+}
+
+size_t integer_print(char *into, int64_t value)
+{
+    char digits[20];
+    size_t n = 0, len = 0;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        digits[n++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (value < 0)
+        into[len++] = '-';
+    while (n)
+        into[len++] = digits[--n];
+    return len;
+}
+
+static void add_number(struct call *call, char mark, int64_t value)
+{
+    char line[24] = {mark};
+    size_t len = 1 + integer_print(line + 1, value);
+    line[len++] = '\r';
+    line[len++] = '\n';
+    buffer_add(call->out, line, len);
+}
+
+void reply_status(struct call *call, const char *text)
+{
+    add(call, "+");
+    add(call, text);
+    add(call, "\r\n");
+}
+
+/* A line is a line: breaks within the text become spaces. */
+void reply_error(struct call *call, const char *text)
+{
+    add(call, "-");
+    size_t from = call->out->len;
+    add(call, text);
+    for (char *c = call->out->bytes + from; c < call->out->bytes + call->out->len; c++)
+        if (*c == '\r' || *c == '\n')
+            *c = ' ';
+    add(call, "\r\n");
+}
+
+void reply_errorf(struct call *call, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    reply_error(call, text);
+}
+
+void reply_integer(struct call *call, int64_t value)
+{
+    add_number(call, ':', value);
+}
+
+void reply_bulk(struct call *call, struct slice bytes)
+{
+    add_number(call, '$', (int64_t)bytes.len);
+    buffer_add(call->out, bytes.bytes, bytes.len);
+    buffer_add(call->out, "\r\n", 2);
+}
+
+void reply_text(struct call *call, struct text text)
+{
+    reply_bulk(call, store_text(&call->model->store, text));
+}
+
+void reply_word(struct call *call, const char *word)
+{
+    reply_bulk(call, (struct slice){word, strlen(word)});
+}
+
+/* As printf("%.17g") does it; whole numbers, which nearly all are, without its cost. */
+size_t double_print(char *into, double value)
+{
+    bool whole = fabs(value) < 0x1p53 && value == (double)(int64_t)value && !(value == 0 && signbit(value));
+    return whole ? integer_print(into, (int64_t)value) : (size_t)sprintf(into, "%.17g", value);
+}
+
+void reply_double(struct call *call, double value)
+{
+    char text[DOUBLE_TEXT];
+    reply_bulk(call, (struct slice){text, double_print(text, value)});
+}
+
+void reply_null(struct call *call)
+{
+    add(call, "$-1\r\n");
+}
+
+void reply_null_array(struct call *call)
+{
+    add(call, "*-1\r\n");
+}
+
+void reply_array(struct call *call, size_t count)
+{
+    add_number(call, '*', (int64_t)count);
+}

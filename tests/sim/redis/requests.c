@@ -1,0 +1,326 @@
+/* requests.c - from a connection's bytes to a command, and the requests that wait. */
+#include "inside.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Which command ---------------------------------------------------------------------------------------------- */
+
+static const struct command commands[] = {
+#define COMMAND(name, words, flags, function) {name, words, flags, function},
+#include "commands.def"
+#undef COMMAND
+};
+
+#define COMMANDS (sizeof commands / sizeof *commands)
+#define PLACES 256 /* of the table by hash: more than twice the commands */
+
+static const struct command *places[PLACES];
+
+static unsigned place_of(const char *name, size_t len)
+{
+    unsigned hash = 5381;
+    for (size_t i = 0; i < len; i++)
+        hash = hash * 33 ^ (unsigned char)name[i];
+    return hash % PLACES;
+}
+
+static void fill_places(void)
+{
+    for (unsigned i = 0; i < COMMANDS; i++) {
+        unsigned at = place_of(commands[i].name, strlen(commands[i].name));
+        while (places[at])
+            at = (at + 1) % PLACES;
+        places[at] = &commands[i];
+    }
+}
+
+static const struct command *look_up(const char *name, size_t len)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_places);
+    for (unsigned at = place_of(name, len); places[at]; at = (at + 1) % PLACES)
+        if (strncmp(places[at]->name, name, len) == 0 && !places[at]->name[len])
+            return places[at];
+    return NULL;
+}
+
+static bool add_lower(char *name, size_t *len, struct slice word)
+{
+    if (*len + word.len >= COMMAND_NAME)
+        return false;
+    for (size_t i = 0; i < word.len; i++)
+        name[(*len)++] = (char)tolower((unsigned char)word.bytes[i]);
+    return true;
+}
+
+/* Of a command of two words whose second one is unknown, the row of the first: it says so. */
+const struct command *command_find(const struct slice *words, unsigned count)
+{
+    char name[COMMAND_NAME + 1];
+    size_t len = 0;
+    if (!add_lower(name, &len, words[0]))
+        return NULL;
+    const struct command *command = look_up(name, len);
+    if (!command || !(command->flags & T) || count < 2)
+        return command;
+    name[len++] = '|';
+    const struct command *second = add_lower(name, &len, words[1]) ? look_up(name, len) : NULL;
+    return second ? second : command;
+}
+
+bool command_words_fit(const struct command *command, unsigned count)
+{
+    return command->words < 0 ? count >= (unsigned)-command->words : count == (unsigned)command->words;
+}
+
+/* ---- One request ------------------------------------------------------------------------------------------------ */
+
+static void reply_unknown(struct call *call)
+{
+    char args[160];
+    size_t len = 0;
+    args[0] = 0;
+    for (unsigned i = 1; i < call->count && len < 128; i++) {
+        int shown = (int)(call->words[i].len < 128 - len ? call->words[i].len : 128 - len);
+        len += (size_t)snprintf(args + len, sizeof args - len, "'%.*s' ", shown, call->words[i].bytes);
+    }
+    int shown = call->words[0].len < 128 ? (int)call->words[0].len : 128;
+    reply_errorf(call, "ERR unknown command '%.*s', with args beginning with: %s", shown, call->words[0].bytes, args);
+}
+
+static void execute(struct call *call)
+{
+    const struct command *command = command_find(call->words, call->count);
+    call->model->counts.requests++;
+    if (!command)
+        reply_unknown(call);
+    else if (!command_words_fit(command, call->count))
+        reply_errorf(call, "ERR wrong number of arguments for '%s' command", command->name);
+    else if (call->model->full && command->flags & M)
+        reply_error(call, "OOM command not allowed when used memory > 'maxmemory'.");
+    else if (call->connection->channel_count && !(command->flags & S))
+        reply_errorf(call,
+                     "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed "
+                     "in this context",
+                     command->name);
+    else
+        command->execute(call);
+}
+
+/* ---- Bytes to words --------------------------------------------------------------------------------------------- */
+
+struct reader {
+    const char *at, *end;
+};
+
+enum found { INCOMPLETE, FOUND, BROKEN };
+
+/* A line "*3" or "$12". */
+static enum found read_count(struct reader *reader, char mark, unsigned *count)
+{
+    int64_t value;
+    if (reader->at == reader->end)
+        return INCOMPLETE;
+    const char *line_end = memchr(reader->at, '\r', (size_t)(reader->end - reader->at));
+    if (*reader->at != mark)
+        return BROKEN;
+    if (!line_end || line_end + 1 == reader->end)
+        return INCOMPLETE;
+    struct slice digits = {reader->at + 1, (size_t)(line_end - reader->at - 1)};
+    if (!slice_integer(digits, &value) || value < 0 || value > 512 << 20)
+        return BROKEN;
+    *count = (unsigned)value;
+    reader->at = line_end + 2;
+    return FOUND;
+}
+
+static enum found read_words(struct redis_model *model, struct reader *reader, unsigned *count)
+{
+    enum found found = read_count(reader, '*', count);
+    if (found == FOUND && *count > model->word_room) {
+        model->word_room = *count;
+        model->words = realloc(model->words, *count * sizeof *model->words);
+        if (!model->words)
+            abort();
+    }
+    for (unsigned i = 0; found == FOUND && i < *count; i++) {
+        unsigned len = 0;
+        found = read_count(reader, '$', &len);
+        if (found == FOUND && (size_t)(reader->end - reader->at) < (size_t)len + 2)
+            found = INCOMPLETE;
+        if (found == FOUND) {
+            model->words[i] = (struct slice){reader->at, len};
+            reader->at += len + 2;
+        }
+    }
+    return found;
+}
+
+static void refuse_bytes(struct redis_model *model, struct connection *c)
+{
+    struct call call = {.model = model, .connection = c, .out = &c->out};
+    reply_error(&call, "ERR Protocol error: the model takes requests as arrays of bulk strings only");
+    c->closing = true;
+}
+
+/* Executes the first request of `in`, for the key `serve` if it waited for that. *size is that of the request. */
+static enum found execute_first(struct redis_model *model, struct connection *c, const struct slice *serve,
+                                size_t *size)
+{
+    struct reader reader = {c->in.bytes, c->in.bytes + c->in.len};
+    unsigned count = 0;
+    enum found found = read_words(model, &reader, &count);
+    *size = (size_t)(reader.at - c->in.bytes);
+    if (found == FOUND && count)
+        execute(&(struct call){.model = model,
+                               .connection = c,
+                               .db = &c->db,
+                               .out = &c->out,
+                               .words = model->words,
+                               .count = count,
+                               .serve = serve});
+    return found;
+}
+
+/* ---- Waiting ---------------------------------------------------------------------------------------------------- */
+
+void command_block(struct call *call, int64_t until_ms)
+{
+    struct connection *c = call->connection;
+    if (c->blocked) /* served in vain: it goes on waiting as before */
+        return;
+    c->blocked = true;
+    c->blocked_until = until_ms;
+    c->blocked_since = call->model->blockings++;
+    call->model->blocked_count++;
+}
+
+struct ready {
+    unsigned db;
+    size_t len;
+};
+
+void list_got_something(struct call *call, struct slice name)
+{
+    if (!call->model->blocked_count)
+        return;
+    struct ready ready = {.db = *call->db, .len = name.len};
+    buffer_add(&call->model->ready, &ready, sizeof ready);
+    buffer_add(&call->model->ready, name.bytes, name.len);
+}
+
+/* Who has waited longest of those that began to wait after `since`. */
+static struct connection *next_blocked(struct redis_model *model, uint64_t since)
+{
+    struct connection *next = NULL;
+    for (unsigned i = 0; i < model->connection_count; i++) {
+        struct connection *c = &model->connections[i];
+        if (c->blocked && c->blocked_since >= since && (!next || c->blocked_since < next->blocked_since))
+            next = c;
+    }
+    return next;
+}
+
+static void unblock(struct redis_model *model, struct connection *c, size_t request)
+{
+    c->blocked = false;
+    model->blocked_count--;
+    buffer_cut(&c->in, request);
+}
+
+static void serve_key(struct redis_model *model, unsigned db, struct slice name)
+{
+    struct connection *c;
+    for (uint64_t since = 0; (c = next_blocked(model, since));) {
+        since = c->blocked_since + 1;
+        size_t before = c->out.len, size;
+        if (c->db != db)
+            continue;
+        execute_first(model, c, &name, &size);
+        if (c->out.len != before)
+            unblock(model, c, size);
+    }
+}
+
+static void serve_ready(struct redis_model *model)
+{
+    for (size_t at = 0; at < model->ready.len;) {
+        struct ready ready;
+        memcpy(&ready, model->ready.bytes + at, sizeof ready);
+        serve_key(model, ready.db, (struct slice){model->ready.bytes + at + sizeof ready, ready.len});
+        at += sizeof ready + ready.len;
+    }
+    model->ready.len = 0;
+}
+
+/* ---- The loop --------------------------------------------------------------------------------------------------- */
+
+static void execute_all(struct redis_model *model, struct connection *c)
+{
+    enum found found = FOUND;
+    while (found == FOUND && c->in.len && !c->blocked && !c->closing) {
+        size_t size;
+        store_compact(&model->store);
+        found = execute_first(model, c, NULL, &size);
+        if (found == BROKEN)
+            refuse_bytes(model, c);
+        if (found == FOUND && !c->blocked)
+            buffer_cut(&c->in, size);
+        serve_ready(model);
+    }
+}
+
+/* Whoever was served goes on with what it had sent behind that; this may serve others. */
+static void execute_rest(struct redis_model *model)
+{
+    for (unsigned i = 0; i < model->connection_count; i++) {
+        struct connection *c = &model->connections[i];
+        size_t before = c->in.len;
+        if (c->connected && !c->blocked && c->in.len)
+            execute_all(model, c);
+        if (c->in.len != before)
+            i = -1u;
+    }
+}
+
+void model_feed(struct redis_model *model, unsigned connection, const void *bytes, size_t len)
+{
+    struct connection *c = &model->connections[connection];
+    if (!model_connected(model, connection))
+        return;
+    buffer_add(&c->in, bytes, len);
+    execute_all(model, c);
+    execute_rest(model);
+}
+
+int64_t model_next_event(const struct redis_model *model)
+{
+    int64_t next = MODEL_NEVER;
+    for (unsigned i = 0; i < model->connection_count && model->blocked_count; i++) {
+        const struct connection *c = &model->connections[i];
+        int64_t at = c->blocked && c->blocked_until ? (c->blocked_until + 1) * 1000 : MODEL_NEVER;
+        next = at < next ? at : next;
+    }
+    return next;
+}
+
+void model_advance(struct redis_model *model)
+{
+    if (model->now_us < model_next_event(model))
+        return;
+    for (unsigned i = 0; i < model->connection_count; i++) {
+        struct connection *c = &model->connections[i];
+        if (!c->blocked || !c->blocked_until || now_ms(model) <= c->blocked_until)
+            continue;
+        struct reader reader = {c->in.bytes, c->in.bytes + c->in.len};
+        unsigned count;
+        read_words(model, &reader, &count);
+        unblock(model, c, (size_t)(reader.at - c->in.bytes));
+        reply_null_array(&(struct call){.model = model, .connection = c, .out = &c->out});
+    }
+    execute_rest(model);
+}

@@ -1,0 +1,283 @@
+/* check.h - the promises. Each says which faults suspend it.
+ *
+ * A belief is what a process may rely on: a claim that is held, by the process's own clock. Belief in a hold that the
+ * server may have forgotten, ended early (loss of data, stale failover, step of its clock) or that was broken counts
+ * again from the next request on that the server answers with yes: that is what "sure" says. */
+#pragma once
+#include "server.h"
+
+static bool is_running(const struct attempt_of_user *a)
+{
+    return !w.process[a->process].dead && w.process[a->process].life == a->life;
+}
+
+static bool believes(const struct attempt_of_user *a)
+{
+    return is_running(a) && is_held(a) && local_time(&w.process[a->process], w.now) < a->claim.valid_until;
+}
+
+static bool is_sure(const struct attempt_of_user *a)
+{
+    return a->sure_from > w.lost_at && !a->broken;
+}
+
+/* Nothing went wrong around it that could excuse anything. */
+static bool is_well(const struct attempt_of_user *a)
+{
+    return is_running(a) && !a->disturbed && w.now >= w.process[a->process].disturbed_until;
+}
+
+static bool is_alone(const struct attempt_of_user *a)
+{
+    return a->units == w.capacity && !w.resized;
+}
+
+/* ---- Exclusion: whoever believes, and may, never has more than there is. Suspended as said above. ---- */
+
+/* An owner's units count once. */
+static uint32_t believed_units(unsigned id)
+{
+    const struct attempt_of_user *a = &w.attempt[id];
+    if (!believes(a) || !is_sure(a))
+        return 0;
+    for (unsigned other = 0; w.kind == REENTRANT && other < id; other++)
+        if (w.attempt[other].owner == a->owner && believes(&w.attempt[other]) && is_sure(&w.attempt[other]))
+            return 0;
+    return a->units;
+}
+
+static void check_beliefs(void)
+{
+    uint64_t units = w.foreign_until > w.now && w.foreign_until > w.lost_at ? 1 : 0;
+    if (w.lost_at && w.foreign_until > w.now)
+        units = 0; /* it cannot check what it lost */
+    for (unsigned id = 0; id < w.attempts; id++)
+        units += believed_units(id);
+    if (units <= w.capacity_most)
+        return;
+    char who[80];
+    int len = 0;
+    for (unsigned id = 0; id < w.attempts && len < 60; id++)
+        if (believed_units(id))
+            len += snprintf(who + len, sizeof who - (size_t)len, " a%u", id);
+    fails("%llu units are believed to be held of %u:%s%s", (unsigned long long)units, w.capacity_most, len ? who : "",
+          w.foreign_until > w.now ? " and another program" : "");
+}
+
+/* ---- Tokens rise, and a store that remembers the highest never refuses whoever is alone. Suspended when data was lost
+ * and the clock stepped back: then the server cannot know. ---- */
+
+static bool tokens_count(const struct attempt_of_user *a)
+{
+    return is_sure(a) && !(w.wiped && w.stepped_back);
+}
+
+static void check_token(unsigned id)
+{
+    const struct attempt_of_user *a = &w.attempt[id];
+    uint64_t token = a->claim.token;
+    bool again = w.kind == REENTRANT && w.highest_owner == a->owner && token == w.highest_token;
+    if (!tokens_count(a))
+        return;
+    if (is_alone(a) && token <= w.highest_token && !again)
+        fails("a%u got token %llu after %llu", id, (unsigned long long)token, (unsigned long long)w.highest_token);
+    if (token > w.highest_token) {
+        w.highest_token = token;
+        w.highest_owner = a->owner;
+    }
+}
+
+static void use_store(unsigned id)
+{
+    const struct attempt_of_user *a = &w.attempt[id];
+    if (!believes(a) || !tokens_count(a))
+        return;
+    tally.stored++;
+    if (is_alone(a) && a->claim.token < w.stored)
+        fails("a%u is alone with token %llu, and the store refuses it for %llu", id, (unsigned long long)a->claim.token,
+              (unsigned long long)w.stored);
+    if (a->claim.token > w.stored)
+        w.stored = a->claim.token;
+}
+
+/* ---- Every call returns by its deadline, once. ---- */
+
+static void check_outcome(unsigned id, hf_nanos local)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    const struct process *p = &w.process[a->process];
+    hf_nanos woke = local_time(p, p->stalled_until), op = a->claim.t.op_timeout;
+    hf_nanos due = later(a->claim.deadline, woke);
+    if (a->decided)
+        fails("a%u has two outcomes", id);
+    /* An ask without wait, then a leave: two op_timeouts each until silence counts as an answer. */
+    if (a->claim.deadline != HF_NEVER && local > due + 4 * op + HF_MS(1))
+        fails("a%u ended %lld us after its deadline", id, (long long)(local - due) / 1000);
+    a->decided = true;
+}
+
+/* ---- Nobody loses what was never in danger. Suspended by any fault around it, and for what was broken. ---- */
+
+static void check_loss(unsigned id, hf_nanos local)
+{
+    const struct attempt_of_user *a = &w.attempt[id];
+    const hf_nanos round_trip = HF_MS(3);
+    tally.lost++;
+    if (a->forfeited || a->broken || !is_well(a) || a->claim.max_hold)
+        return;
+    if (a->claim.auto_renew)
+        fails("a%u lost its lease although nothing went wrong", id);
+    if (local + round_trip < a->claim.granted_at + a->claim.t.stop)
+        fails("a%u lost its lease before the ttl was over", id);
+}
+
+/* ---- The server's history ---------------------------------------------------------------------------------------- */
+
+static const struct seen_hold *find_hold(const struct sight *s, int attempt)
+{
+    for (unsigned i = 0; i < s->holds; i++)
+        if (s->hold[i].attempt == attempt)
+            return &s->hold[i];
+    return NULL;
+}
+
+static const struct seen_place *find_place(const struct sight *s, int attempt)
+{
+    for (unsigned i = 0; i < s->places; i++)
+        if (s->place[i].attempt == attempt)
+            return &s->place[i];
+    return NULL;
+}
+
+static bool waits(const struct attempt_of_user *a)
+{
+    return a->claim.state == HF_S_ASKING || a->claim.state == HF_S_QUEUED || a->claim.state == HF_S_PAUSED;
+}
+
+static bool has_sibling(const struct sight *s, int id)
+{
+    for (unsigned i = 0; w.kind == REENTRANT && i < s->holds; i++)
+        if (s->hold[i].attempt >= 0 && s->hold[i].attempt != id &&
+            w.attempt[s->hold[i].attempt].owner == w.attempt[id].owner)
+            return true;
+    return false;
+}
+
+/* First come, first served: whoever is let in passes nobody who is in the queue and has not let its time pass. For any
+ * fault. */
+static void check_order(const struct sight *was, const struct sight *is, int id)
+{
+    const struct seen_place *own = find_place(was, id);
+    if (id < 0 || find_hold(was, id) || w.attempt[id].ask.barging || has_sibling(is, id))
+        return;
+    for (unsigned i = 0; i < was->places; i++) {
+        const struct seen_place *other = &was->place[i];
+        if (own && other->arrival >= own->arrival)
+            return;
+        const struct seen_place *still = find_place(is, other->attempt);
+        if (other->attempt >= 0 && still && still->arrival == other->arrival && other->due_us > server_us())
+            fails("a%d is let in before a%d, which waits for longer", id, other->attempt);
+    }
+}
+
+/* A waiter that is well stays in the queue until it holds, and holds until it knows. */
+static void check_turns(const struct sight *was, const struct sight *is)
+{
+    for (unsigned i = 0; i < was->places; i++) {
+        int id = was->place[i].attempt;
+        if (id < 0 || find_place(is, id) || find_hold(is, id) || !is_well(&w.attempt[id]) || !waits(&w.attempt[id]))
+            continue;
+        if (w.attempt[id].units <= is->capacity && !w.resized)
+            fails("a%d lost its place in the queue although nothing went wrong", id);
+    }
+    for (unsigned i = 0; i < was->holds; i++) {
+        int id = was->hold[i].attempt;
+        if (id >= 0 && !find_hold(is, id) && is_well(&w.attempt[id]) && waits(&w.attempt[id]) && !w.attempt[id].broken)
+            fails("a%d lost its turn although nothing went wrong", id);
+    }
+}
+
+/* No request ends with one at the head of the queue that fits. A plain lock that lapsed is given on by the next ask. */
+static void check_work(const struct sight *was, const struct sight *is)
+{
+    for (unsigned i = 0; i < is->places; i++) {
+        const struct seen_place *first = &is->place[i];
+        bool given_back = was->holds && !is->there && was->hold[0].end_us > server_us() + 2000;
+        if (first->attempt < 0 || first->due_us <= server_us())
+            continue;
+        const struct hf_ask *ask = &w.attempt[first->attempt].ask;
+        if (given_back || (is->there && !is->plain && is->used + ask->units <= is->capacity))
+            fails("a%d is first in line and fits, and nobody lets it in", first->attempt);
+        return;
+    }
+}
+
+/* Who is over has nothing in the server. Suspended where the server lost what it was told. */
+static void check_leak(int id, const char *what)
+{
+    const struct attempt_of_user *a = id >= 0 ? &w.attempt[id] : NULL;
+    if (a && is_running(a) && a->claim.state == HF_S_OVER && !a->disowned && !a->gave_up && a->started > w.lost_at)
+        fails("a%d is over and still %s", id, what);
+}
+
+/* What nobody wants any more ends in time: its last message may be 3 ttl late, then its time runs out. */
+static void check_recovery(const struct seen_hold *hold)
+{
+    const struct attempt_of_user *a = hold->attempt >= 0 ? &w.attempt[hold->attempt] : NULL;
+    if (!a || hold->end_us <= server_us() || is_running(a))
+        return;
+    hf_nanos since = later(a->gone_at, w.lost_at);
+    hf_nanos bound = 3 * w.ttl + later(a->longest, w.refresh + w.turn) + w.refresh + w.turn + HF_MS(20);
+    if (w.now > since + bound)
+        fails("a%d is dead for %lld ms and still holds", hold->attempt, (long long)(w.now - since) / HF_MS(1));
+}
+
+static void check_history(const struct sight *was, const struct sight *is)
+{
+    for (unsigned i = 0; i < is->holds; i++) {
+        int id = is->hold[i].attempt;
+        if (id < 0)
+            continue;
+        if (!find_hold(was, id)) {
+            tally.hand_overs += find_place(was, id) != NULL;
+            check_order(was, is, id);
+            check_leak(id, "holds");
+        }
+        check_recovery(&is->hold[i]);
+    }
+    for (unsigned i = 0; i < is->places; i++)
+        if (!find_place(was, is->place[i].attempt))
+            check_leak(is->place[i].attempt, "waits in the queue");
+    check_turns(was, is);
+    check_work(was, is);
+}
+
+/* ---- At rest ---------------------------------------------------------------------------------------------------- */
+
+static void check_attempts_ended(void)
+{
+    for (unsigned id = 0; id < w.attempts; id++) {
+        const struct attempt_of_user *a = &w.attempt[id];
+        if (is_running(a) && (a->claim.state != HF_S_OVER || !a->decided))
+            fails("a%u never ended: %s", id, hf_state_name(a->claim.state));
+    }
+}
+
+static void check_rest(void)
+{
+    struct model_key key;
+    struct sight s;
+    check_attempts_ended();
+    look(&s);
+    for (unsigned i = 0; i < s.holds; i++)
+        if (s.hold[i].end_us > server_us())
+            check_leak(s.hold[i].attempt, "holds at the end");
+    for (unsigned i = 0; i < s.places; i++)
+        check_leak(s.place[i].attempt, "waits at the end");
+    for (unsigned slot = 0; model_look_next(model, &slot, &key);) {
+        if (key.left_ms < 0)
+            fails("the key %.*s has no end", (int)key.len, key.name);
+        if (key.kind == 'l' && key.left_ms > 60000)
+            fails("the inbox %.*s lives for %lld ms", (int)key.len, key.name, (long long)key.left_ms);
+    }
+}

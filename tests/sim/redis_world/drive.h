@@ -1,0 +1,322 @@
+/* drive.h - what client/drive.c and client/keeper.c do, for a process in the box: events become moves of claims, moves
+ * become submits to the engine, what the engine tells becomes events; and the bugs that are planted on the way. */
+#pragma once
+#include "links.h"
+
+#include "base/url.h"
+
+static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *before, hf_nanos local);
+static void check_beliefs(void);
+
+/* ---- What the engine may touch --------------------------------------------------------------------------------- */
+
+static unsigned number_of(const struct process *p)
+{
+    return (unsigned)(p - w.process);
+}
+
+static void host_dial(void *ctx, unsigned line, const struct hf_address *to)
+{
+    (void)to;
+    open_link(number_of(ctx), line);
+}
+
+static bool host_send(void *ctx, unsigned line, const void *bytes, size_t len)
+{
+    const struct process *p = ctx;
+    carry((unsigned)p->line[line], true, bytes, (uint32_t)len);
+    return true;
+}
+
+static void host_hang_up(void *ctx, unsigned line)
+{
+    struct process *p = ctx;
+    bool unheard = strikes(FAULT_HALF, 100);
+    note((int)number_of(p), "hangs up line %u", line);
+    if (p->line[line] >= 0)
+        close_link((unsigned)p->line[line], !unheard);
+    p->line[line] = -1;
+}
+
+static struct attempt_of_user *attempt_of(const struct hf_ask *ask)
+{
+    const char *at = (const char *)ask, *first = (const char *)w.attempt;
+    if (at < first || at >= first + sizeof w.attempt)
+        return NULL;
+    return &w.attempt[(size_t)(at - first) / sizeof w.attempt[0]];
+}
+
+/* What a planted bug makes of what the engine tells. */
+static void spoil_news(const struct process *p, struct attempt_of_user *a, struct hf_news *news)
+{
+    hf_nanos local = local_time(p, w.now);
+    struct attempt *engines = a->ask.engine_state;
+    bool pushed = news->cue == HF_N_GRANTED && news->brief && a->claim.state != HF_S_LEAVING;
+    if (w.options.plant == PLANT_PUSH_START && pushed)
+        news->asked_at = local;
+    if (w.options.plant == PLANT_REPLY_TIME && (news->cue == HF_N_GRANTED || news->cue == HF_N_EXTENDED))
+        news->asked_at = local;
+    if (w.options.plant == PLANT_TURN_DRIFT && pushed)
+        news->good += (local - news->asked_at) / 1000000 * 10000;
+    if (w.options.plant == PLANT_SHORT_CHANGED)
+        news->brief = false;
+    if (w.options.plant == PLANT_RETRY_TIME && news->cue == HF_N_QUEUED) {
+        if (!a->first_pair_at)
+            a->first_pair_at = engines->pair.at;
+        engines->pair.at = a->first_pair_at;
+    }
+}
+
+static void host_tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
+{
+    struct process *p = ctx;
+    struct attempt_of_user *a = attempt_of(ask);
+    if (p->news_count == MAX_NEWS) {
+        fails("process %u hears too much at once", number_of(p));
+        return;
+    }
+    struct told *told = &p->news[(p->first_news + p->news_count++) % MAX_NEWS];
+    *told = (struct told){.ask = ask, .news = *news};
+    told->news.text = NULL;
+    if (a)
+        spoil_news(p, a, &told->news);
+}
+
+static void host_row(void *ctx, struct hf_ask *ask, const struct hf_row *row)
+{
+    (void)ask;
+    if (!row->name || (row->token == 0 && row->kind == HF_WRITE && row->units == 0))
+        fails("process %u sees a row that makes no sense", number_of(ctx));
+}
+
+static void host_recheck(void *ctx)
+{
+    struct process *p = ctx;
+    p->recheck = true;
+}
+
+static uint32_t host_random(void *ctx)
+{
+    (void)ctx;
+    return draw(UINT32_MAX);
+}
+
+/* ---- Claims ---------------------------------------------------------------------------------------------------- */
+
+static bool is_held(const struct attempt_of_user *a)
+{
+    return a->claim.state == HF_S_HELD || a->claim.state == HF_S_EXTENDING;
+}
+
+/* What a planted bug makes of an event. False: the claim never hears of it. */
+static bool spoil_event(struct attempt_of_user *a, struct hf_event *event)
+{
+    if (w.options.plant == PLANT_LATE_GRANT && a->claim.state == HF_S_LEAVING && event->in == HF_I_GRANTED)
+        event->in = HF_I_RELEASED;
+    if (w.options.plant == PLANT_LOST_PUSH && a->claim.state == HF_S_QUEUED && event->now < a->claim.deadline) {
+        a->claim.act_at = HF_NEVER;
+        return event->in != HF_I_TIMER;
+    }
+    return true;
+}
+
+static void submit(struct attempt_of_user *a, const struct hf_move *move, hf_nanos local)
+{
+    const struct process *p = &w.process[a->process];
+    a->ask.verb = move->verb;
+    a->ask.doubt = move->doubt;
+    a->ask.bell = true;
+    a->ask.until = local + a->claim.t.op_timeout;
+    if (move->verb == HF_V_EXTEND) {
+        a->ask.ttl_ms = move->ttl / HF_MS(1);
+        if (w.options.plant == PLANT_ROUNDED)
+            a->ask.ttl_ms = a->ask.ttl_ms / 1000 * 1000;
+        a->longest = later(a->longest, move->ttl);
+    }
+    hf_wire_redis.submit(p->engine, &a->ask, local);
+}
+
+static void arm_timer(unsigned id, hf_nanos wake_at)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    a->timer++;
+    if (wake_at != HF_NEVER)
+        schedule((struct occurrence){.at = later(w.now, real_time(&w.process[a->process], wake_at)),
+                                     .what = TIMER,
+                                     .who = id,
+                                     .serial = a->timer});
+}
+
+/* A claim that is over is forgotten by the engine, and what that still had to tell is not looked at. */
+static void keep_alive(struct attempt_of_user *a)
+{
+    bool alive = a->claim.state != HF_S_OVER && a->claim.state != HF_S_NEW;
+    if (a->alive && !alive)
+        hf_wire_redis.forget(w.process[a->process].engine, &a->ask);
+    a->alive = alive;
+}
+
+static const char *const verb_names[] = {
+    "", " sends ACQUIRE", " sends LEAVE", " sends EXTEND", " sends CHECK", " sends RELEASE", " sends UPGRADE",
+    " sends DOWNGRADE"};
+static const char *const report_names[] = {"",
+                                           ": GRANTED",
+                                           ": DENIED",
+                                           "",
+                                           ": EXTENDED",
+                                           ": WARN",
+                                           ": LOST",
+                                           ": RELEASED"};
+
+static void note_step(unsigned id, const struct hf_claim *was, const struct hf_event *event, const struct hf_move *move)
+{
+    const struct attempt_of_user *a = &w.attempt[id];
+    if (!recording || (event->in == HF_I_TIMER && !move->verb && !move->report && was->state == a->claim.state))
+        return;
+    char until[40] = "";
+    if (a->claim.valid_until && a->claim.valid_until != was->valid_until)
+        snprintf(until, sizeof until, " until %.1f",
+                 (double)real_time(&w.process[a->process], a->claim.valid_until) / 1e6);
+    note((int)a->process, "a%u %s%s%s%s%s", id, hf_input_name(event->in), report_names[move->report],
+         verb_names[move->verb], move->verb && move->doubt ? " in doubt" : "", until);
+}
+
+/* One event for a claim, as in hf_drive(). */
+static void apply(unsigned id, struct hf_event event)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    event.now = local_time(&w.process[a->process], w.now);
+    event.random = draw(UINT32_MAX);
+    if (!spoil_event(a, &event)) {
+        arm_timer(id, a->claim.deadline);
+        return;
+    }
+    struct hf_claim was = a->claim;
+    bool had_ended = is_held(a) && event.now >= was.valid_until;
+    covered[was.state][event.in]++;
+    struct hf_move move = hf_claim_step(&a->claim, &event);
+    mix((uint64_t)id << 32 | (uint64_t)was.state << 24 | (uint64_t)event.in << 16 | (uint64_t)move.verb << 8 |
+        (uint64_t)move.report);
+    note_step(id, &was, &event, &move);
+    if (move.status == HF_INTERNAL && move.report == HF_R_NONE)
+        fails("a%u: %s in %s cannot be", id, hf_input_name(event.in), hf_state_name(was.state));
+    if (had_ended && is_held(a))
+        fails("a%u came back to life", id);
+    a->gave_up |= was.state == HF_S_RELEASING && event.in == HF_I_TIMER && a->claim.state == HF_S_OVER;
+    if (is_held(a) && a->claim.valid_until > was.valid_until && event.news)
+        a->sure_from = later(a->sure_from, real_time(&w.process[a->process], event.news->asked_at));
+    hear_report(id, &move, &was, event.now);
+    arm_timer(id, move.wake_at);
+    keep_alive(a);
+    if (move.verb != HF_V_NONE)
+        submit(a, &move, event.now);
+}
+
+/* ---- A process -------------------------------------------------------------------------------------------------- */
+
+static void hear_errand(struct process *p, struct hf_ask *ask, const struct hf_news *news)
+{
+    note((int)number_of(p), "an errand ends: %s", news->cue == HF_N_RELEASED ? "done" : "not done");
+    hf_wire_redis.forget(p->engine, ask);
+    ask->verb = HF_V_NONE;
+}
+
+static void recheck_all(struct process *p)
+{
+    struct hf_news hint = {.cue = HF_N_HINT, .retry_at = HF_NEVER};
+    p->recheck = false;
+    for (unsigned id = 0; id < w.attempts; id++)
+        if (&w.process[w.attempt[id].process] == p && w.attempt[id].life == p->life && is_held(&w.attempt[id]))
+            apply(id, (struct hf_event){.in = HF_I_HINT, .news = &hint});
+}
+
+static void plan_tick(struct process *p)
+{
+    hf_nanos due = hf_wire_redis.tick(p->engine, local_time(p, w.now));
+    if (due == p->tick_at)
+        return;
+    p->tick_at = due;
+    p->tick++;
+    if (due != HF_NEVER)
+        schedule((struct occurrence){
+            .at = later(w.now + 1, real_time(p, due)), .what = TICK, .who = number_of(p), .serial = p->tick});
+}
+
+/* After every call of the engine, and every event of a claim: what follows from it, until nothing does. */
+static void settle(struct process *p)
+{
+    do {
+        while (p->news_count) {
+            struct told told = p->news[p->first_news];
+            p->first_news = (p->first_news + 1) % MAX_NEWS;
+            p->news_count--;
+            struct attempt_of_user *a = attempt_of(told.ask);
+            if (!a)
+                hear_errand(p, told.ask, &told.news);
+            else if (a->alive && a->life == p->life)
+                apply((unsigned)(a - w.attempt),
+                      (struct hf_event){.in = hf_input_of_cue(told.news.cue), .news = &told.news});
+        }
+        if (p->recheck)
+            recheck_all(p);
+        plan_tick(p);
+    } while ((p->news_count || p->recheck) && !*w.failure);
+}
+
+static void start_process(unsigned number)
+{
+    struct process *p = &w.process[number];
+    static struct hf_settings settings;
+    static struct hf_url url;
+    char text[200];
+    snprintf(text, sizeof text, "redis://server?wake=%s&name=p%u&connect_timeout=%lldms&history=%lld", w.wake, number,
+             (long long)(2 * w.op_timeout / HF_MS(1)), (long long)w.history);
+    hf_settings_defaults(&settings);
+    if (hf_url_parse(&url, text) != HF_OK || hf_settings_from_query(&settings, url.query) != HF_OK) {
+        fails("the URL %s is refused", text);
+        return;
+    }
+    p->host = (struct hf_wire_host){.ctx = p,
+                                    .dial = host_dial,
+                                    .send = host_send,
+                                    .hang_up = host_hang_up,
+                                    .tell = host_tell,
+                                    .row = host_row,
+                                    .recheck = host_recheck,
+                                    .random = host_random};
+    for (unsigned i = 0; i < LINES; i++)
+        p->line[i] = -1;
+    p->dead = false;
+    p->life++;
+    p->tick_at = HF_NEVER;
+    p->news_count = p->errands = 0;
+    p->recheck = false;
+    if (hf_wire_redis.open(&p->engine, &url, &settings, &p->host) != HF_OK) {
+        fails("the engine does not open");
+        return;
+    }
+    /* What the product takes from the machine would make two runs differ. */
+    struct hf_redis *r = p->engine;
+    snprintf(r->about, sizeof r->about, " %u sim ", number + 1);
+}
+
+/* It is gone in the middle of everything. The engine's memory is freed without a word to anybody. */
+static void kill_process(unsigned number, bool heard)
+{
+    struct process *p = &w.process[number];
+    for (unsigned line = 0; line < LINES; line++)
+        if (p->line[line] >= 0)
+            close_link((unsigned)p->line[line], heard);
+    for (unsigned line = 0; line < LINES; line++)
+        p->line[line] = -1;
+    p->dead = true;
+    p->died_at = w.now;
+    p->tick++;
+    hf_wire_redis.close(p->engine);
+    p->engine = NULL;
+    for (unsigned id = 0; id < w.attempts; id++)
+        if (w.attempt[id].process == number && w.attempt[id].life == p->life) {
+            w.attempt[id].ask.engine_state = NULL;
+            w.attempt[id].gone_at = w.now;
+        }
+}

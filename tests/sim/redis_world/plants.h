@@ -1,0 +1,85 @@
+/* plants.h - the bugs that the simulator can plant, each of which it must find. They live in the text of a script as the
+ * server's model reads it (spoil_script), around the engine and around the claim's step function; never in the product. */
+#pragma once
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* id, name, what is wrong; and for those in a script: the script, what its text says, and what it says instead. */
+#define PLANTS(X)                                                                                                      \
+    X(NONE, "none", "", NULL, NULL, NULL)                                                                              \
+    X(RELEASE_ANY, "release-any", "a release deletes whatever is there", "release",                                    \
+      "      if mine then call('DEL', KEYS[1]) end\n", "      call('DEL', KEYS[1])\n")                                 \
+    X(REVIVE, "revive", "a renewal revives a hold that has ended", "extend",                                           \
+      "  if not value then return { 0 } end\n",                                                                        \
+      "  if not value then\n    local t = call('TIME')\n    local n = t[1] .. ('00000' .. t[2]):sub(-6)\n"             \
+      "    call('SET', KEYS[1], id .. ' ' .. n .. ' ' .. ttl .. ' 0 b 1 sim ', 'PX', math.max(ttl, 1))\n"              \
+      "    return { n, ttl }\n  end\n")                                                                                \
+    X(SHORTEN, "shorten", "an extend may shorten the hold", "extend", "      if left < ttl then\n",                    \
+      "      if ttl > 0 then\n")                                                                                       \
+    X(LEAVE_ALONE, "leave-alone", "one that leaves the queue admits nobody", "release",                                \
+      "if held then drop_hold(held, 'r') end\nadmit()\n",                                                              \
+      "if held then\n  drop_hold(held, 'r')\n  admit()\nend\n")                                                        \
+    X(SHORT_TURN, "short-turn", "a hand-over ends before its waiter's next look", "*",                                 \
+      "  local till = math.max(w.due, now + w.grace * 1000)\n", "  local till = now + w.grace * 125\n")                \
+    X(PUSH_START, "push-start", "a hand-over is counted from its message", NULL, NULL, NULL)                           \
+    X(OLD_PUSH, "old-push", "a message that is older than the answer is believed", "ask",                              \
+      "return { 0, left, again, whole(now), whole(number), place }", "return { 0, left, again, whole(now), '0', place }") \
+    X(RETRY_TIME, "retry-time", "the time of a second ask goes with the server's time in the answer to the first",     \
+      NULL, NULL, NULL)                                                                                                \
+    X(REPLY_TIME, "reply-time", "a grant is counted from its answer", NULL, NULL, NULL)                                \
+    X(TURN_DRIFT, "turn-drift", "the drift of a hand-over is taken over the hand-over alone", NULL, NULL, NULL)        \
+    X(NO_TOMBSTONE, "no-tombstone", "a doubt leaves no tombstone", "release",                                          \
+      "if doubt > 0 then bury(id, doubt) end\n", "")                                                                   \
+    X(BUSY_STAYS, "busy-stays", "one that is told busy stays in the queue", "ask",                                     \
+      "  if ARGV[9] == '1' then leave_queue(me.id) end\n",                                                             \
+      "  call('ZADD', queue, next_number(), me.id)\n"                                                                  \
+      "  call('HSET', waiters, me.id, whole(now + me.grace * 4000) .. ' ' .. me.grace .. ' ' .. me.ttl .. ' ' .. "     \
+      "me.units ..\n  ' ' .. me.capacity .. ' ' .. me.kind .. ' ' .. me.owner .. ' ' .. me.box .. ' ' .. me.meta)\n")  \
+    X(LOST_PUSH, "lost-push", "a waiter never looks for itself", NULL, NULL, NULL)                                     \
+    X(BARGE, "barge", "a newcomer passes the queue", "ask",                                                            \
+      "    if (not before or before < stamp) and HISTORY == '0' then return stamp end\n",                              \
+      "    if HISTORY == '0' then return stamp end\n")                                                                 \
+    X(UPGRADE_KEEPS, "upgrade-keeps", "an upgrade keeps its token", "convert",                                         \
+      "      token = next_number()\n      if history", "      if history")                                             \
+    X(NEGATIVE, "negative", "a reader that is gone is counted off again", "release",                                   \
+      "if held then drop_hold(held, 'r') end\n",                                                                       \
+      "if held then drop_hold(held, 'r') elseif form == 'many' then set_used(used - 1) end\n")                         \
+    X(ONE_EXPIRY, "one-expiry", "whoever renews renews for all", "extend",                                             \
+      "  call('ZADD', ends, whole(till), h.id)\n",                                                                     \
+      "  for _, each in ipairs(call('ZRANGE', ends, 0, -1)) do call('ZADD', ends, whole(till), each) end\n")           \
+    X(RELEASE_OTHER, "release-other", "a release takes whoever holds", "release", "local held = read_hold(id)\n",      \
+      "local held = read_hold(id) or (form == 'many' and read_hold(call('ZRANGE', ends, 0, 0)[1]))\n")                 \
+    X(TELL_ANOTHER, "tell-another", "the message of a hand-over names the next one in line", "*",                      \
+      "  local text = w.id .. ' '", "  local text = (call('ZRANGE', queue, 0, 0)[1] or w.id) .. ' '")                  \
+    X(INCR, "incr", "tokens are counted from 1 after a loss of data", "*",                                             \
+      "  number = number < now and now or number + 1\n", "  number = number + 1\n")                                    \
+    X(SET_COUNT, "set-count", "the count of units is repaired by setting it", "*",                                     \
+      "  if h.units > 0 then set_used(used - h.units) end\n", "  if h.units > 0 then set_used(0) end\n")               \
+    X(INBOX_GROWS, "inbox-grows", "an inbox has no end", "*", "    call('PEXPIRE', box, 60000)\n", "")                 \
+    X(ROUNDED, "rounded", "a ttl is sent in whole seconds", NULL, NULL, NULL)                                          \
+    X(COUNT_APART, "count-apart", "an owner's hold is counted off while its other asks go on", "*",                    \
+      "      write_hold(heir)\n      return\n", "      write_hold(heir)\n")                                            \
+    X(ENDLESS_TURN, "endless-turn", "a hand-over has no end", "*",                                                     \
+      "' .. ttl .. ' ' .. w.meta, 'PX', ms)\n", "' .. ttl .. ' ' .. w.meta)\n")                                        \
+    X(NO_CUT_BACK, "no-cut-back", "a clock that stepped back makes holds longer", "ask",                               \
+      "  if form == 'plain' and left > plain.ttl then\n", "  if false then\n")                                         \
+    X(LATE_GRANT, "late-grant", "a grant that comes while leaving is forgotten", NULL, NULL, NULL)                     \
+    X(SHORT_CHANGED, "short-changed", "a hand-over is never claimed", NULL, NULL, NULL)
+
+enum plant {
+#define X(id, name, text, script, from, to) PLANT_##id,
+    PLANTS(X)
+#undef X
+        PLANT_COUNT
+};
+
+struct plant_row {
+    const char *name, *text, *script, *from, *to;
+};
+
+static const struct plant_row plants[] = {
+#define X(id, name, text, script, from, to) {name, text, script, from, to},
+    PLANTS(X)
+#undef X
+};

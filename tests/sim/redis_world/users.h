@@ -1,0 +1,277 @@
+/* users.h - the users: what they ask for, how long they hold, what they wish meanwhile, and what they hear. */
+#pragma once
+#include "check.h"
+
+/* ---- Wishes ---------------------------------------------------------------------------------------------------- */
+
+static void plan_wish(unsigned id, enum hf_input wish, hf_nanos after)
+{
+    schedule((struct occurrence){.at = w.now + after, .what = WISH, .who = id, .wish = (uint8_t)wish});
+}
+
+static void end_round(struct attempt_of_user *a)
+{
+    if (a->ended)
+        return;
+    a->ended = true;
+    schedule((struct occurrence){.at = w.now + draw_time(w.ttl / 2), .what = NEXT_ROUND, .who = a->user});
+}
+
+static void ask_again_inside(unsigned outer);
+
+static void user_got_it(unsigned id)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    hf_nanos after_extend = draw_time(w.ttl), after_forfeit = draw_time(w.ttl), after_convert = draw_time(a->hold_for);
+    bool extends = !draw(4), forfeits = !draw(20), converts = draw(3) > 0, enters = draw(4) > 0;
+    tally.grants++;
+    tally.reentries += a->level > 0;
+    tally.barges += a->ask.barging;
+    check_token(id);
+    check_beliefs();
+    use_store(id);
+    if (extends && w.options.faults & FAULT_EXTEND)
+        plan_wish(id, HF_I_EXTEND, after_extend);
+    if (forfeits && w.options.faults & FAULT_CANCEL)
+        plan_wish(id, HF_I_FORFEIT, after_forfeit);
+    if (converts && w.kind == READ_WRITE && w.options.faults & FAULT_CONVERT)
+        plan_wish(id, HF_I_CONVERT, after_convert);
+    plan_wish(id, HF_I_RELEASE, a->hold_for);
+    if (w.kind == REENTRANT && a->level < 2 && enters)
+        ask_again_inside(id);
+}
+
+/* Who asks to read on writes no more. Mostly what makes sense, sometimes two at a time. */
+static void wish_to_convert(unsigned id)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    enum hf_verb sensible = is_alone(a) ? HF_V_DOWNGRADE : HF_V_UPGRADE;
+    enum hf_verb other = sensible == HF_V_UPGRADE ? HF_V_DOWNGRADE : HF_V_UPGRADE;
+    hf_nanos soon = draw_time(HF_MS(2)), again = draw_time(w.ttl);
+    bool twice = !draw(3), extends = !draw(4);
+    a->wants = draw(6) ? sensible : other;
+    if (!is_held(a))
+        return;
+    if (twice)
+        plan_wish(id, HF_I_CONVERT, extends ? again : soon);
+    if (extends)
+        plan_wish(id, HF_I_EXTEND, soon);
+    if (a->wants == HF_V_DOWNGRADE)
+        a->units = 1;
+    apply(id, (struct hf_event){.in = HF_I_CONVERT, .verb = a->wants});
+}
+
+static void hear_conversion(unsigned id, hf_status status)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    enum hf_verb wanted = a->wants;
+    a->wants = HF_V_NONE;
+    a->upgrade_doubt |= status != HF_OK && status != HF_BUSY;
+    if (wanted == HF_V_NONE || status != HF_OK)
+        return;
+    a->ask.kind = wanted == HF_V_UPGRADE ? HF_WRITE : HF_READ;
+    tally.upgrades += wanted == HF_V_UPGRADE;
+    tally.downgrades += wanted == HF_V_DOWNGRADE;
+    bool fresh = wanted == HF_V_UPGRADE && !is_alone(a) && !a->upgrade_doubt;
+    a->units = wanted == HF_V_UPGRADE ? w.capacity : 1;
+    check_beliefs();
+    if (fresh)
+        check_token(id);
+}
+
+/* The hold goes on without its claim. */
+static void leave_behind(unsigned id)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    tally.detached++;
+    note((int)a->process, "a%u is left to itself", id);
+    a->disowned = true;
+    hf_claim_disown(&a->claim);
+    arm_timer(id, HF_NEVER);
+    keep_alive(a);
+    end_round(a);
+}
+
+static void grant_wish(unsigned id, enum hf_input wish)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    struct hf_event event = {.in = wish, .status = HF_CANCELLED};
+    event.ttl_ms = wish == HF_I_EXTEND && draw(2) ? draw((uint32_t)(2 * w.ttl / HF_MS(1))) : 0;
+    if (wish == HF_I_CONVERT) {
+        wish_to_convert(id);
+        return;
+    }
+    if (!hf_claim_legal(a->claim.state, wish))
+        return;
+    use_store(id);
+    if (wish == HF_I_RELEASE && a->ask.detached && w.options.faults & FAULT_DETACH) {
+        leave_behind(id);
+        return;
+    }
+    a->forfeited |= wish == HF_I_FORFEIT;
+    tally.cancels += wish == HF_I_CANCEL;
+    tally.extends += wish == HF_I_EXTEND;
+    apply(id, event);
+}
+
+/* ---- What they hear -------------------------------------------------------------------------------------------- */
+
+static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *was, hf_nanos local)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    if (move->report == HF_R_GRANTED || move->report == HF_R_DENIED)
+        check_outcome(id, local);
+    if (move->report == HF_R_GRANTED && a->claim.cancelled)
+        fails("a%u was cancelled and is granted", id);
+    if (move->report == HF_R_GRANTED) {
+        tally.pushed += a->claim.brief && was->state == HF_S_QUEUED;
+        user_got_it(id);
+    }
+    if (move->report == HF_R_EXTENDED) {
+        hear_conversion(id, move->status);
+        use_store(id);
+    }
+    if (move->report == HF_R_LOST)
+        check_loss(id, local);
+    tally.denied += move->report == HF_R_DENIED;
+    tally.released += move->report == HF_R_RELEASED;
+    if (move->report == HF_R_DENIED || move->report == HF_R_LOST || move->report == HF_R_RELEASED)
+        end_round(a);
+}
+
+/* ---- Asking ------------------------------------------------------------------------------------------------------ */
+
+static void draw_id(struct hf_id *id)
+{
+    for (size_t i = 0; i < sizeof id->b; i++)
+        id->b[i] = (uint8_t)draw(256);
+}
+
+static void shape_ask(struct attempt_of_user *a)
+{
+    struct hf_ask *ask = &a->ask;
+    ask->capacity = w.capacity;
+    ask->units = 1;
+    bool writes = !draw(3);
+    uint32_t weight = 1 + draw(w.capacity < 8 ? w.capacity : 1);
+    switch (w.kind) {
+    case EXCLUSIVE:
+    case REENTRANT:
+        ask->kind = HF_EXCLUSIVE;
+        break;
+    case SEMAPHORE:
+        ask->kind = HF_SEMAPHORE;
+        ask->units = weight;
+        break;
+    default:
+        ask->kind = writes ? HF_WRITE : HF_READ;
+        ask->units = writes ? w.capacity : 1;
+    }
+    a->units = ask->units;
+}
+
+static void begin(unsigned id)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    const struct process *p = &w.process[a->process];
+    hf_nanos local = local_time(p, w.now);
+    hf_nanos possible[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), HF_NEVER};
+    hf_nanos wait = possible[draw(4)], cancel_after = draw_time(12 * w.ttl);
+    bool cancels = !draw(8), barges = !draw(12), detaches = !draw(10);
+    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0, .shared = w.kind == REENTRANT};
+    terms.max_hold_ms = draw(6) ? 0 : draw((uint32_t)(2 * w.ttl / HF_MS(1)));
+    terms.deadline = wait == HF_NEVER ? HF_NEVER : local + wait;
+    draw_id(&a->ask.attempt);
+    hf_id_text(&a->ask.attempt, a->id);
+    a->ask.owner = a->ask.attempt;
+    if (w.kind == REENTRANT) {
+        memset(a->ask.owner.b, (int)a->owner + 1, sizeof a->ask.owner.b);
+        a->ask.named = true;
+    }
+    a->ask.name = "L";
+    a->ask.name_len = 1;
+    a->ask.label = "";
+    a->ask.ttl_ms = terms.ttl_ms;
+    a->ask.queue = wait > 0;
+    a->ask.barging = barges && w.options.faults & FAULT_BARGE;
+    a->ask.detached = detaches && w.options.faults & FAULT_DETACH;
+    a->ask.history = (uint32_t)w.history;
+    a->ask.history_age_ms = 60000;
+    a->started = w.now;
+    a->longest = w.ttl;
+    a->life = p->life;
+    a->disturbed = w.now < p->disturbed_until;
+    shape_ask(a);
+    struct hf_limits limits = HF_REDIS_LIMITS;
+    struct hf_timing_wishes no_wishes = {0};
+    hf_claim_init(&a->claim, &terms, &limits, &no_wishes);
+    if (wait == HF_NEVER || (cancels && w.options.faults & FAULT_CANCEL))
+        plan_wish(id, HF_I_CANCEL, cancel_after);
+    apply(id, (struct hf_event){.in = HF_I_START});
+}
+
+static int make_attempt(unsigned process, unsigned user)
+{
+    if (w.attempts == MAX_ATTEMPTS)
+        return -1;
+    unsigned id = w.attempts++;
+    w.attempt[id] = (struct attempt_of_user){.process = process, .user = user, .owner = id};
+    w.attempt[id].hold_for = draw_time(draw(3) ? w.ttl / 2 : 3 * w.ttl);
+    return (int)id;
+}
+
+static void next_round(unsigned user)
+{
+    unsigned process = user % PROCESSES;
+    if (w.process[process].dead || (unsigned)w.rounds_of_user[user] >= w.options.rounds)
+        return;
+    w.rounds_of_user[user]++;
+    int id = make_attempt(process, user);
+    if (id >= 0)
+        begin((unsigned)id);
+}
+
+/* Another attempt of the same owner, with a life of its own; the next round follows the outermost. */
+static void ask_again_inside(unsigned outer)
+{
+    int id = make_attempt(w.attempt[outer].process, w.attempt[outer].user);
+    if (id < 0)
+        return;
+    struct attempt_of_user *a = &w.attempt[id];
+    a->owner = w.attempt[outer].owner;
+    a->level = w.attempt[outer].level + 1;
+    a->hold_for = draw_time(w.ttl);
+    a->ended = true;
+    begin((unsigned)id);
+}
+
+/* ---- Errands: somebody looks, breaks a hold or changes the capacity ------------------------------------------------ */
+
+static void send_errand(unsigned process, enum hf_verb verb)
+{
+    struct process *p = &w.process[process];
+    uint32_t which = draw(MAX_ATTEMPTS), capacity = 1 + draw(5);
+    if (p->errands == MAX_ERRANDS)
+        return;
+    struct hf_ask *ask = &p->errand[p->errands++];
+    *ask = (struct hf_ask){.verb = verb, .name = "L", .name_len = 1, .label = "", .capacity = capacity};
+    ask->ttl_ms = w.ttl / HF_MS(1);
+    draw_id(&ask->attempt);
+    if (verb == HF_V_BREAK) {
+        const struct seen_hold *hold = w.sight.holds ? &w.sight.hold[which % w.sight.holds] : NULL;
+        if (!hold || hold->attempt < 0)
+            return;
+        ask->token = hold->token;
+        for (unsigned id = 0; id < w.attempts; id++)
+            w.attempt[id].broken |= find_hold(&w.sight, (int)id) && find_hold(&w.sight, (int)id)->token == hold->token;
+        tally.breaks++;
+        note((int)process, "breaks the hold of a%d", hold->attempt);
+    }
+    if (verb == HF_V_RESIZE) {
+        w.resized = true;
+        w.capacity_most = capacity > w.capacity_most ? capacity : w.capacity_most;
+        tally.resizes++;
+        note((int)process, "changes the capacity to %u", capacity);
+    }
+    hf_wire_redis.submit(p->engine, ask, local_time(p, w.now));
+}

@@ -1,0 +1,371 @@
+/* world.h - a world in a box: virtual time, processes with clocks of their own, users and their attempts, and a heap
+ * of what will happen.
+ *
+ * Included once, by sim/redis.c, as are the other headers here. What runs in this world is the product: claims
+ * (core/claim.h), the Redis engine without its sockets (engines/wire.h), and the shipped scripts inside the model of a
+ * server. "Real" time is the server's rate; every process has a clock that is off and runs slower or faster. */
+#pragma once
+#include "core/claim.h"
+#include "engines/redis/redis.h"
+#include "plants.h"
+#include "sim/redis/model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_EVENTS = 8192, MAX_LINKS = 2048, MAX_ATTEMPTS = 128, MAX_ERRANDS = 16, MAX_NEWS = 64 };
+enum { PROCESSES = 4, ROUNDS = 4 };
+#define BYTES_ROOM (64u << 20)
+
+/* What can go wrong, a bit each: a failing schedule is tried again with fewer of them. The draws are made in any case,
+ * so that the rest of the schedule stays as it was. */
+#define FAULTS(X)                                                                                                      \
+    X(CUT, "cut")             /* a connection breaks at some byte, and one side or both hear of it */                  \
+    X(HALF, "half-open")      /* it breaks, and nobody hears of it */                                                  \
+    X(LATE, "late")           /* bytes take up to 3 ttl, those behind them too */                                      \
+    X(STALL, "stall")         /* a process is stopped for up to 3 ttl */                                               \
+    X(KILL, "kill")           /* a process dies; another one may start in its place */                                 \
+    X(RESTART, "restart")     /* the server starts again with its data */                                              \
+    X(WIPE, "wipe")           /* the server starts again without data */                                               \
+    X(FAILOVER, "failover")   /* a replica that lags takes over */                                                     \
+    X(STEP, "step")           /* the server's clock steps */                                                           \
+    X(FULL, "full")           /* the server's memory is full for a while */                                            \
+    X(FLUSH, "flush")         /* the server forgets the scripts */                                                     \
+    X(FOREIGN, "foreign")     /* another program takes the lock with SET NX PX */                                      \
+    X(BREAK, "break")         /* somebody takes a hold away */                                                         \
+    X(RESIZE, "resize")       /* somebody changes the capacity */                                                      \
+    X(CONVERT, "convert")     /* readers become writers and back */                                                    \
+    X(EXTEND, "extend")       /* users extend */                                                                       \
+    X(CANCEL, "cancel")       /* users cancel, or forfeit */                                                           \
+    X(DETACH, "detach")       /* users leave their hold behind */                                                      \
+    X(BARGE, "barge")         /* users who do not queue */
+
+enum fault_bit {
+#define X(id, name) FAULT_BIT_##id,
+    FAULTS(X)
+#undef X
+        FAULT_KINDS
+};
+enum fault {
+#define X(id, name) FAULT_##id = 1u << FAULT_BIT_##id,
+    FAULTS(X)
+#undef X
+        FAULT_ALL = (1u << FAULT_KINDS) - 1
+};
+static const char *const fault_names[] = {
+#define X(id, name) name,
+    FAULTS(X)
+#undef X
+};
+
+/* Which schedule: a failing one is shrunk by changing these. */
+struct options {
+    uint64_t seed;
+    unsigned processes, rounds; /* at most */
+    unsigned faults;
+    enum plant plant;
+};
+
+enum happening {
+    LINK_UP,      /* of a link: the server has accepted */
+    LINK_DOWN,    /* the client hears that it is closed, or could not be opened */
+    BYTES_UP,     /* bytes reach the server */
+    BYTES_DOWN,   /* bytes reach the client */
+    LINK_CLOSED,  /* the server hears that it is closed */
+    TICK,         /* of a process: its engine wants to be called */
+    TIMER,        /* of an attempt */
+    WISH,         /* of an attempt */
+    NEXT_ROUND,   /* of a user: process * 2 + number */
+    STALL,        /* of a process */
+    KILL,
+    SPAWN,
+    ERRAND,       /* of a process: somebody breaks, resizes or looks */
+    SERVER_WAKES, /* a blocked request runs out */
+    SERVER_FAULT, /* which one: enum fault_bit */
+    SERVER_UP,
+    SERVER_ROOM,  /* it has memory again */
+    FOREIGN_ASK,
+    FOREIGN_END,
+};
+
+struct occurrence {
+    hf_nanos at;
+    uint64_t order; /* among those at the same time */
+    uint8_t what;
+    uint8_t wish; /* enum hf_input; of an ERRAND the verb */
+    uint32_t who, serial;
+    const char *bytes;
+    uint32_t len;
+};
+
+/* One connection. Client and server each have their view of whether it is open. */
+struct link {
+    unsigned process, line, life; /* `life` of the process */
+    unsigned connection;          /* the model's */
+    bool client_open, server_open;
+    bool up_dead, down_dead; /* that way swallows everything */
+    hf_nanos up_last, down_last;
+};
+
+struct told {
+    struct hf_ask *ask;
+    struct hf_news news;
+};
+
+struct process {
+    void *engine;
+    struct hf_wire_host host;
+    int64_t rate_ppm;
+    hf_nanos offset, stalled_until;
+    hf_nanos disturbed_until; /* what happens to its attempts until then may be the fault of a fault */
+    bool dead;
+    unsigned life; /* how often it was started */
+    hf_nanos died_at;
+    bool recheck;
+    int line[LINES]; /* its links; -1: none */
+    hf_nanos tick_at;
+    uint32_t tick;
+    struct told news[MAX_NEWS];
+    unsigned first_news, news_count;
+    struct hf_ask errand[MAX_ERRANDS];
+    unsigned errands;
+};
+
+/* One claim, and the user behind it. */
+struct attempt_of_user {
+    struct hf_ask ask;
+    struct hf_claim claim;
+    char id[HF_ID_TEXT + 1];
+    unsigned process, life, user, owner, level;
+    unsigned units; /* what the user relies on while the claim is valid */
+    enum hf_verb wants;
+    bool alive, decided, ended, freed;
+    bool disturbed, forfeited, disowned, gave_up, broken, upgrade_doubt, told_too_big;
+    uint32_t timer;
+    hf_nanos hold_for, started;
+    hf_nanos gone_at; /* when its process died */
+    hf_nanos sure_from; /* real time at which the newest request was sent that was answered with "yours" */
+    hf_nanos longest;   /* the longest ttl that was ever asked for */
+    int64_t first_pair_at;
+};
+
+struct tally {
+    uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, stalls, kills,
+        restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades, extends,
+        cancels, reentries, detached, barges, dials, scripts, stored, undone;
+};
+
+enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, KINDS };
+static const char *const kind_names[] = {"exclusive", "reentrant", "semaphore", "read-write"};
+
+/* What the server has of the one lock, seen after every request (see server.h). */
+struct seen_hold {
+    int attempt; /* -1: a stranger */
+    uint64_t token;
+    uint32_t units;
+    int64_t end_us;
+};
+struct seen_place {
+    int attempt;
+    double arrival;
+    int64_t due_us;
+};
+struct sight {
+    bool there, plain, foreign;
+    uint32_t capacity, used;
+    unsigned holds, places;
+    struct seen_hold hold[MAX_ATTEMPTS];
+    struct seen_place place[MAX_ATTEMPTS];
+};
+
+struct world {
+    struct options options;
+    enum kind kind;
+    const char *wake;
+    hf_nanos ttl, now, heals_at, op_timeout, refresh, turn;
+    uint32_t capacity, capacity_most; /* as asked for; the most that it was ever changed to */
+    int64_t history;
+    bool calm, server_up;
+    int64_t server_offset_us;
+    hf_nanos lost_at;   /* the last loss of data, stale failover or step: beliefs from before may be wrong */
+    hf_nanos stepped_at;
+    bool wiped, stepped_back, resized;
+    hf_nanos server_tick;
+    uint32_t server_serial;
+    unsigned users; /* of each process */
+    struct process process[PROCESSES];
+    struct attempt_of_user attempt[MAX_ATTEMPTS];
+    unsigned attempts, links;
+    int rounds_of_user[2 * PROCESSES];
+    unsigned events;
+    uint64_t order, random;
+    uint64_t highest_token, stored;
+    unsigned highest_owner, stored_owner;
+    hf_nanos foreign_until;
+    uint64_t scripts_seen;
+    struct sight sight;
+    uint64_t hash;
+    char failure[200];
+};
+
+static struct world w;
+static struct link links[MAX_LINKS];
+static struct occurrence heap[MAX_EVENTS];
+static char *bytes_room;
+static size_t bytes_used;
+static struct redis_model *model;
+static struct tally tally;
+static uint64_t covered[HF_S_COUNT][HF_I_COUNT];
+
+/* ---- Chance ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t draw(uint32_t below)
+{
+    w.random ^= w.random << 13;
+    w.random ^= w.random >> 7;
+    w.random ^= w.random << 17;
+    return (uint32_t)(w.random >> 32) % below;
+}
+
+static hf_nanos draw_time(hf_nanos below)
+{
+    return below / 4096 * draw(4096);
+}
+
+static bool is_healthy(void)
+{
+    return w.calm || w.now >= w.heals_at;
+}
+
+/* So many times in a thousand, while faults happen. */
+static bool strikes(enum fault fault, uint32_t per_mille)
+{
+    bool drawn = draw(1000) < per_mille;
+    return drawn && !is_healthy() && w.options.faults & fault;
+}
+
+/* ---- What went wrong, and the trace ------------------------------------------------------------------------------ */
+
+static bool recording;                              /* every step, for people */
+static void (*record)(int column, const char *text); /* column -1: the server */
+
+__attribute__((format(printf, 2, 3))) static void note(int column, const char *format, ...)
+{
+    char text[160];
+    va_list args;
+    if (!recording)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    record(column, text);
+}
+
+__attribute__((format(printf, 1, 2))) static void fails(const char *format, ...)
+{
+    va_list args;
+    if (*w.failure)
+        return;
+    va_start(args, format);
+    vsnprintf(w.failure, sizeof w.failure, format, args);
+    va_end(args);
+    note(-2, "%s", w.failure);
+}
+
+static void mix(uint64_t value)
+{
+    w.hash = (w.hash ^ value) * UINT64_C(0x100000001b3);
+    w.hash ^= w.hash >> 29;
+}
+
+/* ---- Time ------------------------------------------------------------------------------------------------------ */
+
+static hf_nanos local_time(const struct process *p, hf_nanos real)
+{
+    return p->offset + real + real / 1000000 * p->rate_ppm + real % 1000000 * p->rate_ppm / 1000000;
+}
+
+/* The first real moment at which that clock shows at least `local`. */
+static hf_nanos real_time(const struct process *p, hf_nanos local)
+{
+    if (local == HF_NEVER)
+        return HF_NEVER;
+    hf_nanos real = local - p->offset;
+    real -= real / 1000000 * p->rate_ppm;
+    real += local - local_time(p, real);
+    while (local_time(p, real) < local)
+        real += 1 + (local - local_time(p, real)) / 2;
+    while (local_time(p, real - 1) >= local)
+        real--;
+    return real;
+}
+
+static bool before(const struct occurrence *a, const struct occurrence *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+static void schedule(struct occurrence o)
+{
+    if (w.events == MAX_EVENTS) {
+        fails("too many things happen at once");
+        return;
+    }
+    o.order = ++w.order;
+    unsigned i = w.events++;
+    for (; i && before(&o, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
+    heap[i] = o;
+}
+
+static struct occurrence take_next(void)
+{
+    struct occurrence first = heap[0], last = heap[--w.events];
+    unsigned i = 0;
+    for (unsigned child; (child = 2 * i + 1) < w.events; i = child) {
+        if (child + 1 < w.events && before(&heap[child + 1], &heap[child]))
+            child++;
+        if (!before(&heap[child], &last))
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = last;
+    return first;
+}
+
+static hf_nanos travel(void)
+{
+    return HF_MS(1) / 20 + draw_time(HF_MS(1) * 45 / 100);
+}
+
+static int64_t server_us(void)
+{
+    return w.now / 1000 + w.server_offset_us;
+}
+
+/* ---- Who is disturbed ------------------------------------------------------------------------------------------- */
+
+/* A fault touches that process: nothing that happens to its attempts until a while later proves anything. */
+static void disturb(unsigned p)
+{
+    hf_nanos until = w.now + 5 * w.ttl;
+    if (w.process[p].disturbed_until < until)
+        w.process[p].disturbed_until = until;
+    for (unsigned i = 0; i < w.attempts; i++)
+        w.attempt[i].disturbed |= w.attempt[i].process == p && w.attempt[i].alive;
+}
+
+static void disturb_all(void)
+{
+    for (unsigned p = 0; p < PROCESSES; p++)
+        disturb(p);
+}
+
+/* The server may have forgotten holds, or ended them early. */
+static void lose_trust(void)
+{
+    w.lost_at = w.now;
+    disturb_all();
+}
