@@ -80,11 +80,11 @@ static void print_one(const struct advice *advice, bool json, const char *comma)
         return;
     }
     printf("%s\n{\"story\":", comma);
-    json_string(stdout, advice->story);
+    json_print_text(stdout, advice->story);
     printf(",\"use\":");
-    json_string(stdout, advice->use);
+    json_print_text(stdout, advice->use);
     printf(",\"why\":");
-    json_string(stdout, advice->why);
+    json_print_text(stdout, advice->why);
     printf("}");
 }
 

@@ -39,7 +39,7 @@ static hf_status attach(const struct cli_options *options, hf_client *client, hf
 static void print_done(const hf_lease *lease, const char *done, int64_t left_ms)
 {
     printf("{\"name\":");
-    json_string(stdout, hf_lease_name(lease));
+    json_print_text(stdout, hf_lease_name(lease));
     printf(",\"token\":%" PRIu64 ",\"done\":\"%s\",\"left_ms\":%" PRId64 "}\n", hf_lease_token(lease), done, left_ms);
 }
 

@@ -286,7 +286,7 @@ static int print_json(const struct shell *shell)
     if (!script)
         return EXIT_INTERNAL;
     printf("{\"shell\":\"%s\",\"script\":", shell->name);
-    json_string(stdout, script);
+    json_print_text(stdout, script);
     printf("}\n");
     free(script);
     return finish_stdout();

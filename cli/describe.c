@@ -18,13 +18,13 @@ static void print_option(const struct option_spec *spec)
     char letter[2] = {spec->letter, 0};
     bool first = true;
     printf("{\"name\":\"%s\",\"letter\":", spec->name);
-    spec->letter ? json_string(stdout, letter) : (void)fputs("null", stdout);
+    spec->letter ? json_print_text(stdout, letter) : (void)fputs("null", stdout);
     printf(",\"argument\":");
-    spec->argument ? json_string(stdout, spec->argument) : (void)fputs("null", stdout);
+    spec->argument ? json_print_text(stdout, spec->argument) : (void)fputs("null", stdout);
     printf(",\"choices\":[");
     choices_each(spec->argument, print_choice, &first);
     printf("],\"help\":");
-    json_string(stdout, spec->help);
+    json_print_text(stdout, spec->help);
     printf("}");
 }
 
@@ -41,11 +41,11 @@ static void print_options(const struct option_spec *specs, size_t count)
 static void print_verb(const struct verb *verb)
 {
     printf("{\"name\":\"%s\",\"operands\":", verb->name);
-    json_string(stdout, verb->operands);
+    json_print_text(stdout, verb->operands);
     printf(",\"summary\":");
-    json_string(stdout, verb->summary);
+    json_print_text(stdout, verb->summary);
     printf(",\"details\":");
-    json_string(stdout, verb->details);
+    json_print_text(stdout, verb->details);
     printf(",\n  ");
     print_options(verb->options, verb->option_count);
     printf("}");

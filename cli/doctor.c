@@ -215,6 +215,23 @@ static void check_holds(struct findings *findings, struct patient *patient)
     rows_free(&rows);
 }
 
+static void add_finding(void *arg, const struct hf_finding *f)
+{
+    static const enum finding_state states[] = {[HF_HEALTH_OK] = FINDING_OK,
+                                                [HF_HEALTH_NOTE] = FINDING_OK,
+                                                [HF_HEALTH_WARN] = FINDING_WARN,
+                                                [HF_HEALTH_BAD] = FINDING_WARN};
+    findings_add(arg, states[f->health], f->what, "%s%s%s%s%s", f->where, *f->where ? ": " : "", f->text,
+                 *f->advice ? "; what to do: " : "", f->advice);
+}
+
+static void check_servers(struct findings *findings, const struct patient *patient)
+{
+    hf_status status = hf_examine(patient->client, add_finding, findings);
+    if (status != HF_OK)
+        findings_fail(findings, "server", status);
+}
+
 static void examine(struct findings *findings, const struct cli_options *options)
 {
     struct patient patient = {0};
@@ -231,6 +248,7 @@ static void examine(struct findings *findings, const struct cli_options *options
         check_namespaces(findings, &patient);
         check_kernel(findings, &patient);
     }
+    check_servers(findings, &patient);
     check_cycles(findings, &patient);
     check_clock(findings, &patient);
     check_holds(findings, &patient);

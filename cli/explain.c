@@ -95,7 +95,7 @@ static void print_json_setting(const struct in_force *line)
     else
         printf("null");
     printf(",\"source\":\"%s\",\"help\":", line->source);
-    json_string(stdout, line->setting->help);
+    json_print_text(stdout, line->setting->help);
     printf("}");
 }
 

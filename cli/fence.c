@@ -115,7 +115,7 @@ static int print_json(const struct fence *fence)
     if (!sql)
         return EXIT_INTERNAL;
     printf("{\"dialect\":\"%s\",\"sql\":", DIALECTS[fence->dialect]);
-    json_string(stdout, sql);
+    json_print_text(stdout, sql);
     printf("}\n");
     free(sql);
     return finish_stdout();

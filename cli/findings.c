@@ -40,7 +40,7 @@ static void print_json(const struct findings *findings)
         const struct finding *finding = &findings->all[i];
         printf("%s\n{\"check\":\"%s\",\"state\":\"%s\",\"text\":", i ? "," : "", finding->check,
                STATES[finding->state]);
-        json_string(stdout, finding->text);
+        json_print_text(stdout, finding->text);
         printf("}");
     }
     printf("]}\n");

@@ -54,15 +54,15 @@ static struct shown cell(const void *rows, size_t index, size_t column)
 static void print_json_row(const struct hf_row *row)
 {
     printf("{\"name\":");
-    json_string(stdout, row->name);
+    json_print_text(stdout, row->name);
     printf(",\"kind\":\"%s\",\"units\":%" PRIu32 ",\"capacity\":%" PRIu32 ",\"token\":%" PRIu64,
            hf_kind_name(row->kind), row->units, row->capacity, row->token);
     printf(",\"outcome\":\"%s\",\"held_ms\":%" PRId64 ",\"ended_ms\":%" PRId64 ",\"ttl_ms\":%" PRId64
            ",\"pid\":%" PRId64 ",\"host\":",
            outcome(row), row->since_ms, row->ended_ms, row->ttl_ms, row->pid);
-    json_string(stdout, row->host);
+    json_print_text(stdout, row->host);
     printf(",\"label\":");
-    json_string(stdout, row->label);
+    json_print_text(stdout, row->label);
     printf("}");
 }
 

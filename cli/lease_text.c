@@ -25,12 +25,12 @@ int lease_file_create(const char *path)
 static void print_line(FILE *out, const hf_lease *lease, const struct hf_request *request, const char *secret)
 {
     fputs("{\"name\":", out);
-    json_string(out, hf_lease_name(lease));
+    json_print_text(out, hf_lease_name(lease));
     fprintf(out, ",\"kind\":\"%s\",\"token\":%" PRIu64 ",\"ttl_ms\":%" PRId64 ",\"left_ms\":%" PRId64,
             hf_kind_name(request->kind), hf_lease_token(lease), request->ttl_ms, hf_lease_left_ms(lease));
     if (secret) {
         fputs(",\"lease\":", out);
-        json_string(out, secret);
+        json_print_text(out, secret);
     }
     fputs("}\n", out);
 }

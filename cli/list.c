@@ -34,19 +34,26 @@ static struct shown cell(const struct hf_row *row, enum column column)
         snprintf(shown.text, CELL_MAX, "%" PRIu32 "/%" PRIu32, row->units, row->capacity);
         break;
     case TOKEN:
-        if (holder)
+        if (holder && !row->foreign)
             snprintf(shown.text, CELL_MAX, "%" PRIu64, row->token);
         break;
     case LEFT:
-        return holder ? text_duration(row->left_ms) : shown;
+        if (row->foreign && row->left_ms < 0)
+            snprintf(shown.text, CELL_MAX, "no end");
+        else if (holder)
+            shown = text_duration(row->left_ms);
+        break;
     case SINCE:
-        return text_duration(row->since_ms);
+        return row->foreign ? shown : text_duration(row->since_ms);
     case PID:
-        snprintf(shown.text, CELL_MAX, "%" PRId64, row->pid);
+        if (!row->foreign)
+            snprintf(shown.text, CELL_MAX, "%" PRId64, row->pid);
         break;
     case HOST:
         return *row->host ? text_shown(row->host) : shown;
     case LABEL:
+        if (row->foreign)
+            snprintf(shown.text, CELL_MAX, "(foreign: another program's lock)");
         return *row->label ? text_shown(row->label) : shown;
     case COLUMNS:
         break;
@@ -77,20 +84,22 @@ static void print_table(const struct rows *rows)
 static void print_json_row(const struct hf_row *row)
 {
     printf("{\"name\":");
-    json_string(stdout, row->name);
+    json_print_text(stdout, row->name);
     printf(",\"kind\":\"%s\",\"role\":\"%s\"", hf_kind_name(row->kind), row->role == HF_HOLDER ? "holder" : "waiter");
     printf(",\"capacity\":%" PRIu32 ",\"used\":%" PRIu32 ",\"units\":%" PRIu32 ",\"count\":%" PRIu32, row->capacity,
            row->used, row->units, row->count);
-    if (row->role == HF_HOLDER)
+    if (row->foreign)
+        printf(",\"place\":null,\"token\":null,\"left_ms\":%" PRId64, row->left_ms);
+    else if (row->role == HF_HOLDER)
         printf(",\"place\":null,\"token\":%" PRIu64 ",\"left_ms\":%" PRId64, row->token, row->left_ms);
     else
         printf(",\"place\":%" PRIu32 ",\"token\":null,\"left_ms\":null", row->place);
     printf(",\"since_ms\":%" PRId64 ",\"ttl_ms\":%" PRId64 ",\"pid\":%" PRId64 ",\"host\":", row->since_ms, row->ttl_ms,
            row->pid);
-    json_string(stdout, row->host);
+    json_print_text(stdout, row->host);
     printf(",\"label\":");
-    json_string(stdout, row->label);
-    printf(",\"detached\":%s}", row->detached ? "true" : "false");
+    json_print_text(stdout, row->label);
+    printf(",\"detached\":%s,\"foreign\":%s}", row->detached ? "true" : "false", row->foreign ? "true" : "false");
 }
 
 static void print_json(const struct rows *rows)
@@ -166,7 +175,8 @@ static int run_show(const struct cli_options *options, int argc, char **argv)
     "  token          holders: the fencing token; waiters: null\n"                                                     \
     "  left_ms        holders: until the lease ends unless it is renewed; waiters: null\n"                             \
     "  since_ms       how long it has held or waited\n"                                                                \
-    "  ttl_ms, pid, host, label, detached\n"
+    "  ttl_ms, pid, host, label, detached\n"                                                                           \
+    "  foreign        another program's lock: only left_ms is known of it, -1 if it has no end\n"
 
 const struct verb VERB_LIST = {
     .name = "list",

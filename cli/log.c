@@ -47,15 +47,15 @@ static void print_event(FILE *out, const struct hf_log_event *event)
 {
     fprintf(out, "{\"time\":\"%s\",\"level\":\"%s\",\"event\":", text_time(event->wall_ms).text,
             level_name(event->level));
-    json_string(out, event->event);
+    json_print_text(out, event->event);
     fputs(",\"name\":", out);
-    json_string(out, event->name);
+    json_print_text(out, event->name);
     fprintf(out, ",\"token\":%" PRIu64 ",\"ttl_ms\":%" PRId64 ",\"held_ms\":%" PRId64 ",\"waited_ms\":%" PRId64,
             event->token, event->ttl_ms, event->held_ms, event->waited_ms);
     fprintf(out, ",\"status\":\"%s\",\"pid\":%d,\"correlation_id\":", hf_status_name(event->status), (int)getpid());
-    json_string(out, event->correlation_id);
+    json_print_text(out, event->correlation_id);
     fputs(",\"text\":", out);
-    json_string(out, event->text);
+    json_print_text(out, event->text);
     fputs("}\n", out);
 }
 

@@ -129,6 +129,17 @@ static int store_number(const struct option_spec *spec, const char *value, char 
     return 0;
 }
 
+static int store_value(const struct option_spec *spec, const char *value, struct option_values *values)
+{
+    if (values->count == OPTION_VALUES_MAX) {
+        complain("--%s: there are more than %d options of this kind", spec->name, OPTION_VALUES_MAX);
+        return -1;
+    }
+    values->names[values->count] = spec->name;
+    values->texts[values->count++] = value;
+    return 0;
+}
+
 /* Stores one option; `value` is NULL exactly when the option takes none. */
 static int store(const struct parse *parse, const struct option_spec *spec, const char *value)
 {
@@ -138,6 +149,8 @@ static int store(const struct parse *parse, const struct option_spec *spec, cons
     case STORE_TEXT:
         memcpy(place, &value, sizeof value);
         return 0;
+    case STORE_VALUE:
+        return store_value(spec, value, (struct option_values *)(void *)place);
     case STORE_CHOICE:
         return store_choice(spec, value, place);
     case STORE_NUMBER:

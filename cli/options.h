@@ -3,6 +3,14 @@
 #pragma once
 #include "holdfast.h"
 
+#define OPTION_VALUES_MAX 64
+
+/* Options that another table knows how to read: name and argument of each, in their order. */
+struct option_values {
+    const char *names[OPTION_VALUES_MAX], *texts[OPTION_VALUES_MAX];
+    size_t count;
+};
+
 /* Everything that options can say, for all verbs together; a verb's table names the fields that it offers. */
 struct cli_options {
     const char *url;                       /* NULL: $HOLDFAST_URL, else local: */
@@ -25,6 +33,9 @@ struct cli_options {
     int64_t duration_ms;
     int64_t story; /* bits of enum story_trait, for advise */
     int64_t json, lines, help, version;
+    const char *config;   /* a file */
+    int64_t print_config; /* of serve */
+    struct option_values given;
 };
 
 extern const struct cli_options CLI_OPTIONS_NONE; /* nothing given */
@@ -33,6 +44,7 @@ enum option_store {
     STORE_CONSTANT, /* no argument: `low` is stored */
     STORE_BIT,      /* no argument: `low` is added to what is there */
     STORE_TEXT,     /* the argument itself, as const char * */
+    STORE_VALUE,    /* name and argument are added to a struct option_values */
     STORE_NUMBER,   /* a whole number between low and high, as int64_t */
     STORE_DURATION, /* milliseconds between low and high (HF_FOREVER where low allows it), as int64_t */
     STORE_CHOICE,   /* one of the words of `argument`; its place among them, as int64_t */

@@ -43,9 +43,9 @@ static int do_break(const struct cli_options *options, hf_client *client, const 
         return fail_with(status);
     if (options->json) {
         printf("{\"name\":");
-        json_string(stdout, name);
+        json_print_text(stdout, name);
         printf(",\"token\":%" PRId64 ",\"reason\":", options->token);
-        json_string(stdout, options->reason);
+        json_print_text(stdout, options->reason);
         printf("}\n");
     }
     return finish_stdout();
@@ -87,7 +87,7 @@ static int run_resize(const struct cli_options *options, int argc, char **argv)
         return session_close(client, fail_with(status));
     if (options->json) {
         printf("{\"name\":");
-        json_string(stdout, argv[0]);
+        json_print_text(stdout, argv[0]);
         printf(",\"capacity\":%" PRId64 "}\n", options->capacity);
     }
     return session_close(client, finish_stdout());

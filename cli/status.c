@@ -24,7 +24,7 @@ static char *compose(const struct status *status, const char *event, const char 
     if (!out)
         return NULL;
     fprintf(out, "{\"event\":\"%s\",\"name\":", event);
-    json_string(out, status->name);
+    json_print_text(out, status->name);
     putc(',', out);
     vfprintf(out, members, args);
     fputs("}\n", out);

@@ -115,7 +115,7 @@ void complain(const char *format, ...)
     dprintf(STDERR_FILENO, "holdfast: %s\n", line);
 }
 
-void json_string(FILE *out, const char *text)
+void json_print_text(FILE *out, const char *text)
 {
     const unsigned char *at = (const unsigned char *)(text ? text : "");
     size_t len = strlen((const char *)at);

@@ -32,7 +32,7 @@ struct shown text_time(int64_t wall_ms);
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
 /* A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
-void json_string(FILE *out, const char *text);
+void json_print_text(FILE *out, const char *text);
 
 /* What `print` prints to stdout, as a string to be freed; NULL after a message when there is no memory for it. */
 char *text_printed(void (*print)(const void *arg), const void *arg);

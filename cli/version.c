@@ -4,13 +4,19 @@
 #include <gnu/libc-version.h>
 #include <string.h>
 
+#ifdef HF_SERVE
+#define HAS_SERVE true
+#else
+#define HAS_SERVE false
+#endif
+
 static const struct option_spec OPTIONS[] = {OPTION_JSON, OPTION_HELP};
 
 static void print_json(const char *libc)
 {
     const char *engines = hf_engines();
     printf("{\"version\":");
-    json_string(stdout, hf_version());
+    json_print_text(stdout, hf_version());
     printf(",\"engines\":[");
     for (const char *comma = ""; *engines; comma = ",") {
         size_t len = strcspn(engines, " ");
@@ -18,8 +24,8 @@ static void print_json(const char *libc)
         engines += len + strspn(engines + len, " ");
     }
     printf("],\"libc\":");
-    json_string(stdout, libc);
-    printf("}\n");
+    json_print_text(stdout, libc);
+    printf(",\"serve\":%s}\n", HAS_SERVE ? "true" : "false");
 }
 
 static int run_version(const struct cli_options *options, int argc, char **argv)
@@ -32,7 +38,8 @@ static int run_version(const struct cli_options *options, int argc, char **argv)
     if (options->json)
         print_json(libc);
     else
-        printf("holdfast %s\nengines: %s\nlibc: %s\n", hf_version(), hf_engines(), libc);
+        printf("holdfast %s\nengines: %s\nlibc: %s\nserve: %s\n", hf_version(), hf_engines(), libc,
+               HAS_SERVE ? "yes" : "no");
     return finish_stdout();
 }
 
@@ -40,7 +47,7 @@ const struct verb VERB_VERSION = {
     .name = "version",
     .operands = "",
     .summary = "Says which version this is and which engines are built in.",
-    .details = "With --json: one object with the keys version, engines (an array) and libc.\n",
+    .details = "With --json: one object with the keys version, engines (an array), libc and serve.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_version,

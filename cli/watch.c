@@ -25,10 +25,10 @@ struct lines {
 static void print_json(const struct hf_log_event *event)
 {
     printf("{\"time\":\"%s\",\"event\":\"%s\",\"name\":", text_time(event->wall_ms).text, event->event);
-    json_string(stdout, event->name);
+    json_print_text(stdout, event->name);
     printf(",\"token\":%" PRIu64 ",\"held_ms\":%" PRId64 ",\"waited_ms\":%" PRId64 ",\"text\":", event->token,
            event->held_ms, event->waited_ms);
-    json_string(stdout, event->text);
+    json_print_text(stdout, event->text);
     printf("}\n");
 }
 

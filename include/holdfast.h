@@ -298,6 +298,20 @@ HF_API HF_MUST_CHECK hf_status hf_break(hf_client *client, const char *name, uin
 /* Changes the capacity of a semaphore for all; shrinking revokes nobody and takes effect as permits come back. */
 HF_API HF_MUST_CHECK hf_status hf_resize(hf_client *client, const char *name, uint32_t capacity);
 
+/* What the engine finds out about itself and its servers, for people who look for trouble. Pointers are valid during
+ * the call. */
+typedef enum hf_health { HF_HEALTH_OK = 0, HF_HEALTH_NOTE = 1, HF_HEALTH_WARN = 2, HF_HEALTH_BAD = 3 } hf_health;
+struct hf_finding {
+    size_t size;
+    const char *where; /* which server; "" where there is only one place */
+    const char *what;  /* one word: "persistence", "clock" */
+    hf_health health;
+    const char *text;   /* what was found, and what it means */
+    const char *advice; /* what to do; "": nothing */
+};
+typedef void hf_finding_fn(void *arg, const struct hf_finding *finding);
+HF_API HF_MUST_CHECK hf_status hf_examine(hf_client *client, hf_finding_fn *fn, void *arg);
+
 struct hf_counters {
     size_t size;
     uint64_t asked, granted, queued, busy, timed_out, cancelled, failed, extended, released, lost;

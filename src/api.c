@@ -578,6 +578,19 @@ hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn, void *a
     return list_one(client, HF_SEE_PAST, name, fn, arg);
 }
 
+hf_status hf_examine(hf_client *client, hf_finding_fn *fn, void *arg)
+{
+    if (!client || !fn)
+        return missing(client ? "fn" : "client");
+    hf_status status = hf_client_enter(client);
+    if (status != HF_OK)
+        return status;
+    if (client->type->examine)
+        status = client->type->examine(client->engine, hf_clock_boot(), fn, arg);
+    hf_client_exit(client);
+    return status;
+}
+
 hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg)
 {
     if (!client || !fn)

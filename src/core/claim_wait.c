@@ -194,11 +194,13 @@ struct hf_move hf_act_cancel_leaving(struct hf_claim *claim, const struct hf_eve
     return (struct hf_move){.verb = HF_V_NONE};
 }
 
-/* An engine that could not even ask says so: then it is not the wait that was too short. */
+/* An engine that could not even ask says so: then it is not the wait that was too short, unless it was shorter than any
+ * request may take. */
 struct hf_move hf_act_left(struct hf_claim *claim, const struct hf_event *event)
 {
     hf_status unasked = event->news ? event->news->status : HF_OK;
-    bool guess = claim->outcome == HF_TIMEOUT && !claim->queued && unasked != HF_OK;
+    bool had_time = claim->deadline - claim->started_at >= claim->t.op_timeout;
+    bool guess = claim->outcome == HF_TIMEOUT && !claim->queued && unasked != HF_OK && had_time;
     return hf_claim_end(claim, HF_R_DENIED, guess ? unasked : claim->outcome);
 }
 

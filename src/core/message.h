@@ -22,10 +22,11 @@ enum hf_verb {
                    */
     HF_V_DOWNGRADE, /* writer becomes reader: EXTENDED with the same token, or GONE */
     /* Of engines on a wire (engines/wire.h), for people. Each is answered with RELEASED (done), GONE or FAILED. */
-    HF_V_LIST,   /* rows of what ask->see says */
-    HF_V_BREAK,  /* the hold of ask->name with ask->token; GONE: nobody holds with it */
-    HF_V_RESIZE, /* ask->name to ask->capacity; GONE: it is not in use */
-    HF_V_LISTEN, /* HINT whenever ask->name was released, until it is forgotten; never answered otherwise */
+    HF_V_LIST,    /* rows of what ask->see says */
+    HF_V_BREAK,   /* the hold of ask->name with ask->token; GONE: nobody holds with it */
+    HF_V_RESIZE,  /* ask->name to ask->capacity; GONE: it is not in use */
+    HF_V_EXAMINE, /* findings about the server */
+    HF_V_LISTEN,  /* HINT whenever ask->name was released, until it is forgotten; never answered otherwise */
 };
 
 /* What an engine promises. Whatever is not in here api.c refuses with HF_UNSUPPORTED: never a quiet downgrade. */

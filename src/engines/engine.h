@@ -56,6 +56,8 @@ struct hf_engine_type {
     hf_status (*list)(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg);
     hf_status (*break_hold)(void *self, const struct hf_seen *what, uint64_t token, hf_nanos now);
     hf_status (*resize)(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now);
+    /* Findings about the engine and its servers. NULL: there is nothing to find. fn only copies. */
+    hf_status (*examine)(void *self, hf_nanos now, hf_finding_fn *fn, void *arg);
     /* Sleeps until something about any name may have changed since *seen, or until then; brings *seen up to date. */
     void (*watch)(void *self, uint32_t *seen, hf_nanos until);
     void (*close)(void *self); /* after leave(); forgets every ask */

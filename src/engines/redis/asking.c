@@ -31,7 +31,7 @@ static void set_lines(struct hf_redis *r, struct attempt *a)
     for (unsigned i = 0; i < LINES; i++)
         a->ask->lines |= a->in_flight[i] ? 1u << i : 0;
     if (a->unsent)
-        a->ask->lines |= 1u << hf_attempt_line(r, a->ask->verb)->number;
+        a->ask->lines |= 1u << hf_attempt_line(r, a->said.verb)->number;
 }
 
 void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news)
@@ -82,15 +82,15 @@ bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct h
 
 static void add_history(struct hf_redis *r, const struct attempt *a)
 {
-    hf_command_number(&r->command, a->ask->history);
-    hf_command_number(&r->command, a->ask->history_age_ms);
+    hf_command_number(&r->command, a->said.history);
+    hf_command_number(&r->command, a->said.history_age_ms);
 }
 
 static const struct hf_timing *timing_of(struct hf_redis *r, struct attempt *a)
 {
     if (a->timing_ttl_ms == 0) { /* an extend for another ttl changes nothing in how long an answer may take */
-        hf_timing_fill(&a->timing, a->ask->ttl_ms, &r->limits, &r->wishes);
-        a->timing_ttl_ms = a->ask->ttl_ms;
+        hf_timing_fill(&a->timing, a->said.ttl_ms, &r->limits, &r->wishes);
+        a->timing_ttl_ms = a->said.ttl_ms;
     }
     return &a->timing;
 }
@@ -106,7 +106,7 @@ static void write_meta(struct hf_redis *r, const struct hf_ask *ask)
 static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
 {
     static const char kinds[] = {[HF_EXCLUSIVE] = 'e', [HF_SEMAPHORE] = 's', [HF_READ] = 'r', [HF_WRITE] = 'w'};
-    const struct hf_ask *ask = a->ask;
+    const struct hf_ask *ask = &a->said;
     const struct hf_timing *t = timing_of(r, a);
     struct hf_command *c = &r->command;
     char owner[HF_ID_TEXT + 1] = "-";
@@ -138,23 +138,23 @@ static void write_extend(struct hf_redis *r, struct attempt *a, const struct hf_
 {
     hf_attempt_script(r, HF_SCRIPT_EXTEND, keys, 6);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_number(&r->command, a->ask->verb == HF_V_EXTEND ? a->ask->ttl_ms : 0);
+    hf_command_number(&r->command, a->said.verb == HF_V_EXTEND ? a->said.ttl_ms : 0);
     add_history(r, a);
     hf_command_word(&r->command, r->replicas ? "1" : "0", 1);
-    hf_command_number(&r->command, (int64_t)a->ask->token);
+    hf_command_number(&r->command, (int64_t)a->said.token);
 }
 
 static void write_release(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
 {
     /* What still waits for replicas would be overtaken. And a grant that is found in leaving was acknowledged by none.
      */
-    bool doubt = a->ask->doubt || a->in_flight[LINE_STRONG];
-    bool leaves = a->ask->verb == HF_V_LEAVE && !r->replicas;
+    bool doubt = a->said.doubt || a->in_flight[LINE_STRONG];
+    bool leaves = a->said.verb == HF_V_LEAVE && !r->replicas;
     int64_t tombstone_ms = doubt ? timing_of(r, a)->release_for / HF_MS(1) : 0;
     char channel[HF_KEY_MAX];
     hf_attempt_script(r, HF_SCRIPT_RELEASE, keys, 6);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_word(&r->command, leaves ? "l" : a->ask->lost ? "x" : "r", 1);
+    hf_command_word(&r->command, leaves ? "l" : a->said.lost ? "x" : "r", 1);
     hf_command_number(&r->command, tombstone_ms);
     add_history(r, a);
     hf_command_text(&r->command, r->hints ? hf_keys_channel(keys, channel) : "-");
@@ -164,15 +164,15 @@ static void write_convert(struct hf_redis *r, struct attempt *a, const struct hf
 {
     hf_attempt_script(r, HF_SCRIPT_CONVERT, keys, 4);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_word(&r->command, a->ask->verb == HF_V_UPGRADE ? "u" : "d", 1);
+    hf_command_word(&r->command, a->said.verb == HF_V_UPGRADE ? "u" : "d", 1);
     add_history(r, a);
 }
 
 static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     struct hf_keys keys;
-    enum hf_verb verb = a->ask->verb;
-    if (hf_keys_of(&keys, r->prefix, a->ask->name, a->ask->name_len) != HF_OK) {
+    enum hf_verb verb = a->said.verb;
+    if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK) {
         hf_attempt_fail(r, a, now, HF_INVALID, hf_why_text());
         return;
     }
@@ -198,7 +198,7 @@ static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
                               .verb = (uint8_t)verb,
                               .attempt = a,
                               .patience = timing_of(r, a)->op_timeout,
-                              .ttl_ms = a->ask->ttl_ms};
+                              .ttl_ms = a->said.ttl_ms};
     if (hf_line_send(r, hf_attempt_line(r, verb), request, now)) {
         set_lines(r, a);
         return;
@@ -209,14 +209,14 @@ static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
 
 static bool is_job(enum hf_verb verb)
 {
-    return verb == HF_V_LIST || verb == HF_V_BREAK || verb == HF_V_RESIZE;
+    return verb == HF_V_LIST || verb == HF_V_BREAK || verb == HF_V_RESIZE || verb == HF_V_EXAMINE;
 }
 
 static void send_or_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
-    if (is_job(a->ask->verb)) {
+    if (is_job(a->said.verb)) {
         a->unsent = false;
-        hf_job_begin(r, a, now);
+        (a->said.verb == HF_V_EXAMINE ? hf_examine_begin : hf_job_begin)(r, a, now);
     } else {
         send_verb(r, a, now);
     }
@@ -241,9 +241,9 @@ static void end_unheard(struct hf_redis *r, struct attempt *a, hf_nanos now)
 
 void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
-    enum hf_verb verb = a->ask->verb;
+    enum hf_verb verb = a->said.verb;
     struct line *line = hf_attempt_line(r, verb);
-    if ((verb == HF_V_LEAVE || verb == HF_V_RELEASE) && !a->sent && !a->ask->doubt) {
+    if ((verb == HF_V_LEAVE || verb == HF_V_RELEASE) && !a->sent && !a->said.doubt) {
         end_unheard(r, a, now);
         return;
     }
@@ -271,7 +271,7 @@ void hf_attempt_send_unsent(struct hf_redis *r, const struct line *line, hf_nano
     /* The oldest first: that is the order in which they came. */
     for (struct attempt *a = last, *before; a && line->state == LINE_UP; a = before) {
         before = a->prev;
-        if (a->unsent && hf_attempt_line(r, a->ask->verb) == line)
+        if (a->unsent && hf_attempt_line(r, a->said.verb) == line)
             send_or_begin(r, a, now);
     }
 }
@@ -351,23 +351,23 @@ static bool read_reason(struct attempt *a, const struct hf_reply *reply, struct 
     case -2:
         if (!class || class->type != HF_REPLY_TEXT)
             return false;
-        bool same = class->text[0] == (a->ask->kind == HF_EXCLUSIVE ? 'e' : a->ask->kind == HF_SEMAPHORE ? 's' : 'x');
+        bool same = class->text[0] == (a->said.kind == HF_EXCLUSIVE ? 'e' : a->said.kind == HF_SEMAPHORE ? 's' : 'x');
         news->status = HF_MISMATCH;
         if (same)
             hf_why(HF_MISMATCH, "is in use with capacity %lld, not %u",
-                   (long long)hf_reply_count(hf_reply_item(reply, 2)), a->ask->capacity);
+                   (long long)hf_reply_count(hf_reply_item(reply, 2)), a->said.capacity);
         else
             hf_why(HF_MISMATCH, "is in use as %s, not as %s",
                    class->text[0] == 'e'   ? "exclusive"
                    : class->text[0] == 's' ? "a semaphore"
                                            : "read-write",
-                   a->ask->kind == HF_EXCLUSIVE   ? "exclusive"
-                   : a->ask->kind == HF_SEMAPHORE ? "a semaphore"
+                   a->said.kind == HF_EXCLUSIVE   ? "exclusive"
+                   : a->said.kind == HF_SEMAPHORE ? "a semaphore"
                                                   : "read-write");
         break;
     case -3:
         news->status = HF_TOO_BIG;
-        hf_why(HF_TOO_BIG, "%u units are more than its capacity, which was changed to %lld", a->ask->units,
+        hf_why(HF_TOO_BIG, "%u units are more than its capacity, which was changed to %lld", a->said.units,
                (long long)hf_reply_count(hf_reply_item(reply, 1)));
         break;
     case -4:
@@ -473,7 +473,7 @@ static void send_again(struct hf_redis *r, const struct request *request, hf_nan
     struct attempt *a = request->attempt;
     struct line *line = hf_attempt_line(r, request->verb);
     hf_line_load_scripts(r, line, now);
-    if (hf_attempt_flies(a) || a->ask->verb != request->verb || line->state != LINE_UP)
+    if (hf_attempt_flies(a) || a->said.verb != request->verb || line->state != LINE_UP)
         hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, "the server has forgotten our scripts");
     else
         send_verb(r, a, now);

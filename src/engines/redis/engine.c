@@ -30,6 +30,7 @@ const struct hf_engine_type hf_engine_redis = {
     .list = hf_wire_list,
     .break_hold = hf_wire_break_hold,
     .resize = hf_wire_resize,
+    .examine = hf_wire_examine,
     .watch = hf_wire_watch,
     .close = hf_wire_close,
 };

@@ -55,10 +55,10 @@ static void tell_everybody(struct hf_redis *r, struct line *line, hf_nanos now)
     bool for_good = line->trouble == HF_DENIED || line->trouble == HF_CONFIG;
     for (struct attempt *a = r->attempts; a; a = a->next) {
         a->pair.set = a->push.set = false;
-        if (a->unsent && hf_attempt_line(r, a->ask->verb) == line) {
+        if (a->unsent && hf_attempt_line(r, a->said.verb) == line) {
             a->unsent = false;
             hf_attempt_fail(r, a, now, line->trouble, line->why);
-        } else if (line->number == LINE_WAKE && for_good && a->queued && !r->hints) {
+        } else if (line->number == LINE_WAKE && for_good && a->queued && a->said.verb == HF_V_ACQUIRE && !r->hints) {
             hf_attempt_fail(r, a, now, line->trouble, line->why);
         }
     }
@@ -172,6 +172,8 @@ void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now)
     line->state = LINE_GREETING;
     line->heard_at = now;
     line->run_id[0] = 0; /* it may not be ours to ask: then every message of a hand-over is confirmed first */
+    if (line->number == LINE_COMMANDS)
+        r->up_since = HF_NEVER; /* what another process said of itself says nothing of this one */
     line->replies = hf_replies_open();
     if (!line->replies) {
         hf_line_drop(r, line, HF_NO_MEMORY, now, "no memory for a connection");
@@ -205,7 +207,7 @@ void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now)
         hf_line_load_scripts(r, line, now);
 }
 
-static const char *find_field(const char *info, const char *field)
+const char *hf_line_info_field(const char *info, const char *field)
 {
     size_t len = strlen(field);
     for (const char *at = info; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
@@ -218,9 +220,9 @@ static void read_info(struct hf_redis *r, struct line *line, const struct hf_rep
 {
     if (reply->type != HF_REPLY_TEXT)
         return;
-    const char *run_id = find_field(reply->text, "run_id:"), *role = find_field(reply->text, "role:");
-    const char *version = find_field(reply->text, "redis_version:"),
-               *uptime = find_field(reply->text, "uptime_in_seconds:");
+    const char *run_id = hf_line_info_field(reply->text, "run_id:"), *role = hf_line_info_field(reply->text, "role:");
+    const char *version = hf_line_info_field(reply->text, "redis_version:"),
+               *uptime = hf_line_info_field(reply->text, "uptime_in_seconds:");
     if (line->number == LINE_COMMANDS && uptime)
         r->up_since = now - hf_timing_nanos(atoi(uptime) * INT64_C(1000));
     if (run_id)
@@ -327,7 +329,9 @@ static void hear(struct hf_redis *r, struct line *line, const struct hf_reply *r
             hf_attempt_answer(r, &request, reply, now);
         break;
     case REQ_STEP:
-        if (request.attempt)
+        if (request.attempt && request.verb == HF_V_EXAMINE)
+            hf_examine_answer(r, &request, reply);
+        else if (request.attempt)
             hf_job_answer(r, &request, reply, now);
         break;
     case REQ_WAIT:
@@ -383,11 +387,23 @@ static hf_nanos later(hf_nanos a, hf_nanos b)
 }
 
 /* A silent server has that much time. One from which bytes come has more; but they must become an answer some time. */
-static hf_nanos patience_ends(const struct hf_redis *r, const struct line *line, const struct request *oldest)
+static hf_nanos patience_ends(const struct hf_redis *r, const struct line *line, const struct request *request)
 {
-    hf_nanos silence = later(line->heard_at, oldest->sent_at) + oldest->patience;
-    hf_nanos nonsense = later(line->answered_at, oldest->sent_at) + 2 * later(oldest->patience, r->connect_timeout);
+    hf_nanos silence = later(line->heard_at, request->sent_at) + request->patience;
+    hf_nanos nonsense = later(line->answered_at, request->sent_at) + 2 * later(request->patience, r->connect_timeout);
     return silence < nonsense ? silence : nonsense;
+}
+
+/* Behind what may take its time (a list, say) stand those that may not: no lease waits for that. */
+static const struct request *most_impatient(const struct hf_redis *r, const struct line *line)
+{
+    const struct request *first = &line->queue[line->first], *request = first;
+    for (uint32_t i = 1; i < line->count && request->kind != REQ_VERB; i++) {
+        request = &line->queue[(line->first + i) & (line->room - 1)];
+        if (patience_ends(r, line, request) < patience_ends(r, line, first))
+            first = request;
+    }
+    return first;
 }
 
 hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now)
@@ -400,9 +416,9 @@ hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now)
         hf_line_drop(r, line, HF_UNAVAILABLE, now, "no connection within %lld ms",
                      (long long)(r->connect_timeout / HF_MS(1)));
     } else if (line->state == LINE_UP && line->count) {
-        const struct request *oldest = &line->queue[line->first];
-        hf_nanos patience = oldest->patience;
-        due = patience_ends(r, line, oldest);
+        const struct request *first = most_impatient(r, line);
+        hf_nanos patience = first->patience;
+        due = patience_ends(r, line, first);
         if (now < due)
             return due;
         hf_line_drop(r, line, HF_UNAVAILABLE, now, "no answer for %lld ms", (long long)(patience / HF_MS(1)));

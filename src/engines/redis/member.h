@@ -9,4 +9,7 @@ enum { HF_MEMBER_LINES = 3 };
 void hf_quorum_member_join(void *redis);
 /* Since when the server runs, on our clock, as it said when the connection was made; HF_NEVER: it did not say. */
 hf_nanos hf_quorum_member_up_since(const void *redis);
-const char *hf_quorum_member_where(const void *redis); /* host:port */
+const char *hf_quorum_member_where(const void *redis);  /* host:port */
+const char *hf_quorum_member_run_id(const void *redis); /* of the server's process; "": it did not say */
+/* What was last submitted waits for the connection: the next submit takes its place, and one answer comes for both. */
+bool hf_quorum_member_is_unsent(const struct hf_ask *ask);

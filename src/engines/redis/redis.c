@@ -277,6 +277,7 @@ static void submit(void *self, struct hf_ask *ask, hf_nanos now)
     struct hf_redis *r = self;
     struct attempt *a = ask->engine_state ? ask->engine_state : meet(r, ask);
     if (a) {
+        a->said = *ask;
         hf_attempt_submit(r, a, now);
         return;
     }
@@ -364,6 +365,17 @@ hf_nanos hf_quorum_member_up_since(const void *redis)
 const char *hf_quorum_member_where(const void *redis)
 {
     return ((const struct hf_redis *)redis)->where;
+}
+
+const char *hf_quorum_member_run_id(const void *redis)
+{
+    return ((const struct hf_redis *)redis)->line[LINE_COMMANDS].run_id;
+}
+
+bool hf_quorum_member_is_unsent(const struct hf_ask *ask)
+{
+    const struct attempt *a = ask->engine_state;
+    return a && a->unsent;
 }
 
 const struct hf_wire_type hf_wire_redis = {

@@ -93,7 +93,8 @@ struct job; /* seeing.c */
 struct attempt {
     struct attempt *next, *prev; /* among all; unused: next */
     struct attempt *same_hash;
-    struct hf_ask *ask;
+    struct hf_ask *ask; /* whom to tell; its lines are ours to write */
+    struct hf_ask said; /* what was asked last: the client writes the other one while we are not looking */
     char id[HF_ID_TEXT + 1];
     bool unsent;               /* ask->verb waits for the line to come up */
     bool sent;                 /* something went out for it */
@@ -106,6 +107,7 @@ struct attempt {
     struct pair pair;
     struct push push;
     struct job *job;
+    unsigned examined;        /* EXAMINE: answers so far */
     struct hf_news held_back; /* what it will be told when enough replicas have acknowledged it */
 };
 
@@ -157,6 +159,7 @@ void hf_line_load_scripts(struct hf_redis *r, struct line *line, hf_nanos now);
 void hf_line_bytes(struct hf_redis *r, struct line *line, const char *bytes, size_t len, hf_nanos now);
 hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now);
 void hf_line_hint_all(struct hf_redis *r);
+const char *hf_line_info_field(const char *info, const char *field);   /* what follows it; NULL: it is not there */
 void hf_line_forget(struct line *line, const struct attempt *attempt); /* its answers concern nobody any more */
 
 /* What an error reply means. */
@@ -201,6 +204,11 @@ bool hf_wake_published(struct hf_redis *r, const struct hf_reply *reply, hf_nano
 hf_nanos hf_wake_tick(struct hf_redis *r, hf_nanos now);
 void hf_wake_set_ear(struct hf_redis *r, struct attempt *a, bool listens, hf_nanos now);
 void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now); /* its push, which came before the answer */
+
+/* ---- examine.c ---- */
+
+void hf_examine_begin(struct hf_redis *r, struct attempt *a, hf_nanos now);
+void hf_examine_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply);
 
 /* ---- seeing.c ---- */
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLY_BYTES_MAX = 1 << 20, ARENA_CHUNK = 8192, ARENA_MAX = 3 << 20 };
+enum { REPLY_BYTES_MAX = 1 << 20, ARENA_CHUNK = 8192, ARENA_MAX = 2 << 20 };
 
 /* ---- Commands ---- */
 

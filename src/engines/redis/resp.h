@@ -1,5 +1,5 @@
 /* resp.h - RESP, the protocol of Redis: commands are written into a buffer, replies are read by hiredis' reader into
- * objects of our own, within limits: a hostile reply costs an error and never more than about a megabyte. */
+ * objects of our own, within limits: a hostile reply costs an error and never more than about two megabytes. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -45,7 +45,7 @@ static void finish(struct hf_redis *r, struct attempt *a, const struct request *
 /* Sends the command that was written as the job's next step. False: the job is over, and that was told. */
 static bool send_step(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
-    struct request request = {.kind = REQ_STEP, .verb = (uint8_t)a->ask->verb, .attempt = a, .patience = STEP_PATIENCE};
+    struct request request = {.kind = REQ_STEP, .verb = (uint8_t)a->said.verb, .attempt = a, .patience = STEP_PATIENCE};
     a->job->steps++;
     a->ask->lines = 1u << LINE_COMMANDS;
     if (hf_line_send(r, &r->line[LINE_COMMANDS], request, now))
@@ -121,14 +121,14 @@ static bool look_at(struct hf_redis *r, struct attempt *a, const char *name, hf_
         return false;
     }
     hf_attempt_script(r, HF_SCRIPT_INSPECT, &keys, 1);
-    hf_command_text(&r->command, a->ask->see == HF_SEE_PAST ? "p" : "n");
+    hf_command_text(&r->command, a->said.see == HF_SEE_PAST ? "p" : "n");
     return send_step(r, a, now);
 }
 
 static bool scan(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     char key[HF_KEY_MAX], pattern[2 * HF_KEY_MAX];
-    int len = snprintf(key, sizeof key, "%s%.*s", r->prefix, (int)a->ask->name_len, a->ask->name);
+    int len = snprintf(key, sizeof key, "%s%.*s", r->prefix, (int)a->said.name_len, a->said.name);
     hf_keys_pattern(key, (size_t)len, pattern, sizeof pattern);
     struct hf_command *c = &r->command;
     hf_command_begin(c, 6);
@@ -143,7 +143,7 @@ static bool scan(struct hf_redis *r, struct attempt *a, hf_nanos now)
 
 static void act(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
-    const struct hf_ask *ask = a->ask;
+    const struct hf_ask *ask = &a->said;
     struct hf_keys keys;
     if (hf_keys_of(&keys, r->prefix, ask->name, ask->name_len) != HF_OK) {
         hf_attempt_fail(r, a, now, HF_INVALID, hf_why_text());
@@ -162,7 +162,7 @@ static void act(struct hf_redis *r, struct attempt *a, hf_nanos now)
 /* The scripts are loaded before a list begins: in its midst it could not begin again. */
 void hf_job_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
-    const struct hf_ask *ask = a->ask;
+    const struct hf_ask *ask = &a->said;
     a->job = calloc(1, sizeof *a->job);
     if (!a->job) {
         hf_attempt_fail(r, a, now, HF_NO_MEMORY, "no memory to list");
@@ -318,7 +318,7 @@ static void answer_list(struct hf_redis *r, const struct request *request, const
 {
     struct attempt *a = request->attempt;
     struct job *job = a->job;
-    bool was_scan = a->ask->see == HF_SEE_PREFIX && job->answered == job->count && job->cursor[0];
+    bool was_scan = a->said.see == HF_SEE_PREFIX && job->answered == job->count && job->cursor[0];
     if (was_scan) {
         if (!read_scan(r, a, reply, now))
             return;
@@ -326,7 +326,7 @@ static void answer_list(struct hf_redis *r, const struct request *request, const
         const char *name = job->names[job->answered++];
         /* An error is what somebody else keeps under that key. */
         if (reply->type == HF_REPLY_LIST)
-            (a->ask->see == HF_SEE_PAST ? show_past : show_now)(r, a, name, reply);
+            (a->said.see == HF_SEE_PAST ? show_past : show_now)(r, a, name, reply);
     }
     if (job->steps)
         return;
@@ -354,11 +354,11 @@ void hf_job_answer(struct hf_redis *r, const struct request *request, const stru
     if (!a->job)
         return; /* an earlier step ended it */
     a->job->steps--;
-    bool one_of_many = a->ask->verb == HF_V_LIST && a->ask->see == HF_SEE_PREFIX;
+    bool one_of_many = a->said.verb == HF_V_LIST && a->said.see == HF_SEE_PREFIX;
     if (reply->type == HF_REPLY_ERROR && !(one_of_many && strncmp(reply->text, "WRONGTYPE", 9) == 0)) {
         struct refusal refusal = hf_refusal(r, reply);
         hf_attempt_fail(r, a, request->sent_at, refusal.status, refusal.text);
-    } else if (a->ask->verb == HF_V_LIST) {
+    } else if (a->said.verb == HF_V_LIST) {
         answer_list(r, request, reply, now);
     } else {
         answer_act(r, request, reply);

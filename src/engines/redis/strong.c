@@ -29,14 +29,14 @@ void hf_strong_wait(struct hf_redis *r, struct attempt *a, const struct hf_news 
 static void give_back(struct hf_redis *r, const struct attempt *a, hf_nanos now)
 {
     struct hf_keys keys;
-    if (hf_keys_of(&keys, r->prefix, a->ask->name, a->ask->name_len) != HF_OK)
+    if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
         return;
     hf_attempt_script(r, HF_SCRIPT_RELEASE, &keys, 6);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_text(&r->command, "r");
     hf_command_text(&r->command, "0");
-    hf_command_number(&r->command, a->ask->history);
-    hf_command_number(&r->command, a->ask->history_age_ms);
+    hf_command_number(&r->command, a->said.history);
+    hf_command_number(&r->command, a->said.history_age_ms);
     hf_command_text(&r->command, "-");
     hf_line_send(r, &r->line[LINE_STRONG], (struct request){.kind = REQ_UNDO, .patience = r->connect_timeout}, now);
 }

@@ -50,7 +50,7 @@ static void follow(struct hf_redis *r, const struct attempt *a, const char *verb
 {
     struct hf_keys keys;
     char channel[HF_KEY_MAX];
-    if (hf_keys_of(&keys, r->prefix, a->ask->name, a->ask->name_len) != HF_OK)
+    if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
         return;
     hf_command_begin(&r->command, 2);
     hf_command_text(&r->command, verb);
@@ -78,8 +78,8 @@ static void subscribe_to_all(struct hf_redis *r, hf_nanos now)
 static bool is_alone(const struct hf_redis *r, const struct attempt *a)
 {
     for (const struct attempt *other = r->attempts; other; other = other->next)
-        if (other != a && other->listens && other->ask->name_len == a->ask->name_len &&
-            memcmp(other->ask->name, a->ask->name, a->ask->name_len) == 0)
+        if (other != a && other->listens && other->said.name_len == a->said.name_len &&
+            memcmp(other->said.name, a->said.name, a->said.name_len) == 0)
             return false;
     return true;
 }
@@ -150,7 +150,7 @@ static void hear_free(struct hf_redis *r, const struct hf_reply *channel)
     for (struct attempt *a = r->attempts; a; a = a->next) {
         struct hf_keys keys;
         char name[HF_KEY_MAX];
-        if (a->listens && hf_keys_of(&keys, r->prefix, a->ask->name, a->ask->name_len) == HF_OK &&
+        if (a->listens && hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) == HF_OK &&
             strcmp(hf_keys_channel(&keys, name), channel->text) == 0)
             hf_attempt_tell(r, a, &(struct hf_news){.cue = HF_N_HINT, .retry_at = HF_NEVER});
     }
@@ -240,8 +240,8 @@ static bool hear_message(struct hf_redis *r, const struct message *m, hf_nanos n
         if (memcmp(a->id, m->id, HF_ID_TEXT) != 0)
             continue;
         known = true;
-        if (!a->queued && !a->asking)
-            continue; /* it does not wait any more: what it last sent settles it */
+        if ((!a->queued && !a->asking) || a->said.verb != HF_V_ACQUIRE)
+            continue; /* it does not wait any more: what it last sent, or will send, settles it */
         if (m->push.token == 0) {
             hf_attempt_set_queued(r, a, false);
             hf_attempt_fail(r, a, now, HF_TOO_BIG, "more units than its capacity, which was changed");

@@ -2,8 +2,9 @@
  *
  * Rounds: ASK puts the ballot's id on every server. RAISE writes the highest token that any of them proposed back to
  * those that hold it: any two majorities share a server, so the next holder's proposals include a higher one. Only then
- * is it granted, and its validity counts from before the first question was sent. EXTEND and CHECK ask again; RELEASE
- * goes to every server, also to those that never answered, and again until each has said that it knows.
+ * is it granted, and its validity counts from before the first question was sent. EXTEND and CHECK ask again; a
+ * renewal that a majority has carried out gives the key back to servers that lack it. RELEASE goes to every server,
+ * also to those that never answered, and again until each has said that it knows.
  *
  * A round ends as soon as a majority said yes, or as soon as that has become impossible, or when its time is over: a
  * server that hangs holds up nobody. */
@@ -15,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define RELEASE_PAUSE HF_MS(5)
 
 static struct hf_timing timing_of(const struct hf_redlock *l, int64_t ttl_ms)
 {
@@ -73,39 +76,64 @@ static void fail(struct hf_redlock *l, struct ballot *b, hf_status status, const
 
 /* ---- Questions ---- */
 
+/* An earlier server of the list that is the same one under another name. */
+static const struct member *twin(const struct hf_redlock *l, unsigned server)
+{
+    const char *run_id = hf_quorum_member_run_id(l->member[server].redis);
+    for (unsigned i = 0; run_id[0] && i < server; i++)
+        if (strcmp(hf_quorum_member_run_id(l->member[i].redis), run_id) == 0)
+            return &l->member[i];
+    return NULL;
+}
+
 /* A server that came back a moment ago may have forgotten holds: until the longest of them is over, its yes is worth
- * nothing. With one server there is nobody who could remember better. */
+ * nothing. What it says of its uptime is in whole seconds, and by a clock that may run faster than ours. With one
+ * server there is nobody who could remember better. */
 static bool counts(struct hf_redlock *l, unsigned server, hf_nanos now)
 {
     struct member *m = &l->member[server];
+    const char *where = hf_quorum_member_where(m->redis);
+    const struct member *same = twin(l, server);
     hf_nanos since = hf_quorum_member_up_since(m->redis);
-    if (l->servers == 1 || (since != HF_NEVER && now - since > l->max_ttl))
+    hf_nanos needed = l->max_ttl + hf_timing_drift(&l->limits, l->max_ttl) + HF_MS(1000);
+    if (!same && (l->servers == 1 || (since != HF_NEVER && now - since > needed)))
         return true;
-    if (since == HF_NEVER)
-        snprintf(m->trouble, sizeof m->trouble, "%s: does not say since when it runs, so it does not count",
-                 hf_quorum_member_where(m->redis));
+    if (same)
+        snprintf(m->trouble, sizeof m->trouble, "%.90s: is the same server as %.90s, and counts once", where,
+                 hf_quorum_member_where(same->redis));
+    else if (since == HF_NEVER)
+        snprintf(m->trouble, sizeof m->trouble, "%.100s: does not say since when it runs, so it does not count", where);
     else
-        snprintf(m->trouble, sizeof m->trouble, "%s: runs for %lld s only and counts again in %lld s",
-                 hf_quorum_member_where(m->redis), (long long)((now - since) / HF_MS(1000)),
-                 (long long)((l->max_ttl - (now - since)) / HF_MS(1000) + 1));
+        snprintf(m->trouble, sizeof m->trouble, "%.100s: runs for %lld s only and counts again in %lld s", where,
+                 (long long)((now - since) / HF_MS(1000)), (long long)((needed - (now - since)) / HF_MS(1000) + 1));
     return false;
 }
 
-static void ask_server(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, hf_nanos now)
+/* False: too many questions are open there, because it has not answered for long. */
+static bool ask_server(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, hf_nanos now)
 {
     struct ballot *b = seat->ballot;
-    struct member *m = &l->member[seat->server];
-    if (seat->open == QUESTIONS) { /* it has not answered for long */
+    bool instead = seat->open && hf_quorum_member_is_unsent(&seat->ask); /* of the last one, which never went out */
+    if (!instead && seat->open == QUESTIONS) {
         b->quorum.vote[seat->server] = HF_VOTE_FAILED;
-        return;
+        return false;
     }
-    unsigned at = (seat->first + seat->open++) % QUESTIONS;
+    seat->open += !instead;
+    unsigned at = (seat->first + seat->open - 1) % QUESTIONS;
     seat->asked[at] = (uint8_t)verb;
     seat->rounds[at] = b->number;
     seat->ask.verb = verb;
     seat->ask.ttl_ms = b->ttl_ms;
     seat->ask.token = verb == HF_V_EXTEND || (verb == HF_V_ACQUIRE && b->held) ? b->token : 0;
-    hf_wire_redis.submit(m->redis, &seat->ask, now);
+    hf_wire_redis.submit(l->member[seat->server].redis, &seat->ask, now);
+    return true;
+}
+
+/* All of it before a claim gives up on its own request, which it does after two op_timeouts. */
+static hf_nanos end_of_round(const struct hf_redlock *l, const struct ballot *b, enum round round, hf_nanos now)
+{
+    hf_nanos op_timeout = timing_of(l, b->ttl_ms).op_timeout;
+    return round == ROUND_RAISE ? b->first_asked + op_timeout / 8 * 15 : now + op_timeout / 2 * 3;
 }
 
 static void begin_round(struct hf_redlock *l, struct ballot *b, enum round round, hf_nanos now)
@@ -113,8 +141,8 @@ static void begin_round(struct hf_redlock *l, struct ballot *b, enum round round
     b->round = round;
     b->number++;
     b->asked_at = now;
-    hf_nanos op_timeout = timing_of(l, b->ttl_ms).op_timeout;
-    b->over_at = now + op_timeout + op_timeout / 2; /* before a claim gives up on its own request */
+    b->over_at = end_of_round(l, b, round, now);
+    b->repairs = false;
     hf_quorum_open(&b->quorum, l->servers);
 }
 
@@ -170,6 +198,23 @@ void hf_ballot_free(struct hf_redlock *l, struct ballot *b)
     free(b);
 }
 
+/* A connection that was cut is soon back, a server that is down is not: each try waits twice as long as the last. */
+static void release_later(struct hf_redlock *l, struct seat *seat, hf_nanos now)
+{
+    hf_nanos longest = timing_of(l, seat->ballot->ttl_ms).op_timeout, pause = RELEASE_PAUSE;
+    for (unsigned i = 0; i < seat->failures && pause < longest; i++)
+        pause *= 2;
+    seat->failures++;
+    seat->again = now + (pause < longest ? pause : longest);
+}
+
+static void release_seat(struct hf_redlock *l, struct seat *seat, hf_nanos now)
+{
+    seat->again = HF_NEVER;
+    if (!ask_server(l, seat, HF_V_RELEASE, now))
+        release_later(l, seat, now);
+}
+
 /* Takes it back on every server, behind whatever it was asked before, on the same connection. */
 static void release_all(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
@@ -179,12 +224,9 @@ static void release_all(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     if (b->give_up_at == HF_NEVER)
         b->give_up_at = now + timing_of(l, b->ttl_ms).release_for;
     for (unsigned i = 0; i < l->servers; i++) {
-        struct seat *seat = &b->seat[i];
-        seat->again = HF_NEVER;
-        if (seat->freed)
-            b->quorum.vote[i] = HF_VOTE_YES;
-        else
-            ask_server(l, seat, HF_V_RELEASE, now);
+        b->quorum.vote[i] = b->seat[i].freed;
+        if (b->seat[i].freed == HF_VOTE_OPEN)
+            release_seat(l, &b->seat[i], now);
     }
 }
 
@@ -232,7 +274,19 @@ static hf_nanos free_at(const struct hf_redlock *l, const struct ballot *b)
     return HF_NEVER;
 }
 
-/* The try is lost. Taken back everywhere before the caller hears of it. */
+/* Taken back everywhere before the caller hears of it. */
+static void end_try(struct hf_redlock *l, struct ballot *b, const struct hf_news *news, hf_nanos now)
+{
+    struct bid *bid = b->bid;
+    abandon(l, b, now);
+    if (!bid)
+        return;
+    bid->tried = true;
+    listen(l, bid, now);
+    hf_bid_tell(l, bid, news);
+}
+
+/* The try is lost. */
 static void lose_try(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
     struct bid *bid = b->bid;
@@ -253,22 +307,35 @@ static void lose_try(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     news.status = HF_NO_QUORUM;
     news.text = words;
     news.retry_at = silent ? HF_NEVER : free_at(l, b);
-    abandon(l, b, now);
-    if (!bid)
-        return;
-    bid->tried = true;
-    listen(l, bid, now);
-    hf_bid_tell(l, bid, &news);
+    if (bid)
+        bid->splits = hf_quorum_count(&b->quorum, HF_VOTE_YES) ? bid->splits + 1 : 0;
+    end_try(l, b, &news, now);
 }
 
-static void grant(struct hf_redlock *l, struct ballot *b)
+/* A majority said yes, but its time was over before all of them had: somebody stood still meanwhile. */
+static void lose_expired(struct hf_redlock *l, struct ballot *b, hf_nanos now)
+{
+    struct hf_news news = news_of(b, HF_N_FAILED);
+    char text[160];
+    snprintf(text, sizeof text, "a majority granted it, but after %lld ms, when its ttl of %lld ms was over",
+             (long long)((now - b->first_asked) / HF_MS(1)), (long long)b->ttl_ms);
+    news.status = HF_TIMEOUT;
+    news.text = text;
+    end_try(l, b, &news, now);
+}
+
+static void grant(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
     struct hf_news news = news_of(b, HF_N_GRANTED);
     hf_nanos ttl = HF_MS(b->ttl_ms);
+    b->valid_until = b->first_asked + ttl - hf_timing_drift(&l->limits, ttl);
+    if (b->valid_until <= now) {
+        lose_expired(l, b, now);
+        return;
+    }
     b->round = ROUND_NONE;
     b->over_at = HF_NEVER;
     b->held = true;
-    b->valid_until = b->first_asked + ttl - hf_timing_drift(&l->limits, ttl);
     news.asked_at = b->first_asked;
     news.good = ttl;
     news.token = b->token;
@@ -287,12 +354,12 @@ static void raise_tokens(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     for (unsigned i = 0; i < l->servers; i++)
         agreed += asked.vote[i] == HF_VOTE_YES && b->seat[i].token == b->token;
     if (agreed >= hf_majority(l->servers)) {
-        grant(l, b);
+        grant(l, b, now);
         return;
     }
     begin_round(l, b, ROUND_RAISE, now);
     for (unsigned i = 0; i < l->servers; i++) {
-        if (asked.vote[i] == HF_VOTE_YES)
+        if (asked.vote[i] == HF_VOTE_YES || asked.vote[i] == HF_VOTE_UNCOUNTED)
             ask_server(l, &b->seat[i], HF_V_EXTEND, now);
         else if (asked.vote[i] != HF_VOTE_OPEN) /* an open one may still say yes, and is raised then */
             b->quorum.vote[i] = asked.vote[i];
@@ -300,7 +367,7 @@ static void raise_tokens(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 }
 
 /* The token of a hold that was made elsewhere: the one that a majority has. A server that was late to say yes may have
- * proposed a higher one, which nobody ever saw. */
+ * another one, which nobody ever saw. */
 static uint64_t agreed_token(const struct hf_redlock *l, const struct ballot *b)
 {
     for (unsigned i = 0; i < l->servers; i++) {
@@ -313,6 +380,13 @@ static uint64_t agreed_token(const struct hf_redlock *l, const struct ballot *b)
     return 0;
 }
 
+/* A server that lost the key gets it back while the lease is valid, and never after. It did not help to renew. */
+static void repair(struct hf_redlock *l, struct seat *seat, hf_nanos now)
+{
+    if (seat->ballot->repairs && now < seat->ballot->valid_until)
+        ask_server(l, seat, HF_V_ACQUIRE, now);
+}
+
 /* A renewal or check has its verdict. */
 static void settle_hold(struct hf_redlock *l, struct ballot *b, bool won, hf_nanos now)
 {
@@ -321,6 +395,7 @@ static void settle_hold(struct hf_redlock *l, struct ballot *b, bool won, hf_nan
     enum round round = b->round;
     b->round = ROUND_NONE;
     b->over_at = HF_NEVER;
+    b->repairs = won && round == ROUND_EXTEND;
     if (won) {
         for (unsigned i = 0; i < l->servers; i++)
             left[i] = b->quorum.vote[i] == HF_VOTE_YES ? b->seat[i].left : 0;
@@ -331,6 +406,9 @@ static void settle_hold(struct hf_redlock *l, struct ballot *b, bool won, hf_nan
         hf_nanos until = b->asked_at + news.good - hf_timing_drift(&l->limits, news.good);
         b->held = true;
         b->valid_until = until > b->valid_until ? until : b->valid_until;
+        for (unsigned i = 0; i < l->servers; i++)
+            if (b->quorum.vote[i] == HF_VOTE_NO)
+                repair(l, &b->seat[i], now);
         if (b->bid)
             hf_bid_tell(l, b->bid, &news);
         return;
@@ -347,18 +425,22 @@ static void settle_hold(struct hf_redlock *l, struct ballot *b, bool won, hf_nan
         hf_bid_tell(l, bid, &news);
 }
 
-static void settle_release(struct hf_redlock *l, struct ballot *b, bool won)
+/* Free where a majority knows of it, whether it held it or not; GONE: a majority did not. */
+static void judge_release(struct hf_redlock *l, struct ballot *b)
 {
-    unsigned gone = hf_quorum_count(&b->quorum, HF_VOTE_NO);
-    b->over_at = HF_NEVER;
-    if (!b->bid)
+    unsigned most = hf_majority(l->servers), freed = hf_quorum_count(&b->quorum, HF_VOTE_YES);
+    unsigned lacked = hf_quorum_count(&b->quorum, HF_VOTE_NO);
+    if (freed < most && lacked < most && hf_quorum_count(&b->quorum, HF_VOTE_OPEN))
         return;
-    struct hf_news news = news_of(b, won ? HF_N_RELEASED : HF_N_GONE);
     struct bid *bid = b->bid;
-    if (!won && l->servers - gone >= hf_majority(l->servers)) {
+    b->over_at = HF_NEVER;
+    if (!bid)
+        return;
+    if (freed + lacked < most) {
         fail(l, b, HF_NO_QUORUM, explain(l, b, "too few servers answered"));
         return;
     }
+    struct hf_news news = news_of(b, lacked < most ? HF_N_RELEASED : HF_N_GONE);
     b->bid = NULL; /* the rest is for the background */
     bid->ballot = NULL;
     hf_bid_tell(l, bid, &news);
@@ -367,7 +449,7 @@ static void settle_release(struct hf_redlock *l, struct ballot *b, bool won)
 static void judge(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
     enum hf_verdict verdict = hf_quorum_verdict(&b->quorum);
-    if (verdict == HF_VERDICT_OPEN || b->over_at == HF_NEVER)
+    if (b->over_at == HF_NEVER || (verdict == HF_VERDICT_OPEN && b->round != ROUND_RELEASE))
         return;
     bool won = verdict == HF_VERDICT_WON;
     switch (b->round) {
@@ -375,17 +457,14 @@ static void judge(struct hf_redlock *l, struct ballot *b, hf_nanos now)
         (won ? raise_tokens : lose_try)(l, b, now);
         break;
     case ROUND_RAISE:
-        if (won)
-            grant(l, b);
-        else
-            lose_try(l, b, now);
+        (won ? grant : lose_try)(l, b, now);
         break;
     case ROUND_EXTEND:
     case ROUND_CHECK:
         settle_hold(l, b, won, now);
         break;
     case ROUND_RELEASE:
-        settle_release(l, b, won);
+        judge_release(l, b);
         break;
     case ROUND_NONE:
         break;
@@ -401,16 +480,17 @@ static void hear_asked(struct hf_redlock *l, struct seat *seat, bool this_round,
     enum hf_vote *vote = &b->quorum.vote[seat->server];
     if (news->cue == HF_N_GRANTED) {
         seat->token = news->token;
-        if (this_round)
-            *vote = counts(l, seat->server, now) ? HF_VOTE_YES : HF_VOTE_UNCOUNTED;
-        else if (b->round == ROUND_RAISE && *vote == HF_VOTE_OPEN && counts(l, seat->server, now))
+        /* A yes that comes when the token is agreed on: this server is told of it, too. */
+        if (b->round == ROUND_RAISE || (b->held && seat->token != b->token))
             ask_server(l, seat, HF_V_EXTEND, now);
+        else if (this_round && !b->held)
+            *vote = counts(l, seat->server, now) ? HF_VOTE_YES : HF_VOTE_UNCOUNTED;
         return;
     }
     bool busy =
         news->cue == HF_N_BUSY || news->cue == HF_N_GONE || (news->cue == HF_N_FAILED && news->status == HF_MISMATCH);
     seat->busy_until = news->retry_at;
-    if (this_round || (b->round == ROUND_RAISE && *vote == HF_VOTE_OPEN))
+    if ((this_round && !b->held) || (b->round == ROUND_RAISE && *vote == HF_VOTE_OPEN))
         *vote = busy ? HF_VOTE_NO : HF_VOTE_FAILED;
 }
 
@@ -418,34 +498,32 @@ static void hear_extended(struct hf_redlock *l, struct seat *seat, bool this_rou
                           hf_nanos now)
 {
     struct ballot *b = seat->ballot;
-    bool yes = news->cue == HF_N_EXTENDED;
+    bool yes = news->cue == HF_N_EXTENDED, gone = news->cue == HF_N_GONE;
     if (yes) {
         seat->token = news->token;
         seat->left = news->good;
     }
     if (!this_round)
         return;
-    bool gone = news->cue == HF_N_GONE;
     b->quorum.vote[seat->server] = yes ? HF_VOTE_YES : gone ? HF_VOTE_NO : HF_VOTE_FAILED;
     if (yes && !counts(l, seat->server, now))
         b->quorum.vote[seat->server] = HF_VOTE_UNCOUNTED;
-    /* A server that lost the key gets it back while the lease is valid, and never after. */
-    if (gone && b->round == ROUND_EXTEND && now < b->valid_until)
-        ask_server(l, seat, HF_V_ACQUIRE, now);
+    if (gone)
+        repair(l, seat, now);
 }
 
 static void hear_released(struct hf_redlock *l, struct seat *seat, bool this_round, const struct hf_news *news,
                           hf_nanos now)
 {
-    struct ballot *b = seat->ballot;
-    bool known = news->cue == HF_N_RELEASED || news->cue == HF_N_GONE;
-    seat->freed |= known;
-    if (!known) {
+    bool freed = news->cue == HF_N_RELEASED, known = freed || news->cue == HF_N_GONE;
+    if (known) {
+        seat->freed = freed ? HF_VOTE_YES : HF_VOTE_NO;
+    } else {
         seat->ask.doubt = true; /* what was asked before may still be under way */
-        seat->again = now + timing_of(l, b->ttl_ms).op_timeout;
+        release_later(l, seat, now);
     }
     if (this_round)
-        b->quorum.vote[seat->server] = news->cue == HF_N_RELEASED ? HF_VOTE_YES : known ? HF_VOTE_NO : HF_VOTE_FAILED;
+        seat->ballot->quorum.vote[seat->server] = known ? seat->freed : HF_VOTE_FAILED;
 }
 
 void hf_ballot_hear(struct hf_redlock *l, struct seat *seat, const struct hf_news *news, hf_nanos now)
@@ -466,9 +544,10 @@ void hf_ballot_hear(struct hf_redlock *l, struct seat *seat, const struct hf_new
         hear_released(l, seat, this_round, news, now);
     else
         hear_extended(l, seat, this_round, news, now);
-    if (b->bid)
-        hf_bid_set_lines(l, b->bid);
+    struct bid *bid = b->bid;
     judge(l, b, now);
+    if (bid) /* also for what the next round has asked */
+        hf_bid_set_lines(l, bid);
 }
 
 /* ---- The client's wishes ---- */
@@ -530,8 +609,6 @@ void hf_ballot_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now)
             abandon(l, b, now);
         answer(l, bid, HF_N_RELEASED, now);
     } else if (verb == HF_V_RELEASE) {
-        if (b && b->round == ROUND_RELEASE && b->give_up_at <= now)
-            b->give_up_at = now;
         if (b) {
             release_all(l, b, now);
             judge(l, b, now);
@@ -580,7 +657,7 @@ static bool is_over(const struct hf_redlock *l, const struct ballot *b, hf_nanos
     if (b->bid || b->round != ROUND_RELEASE)
         return false;
     for (unsigned i = 0; i < l->servers; i++)
-        if ((!b->seat[i].freed && now < b->give_up_at) || b->seat[i].open)
+        if (b->seat[i].open || (b->seat[i].freed == HF_VOTE_OPEN && now < b->give_up_at))
             return false;
     return true;
 }
@@ -601,10 +678,10 @@ static hf_nanos tick_ballot(struct hf_redlock *l, struct ballot *b, hf_nanos now
     }
     for (unsigned i = 0; i < l->servers; i++) {
         struct seat *seat = &b->seat[i];
-        if (now >= seat->again && now < b->give_up_at && !seat->freed) {
+        if (now >= b->give_up_at || seat->freed != HF_VOTE_OPEN)
             seat->again = HF_NEVER;
-            ask_server(l, seat, HF_V_RELEASE, now);
-        }
+        else if (now >= seat->again)
+            release_seat(l, seat, now);
         next = sooner(next, seat->again);
     }
     return sooner(next, b->over_at);
@@ -619,7 +696,7 @@ hf_nanos hf_ballot_tick(struct hf_redlock *l, hf_nanos now)
         if (is_over(l, b, now))
             hf_ballot_free(l, b);
         else
-            next = sooner(next, sooner(due, b->bid ? HF_NEVER : b->give_up_at));
+            next = sooner(next, sooner(due, b->bid || now >= b->give_up_at ? HF_NEVER : b->give_up_at));
     }
     for (struct bid *bid = l->bids; bid; bid = bid->next) {
         if (now >= bid->hint_at) {

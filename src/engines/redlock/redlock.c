@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HINT_SPREAD HF_MS(12) /* those who hear that a lock is free do not all ask in the same moment */
+#define HINT_SPREAD HF_MS(12)  /* those who hear that a lock is free do not all ask in the same moment */
+enum { SPREAD_DOUBLINGS = 3 }; /* and those whose votes split again and again ever less so */
 
 /* ---- What members say ---- */
 
@@ -59,6 +60,14 @@ static void member_row(void *ctx, struct hf_ask *ask, const struct hf_row *row)
             hf_tally_row(bid, row);
 }
 
+static void member_find(void *ctx, struct hf_ask *ask, const struct hf_finding *finding)
+{
+    struct member *m = ctx;
+    for (struct bid *bid = m->lock->bids; bid; bid = bid->next)
+        if (hf_tally_owns(bid, ask))
+            m->lock->host->find(m->lock->host->ctx, bid->ask, finding);
+}
+
 static void member_recheck(void *ctx)
 {
     struct member *m = ctx;
@@ -69,6 +78,13 @@ static uint32_t member_random(void *ctx)
 {
     struct member *m = ctx;
     return m->lock->host->random(m->lock->host->ctx);
+}
+
+/* Tries that are taken back tell of it as releases do, so those who split the votes wake each other. */
+static hf_nanos pause_after_hint(struct hf_redlock *l, const struct bid *bid)
+{
+    hf_nanos spread = HINT_SPREAD << (bid->splits < SPREAD_DOUBLINGS ? bid->splits : SPREAD_DOUBLINGS);
+    return spread / 1024 * (l->host->random(l->host->ctx) % 1024);
 }
 
 static void hear_one(struct hf_redlock *l, const struct heard *h, hf_nanos now)
@@ -83,7 +99,7 @@ static void hear_one(struct hf_redlock *l, const struct heard *h, hf_nanos now)
             return;
         }
         if (bid->listens && h->ask >= bid->ear && h->ask < bid->ear + HF_SERVERS_MAX && bid->hint_at == HF_NEVER)
-            bid->hint_at = now + HINT_SPREAD / 1024 * (l->host->random(l->host->ctx) % 1024);
+            bid->hint_at = now + pause_after_hint(l, bid);
     }
 }
 
@@ -128,6 +144,7 @@ static hf_status open_member(struct hf_redlock *l, const struct hf_url *url, con
         .hang_up = member_hang_up,
         .tell = member_tell,
         .row = member_row,
+        .find = member_find,
         .recheck = member_recheck,
         .random = member_random,
     };
@@ -249,7 +266,8 @@ static void submit(void *self, struct hf_ask *ask, hf_nanos now)
         news.status = HF_INVALID;
         news.text = hf_why_text();
         hf_bid_tell(l, bid, &news);
-    } else if (ask->verb == HF_V_LIST || ask->verb == HF_V_BREAK || ask->verb == HF_V_RESIZE) {
+    } else if (ask->verb == HF_V_LIST || ask->verb == HF_V_BREAK || ask->verb == HF_V_RESIZE ||
+               ask->verb == HF_V_EXAMINE) {
         hf_tally_submit(l, bid, now);
     } else {
         hf_ballot_submit(l, bid, now);

@@ -33,14 +33,15 @@ struct seat {
     struct hf_ask ask;
     struct ballot *ballot;
     unsigned server;
-    uint8_t asked[QUESTIONS];  /* verbs that await their answer */
-    uint8_t rounds[QUESTIONS]; /* of which round each is */
+    uint8_t asked[QUESTIONS];   /* verbs that await their answer */
+    uint32_t rounds[QUESTIONS]; /* of which round each is */
     unsigned first, open;
     uint64_t token;      /* that the server gave, or holds for us */
     hf_nanos left;       /* CHECK: what it has left */
     hf_nanos busy_until; /* NO: when it may be free there */
-    bool freed;          /* it has answered our release */
+    enum hf_vote freed;  /* what it said to our release: YES, NO: it did not hold it; OPEN: nothing so far */
     hf_nanos again;      /* a release that failed is sent again then; HF_NEVER: none */
+    unsigned failures;   /* of releases */
 };
 
 enum round { ROUND_NONE, ROUND_ASK, ROUND_RAISE, ROUND_EXTEND, ROUND_CHECK, ROUND_RELEASE };
@@ -49,7 +50,7 @@ struct ballot {
     struct ballot *next, *prev;
     struct bid *bid; /* NULL: nobody waits for it any more */
     enum round round;
-    uint8_t number;             /* of the round */
+    uint32_t number;            /* of the round */
     hf_nanos asked_at, over_at; /* of the round */
     hf_nanos first_asked;       /* of the try: its validity counts from here */
     hf_nanos give_up_at;        /* releasing: the end of all tries */
@@ -57,6 +58,7 @@ struct ballot {
     uint64_t token;
     int64_t ttl_ms;
     bool held;
+    bool repairs; /* the last renewal was won: servers that lack the key get it back */
     struct hf_quorum quorum;
     struct seat seat[HF_SERVERS_MAX];
     char name[HF_NAME_MAX + 1], label[HF_LABEL_MAX + 1];
@@ -69,6 +71,7 @@ struct bid {
     bool tried;
     bool listens;
     struct hf_ask ear[HF_SERVERS_MAX];
+    unsigned splits;     /* tries in a row that some servers granted, but too few */
     hf_nanos hint_at;    /* a hint is told then; HF_NEVER: none */
     struct tally *tally; /* showing.c */
 };

@@ -62,6 +62,7 @@ static hf_status open_parts(struct hf_wire *wire, const struct hf_url *url, cons
         .hang_up = hf_wire_hang_up,
         .tell = tell,
         .row = hf_wire_row,
+        .find = hf_wire_find,
         .recheck = recheck,
         .random = draw,
     };
@@ -152,6 +153,7 @@ bool hf_wire_submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news
     if (!record)
         record = hf_wire_record_make(wire, ask);
     bool answered = true;
+    hf_wire_look_at_idle(wire, now);
     if (record)
         answered = submit(wire, record, now, news);
     else

@@ -11,6 +11,7 @@
 struct errand {
     struct hf_ask ask;
     hf_row_fn *fn;
+    hf_finding_fn *find;
     void *arg;
 };
 
@@ -19,6 +20,13 @@ void hf_wire_row(void *ctx, struct hf_ask *ask, const struct hf_row *row)
     const struct errand *errand = (const struct errand *)(const void *)ask; /* the first of its fields */
     if (hf_wire_record_of(ctx, ask) && errand->fn)
         errand->fn(errand->arg, row);
+}
+
+void hf_wire_find(void *ctx, struct hf_ask *ask, const struct hf_finding *finding)
+{
+    const struct errand *errand = (const struct errand *)(const void *)ask;
+    if (hf_wire_record_of(ctx, ask) && errand->find)
+        errand->find(errand->arg, finding);
 }
 
 static struct hf_ask ask_about(enum hf_verb verb, const struct hf_seen *what, hf_nanos until)
@@ -62,8 +70,8 @@ static hf_status judge(const struct hf_ask *ask, const struct hf_news *news, con
     case HF_N_FAILED:
         return hf_why(news->status, "%s", words(news, ""));
     default:
-        return hf_why(ask->verb == HF_V_LIST ? HF_UNAVAILABLE : HF_IN_DOUBT, "%.*s: %s", len, ask->name,
-                      words(news, "no answer came from the server"));
+        return hf_why(ask->verb == HF_V_LIST || ask->verb == HF_V_EXAMINE ? HF_UNAVAILABLE : HF_IN_DOUBT, "%.*s: %s",
+                      len, ask->name, words(news, "no answer came from the server"));
     }
 }
 
@@ -96,6 +104,13 @@ hf_status hf_wire_resize(void *self, const struct hf_seen *what, uint32_t capaci
     struct errand errand = {.ask = ask_about(HF_V_RESIZE, what, what->until)};
     errand.ask.capacity = capacity;
     return run(self, &errand.ask, now, "is not in use");
+}
+
+hf_status hf_wire_examine(void *self, hf_nanos now, hf_finding_fn *fn, void *arg)
+{
+    struct hf_seen nothing = {.which = HF_SEE_ONE, .name = "-", .len = 1};
+    struct errand errand = {.ask = ask_about(HF_V_EXAMINE, &nothing, now + LIST_PATIENCE), .find = fn, .arg = arg};
+    return run(self, &errand.ask, now, "is not there");
 }
 
 void hf_wire_watch(void *self, uint32_t *seen, hf_nanos until)

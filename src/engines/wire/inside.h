@@ -60,6 +60,7 @@ struct hf_wire_record {
 };
 
 struct hf_wire_line {
+    hf_nanos read_at;              /* when somebody last read from it */
     struct hf_link *link;          /* NULL: down */
     struct hf_link *corpse;        /* hung up while its driver polls it, who closes it */
     struct hf_wire_waiter *driver; /* NULL: nobody */
@@ -140,7 +141,9 @@ void hf_wire_hang_up(void *wire, unsigned line);
 void hf_wire_flush_lines(struct hf_wire *wire);
 bool hf_wire_line_ready(const struct hf_wire_line *line);              /* there is work without polling */
 void hf_wire_serve(struct hf_wire *wire, unsigned line, hf_nanos now); /* does what came up there */
-void hf_wire_bury(struct hf_wire_line *line);                          /* its driver came back */
+/* Reads what lines that nobody drives have had to say for a while: that they are closed, for one. */
+void hf_wire_look_at_idle(struct hf_wire *wire, hf_nanos now);
+void hf_wire_bury(struct hf_wire_line *line); /* its driver came back */
 void hf_wire_lines_close(struct hf_wire *wire);
 
 /* ---- waiting.c ---- */
@@ -153,3 +156,4 @@ void hf_wire_dismiss(struct hf_wire *wire, struct hf_wire_record *record); /* it
 
 /* ---- errands.c ---- */
 void hf_wire_row(void *wire, struct hf_ask *ask, const struct hf_row *row);
+void hf_wire_find(void *ctx, struct hf_ask *ask, const struct hf_finding *finding);

@@ -8,6 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define IDLE_AFTER HF_MS(1000)
+
 /* ---- For the engine ---- */
 
 void hf_wire_dial(void *ctx, unsigned number, const struct hf_address *to)
@@ -117,6 +119,7 @@ static void read_line(struct hf_wire *wire, unsigned number, hf_nanos now)
     struct hf_wire_line *line = &wire->line[number];
     struct hf_link *link = line->link;
     bool more = true;
+    line->read_at = now;
     while (more && line->link == link) { /* another: the engine did not like what it read */
         size_t got;
         if (!hf_link_read(link, wire->bytes, sizeof wire->bytes, &got, &more)) {
@@ -143,6 +146,18 @@ void hf_wire_serve(struct hf_wire *wire, unsigned number, hf_nanos now)
         if (line->polled & POLLOUT)
             hf_link_flush(line->link);
         read_line(wire, number, now);
+    }
+}
+
+/* A server closes connections that were idle for long. Whoever asks next should not have to find out by losing his
+ * request. */
+void hf_wire_look_at_idle(struct hf_wire *wire, hf_nanos now)
+{
+    for (uint32_t lines = wire->open & ~wire->driven; lines;) {
+        unsigned number = hf_wire_pop(&lines);
+        const struct hf_wire_line *line = &wire->line[number];
+        if (line->link && line->up && now - line->read_at > IDLE_AFTER)
+            read_line(wire, number, now);
     }
 }
 

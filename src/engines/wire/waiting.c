@@ -177,8 +177,8 @@ static uint32_t ready_lines(const struct hf_wire *wire, uint32_t lines)
     return ready;
 }
 
-/* Until then; signals may shorten it. Not ppoll(2): the time that a process is stopped does not count there, and a lease
- * that ended meanwhile would be noticed late. */
+/* Until then; signals may shorten it. Not ppoll(2): the time that a process is stopped does not count there, and a
+ * lease that ended meanwhile would be noticed late. */
 static void poll_until(struct pollfd *fds, nfds_t count, hf_nanos until)
 {
     int limit = -1;

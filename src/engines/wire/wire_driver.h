@@ -26,4 +26,5 @@ void hf_wire_attend_wake(void *self);
 hf_status hf_wire_list(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg);
 hf_status hf_wire_break_hold(void *self, const struct hf_seen *what, uint64_t token, hf_nanos now);
 hf_status hf_wire_resize(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now);
+hf_status hf_wire_examine(void *self, hf_nanos now, hf_finding_fn *fn, void *arg);
 void hf_wire_watch(void *self, uint32_t *seen, hf_nanos until);

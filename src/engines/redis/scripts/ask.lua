@@ -5,7 +5,7 @@
 -- ARGV  1 id  2 ttl  3 meta  4 wait: 1 or 0  5 box: i or p and its name, or -  6 first refresh  7 longest refresh
 --       8 grace  9 queued before: 1 or 0  10 kind  11 units  12 capacity  13 owner or -  14 barging: 1 or 0
 --       15 history: how many past holds are kept  16 their age in ms  17 margin  18 stagger  19 most waiters
---       20 the least token that a grant shall have; 0: any
+--       20 the token that a quorum agreed on for this id, 0: none yet
 -- answers
 --       token                                     held for at least ttl from now
 --       {0, left}                                 busy, and not in the queue; left: ms until the first hold ends, -1: never
@@ -81,7 +81,7 @@ end
 
 local token = admit(me)
 if not token and fits(me) and (ARGV[14] == '1' or call('EXISTS', queue) == 0) then
-  token = next_number()
+  token = ARGV[20] ~= '0' and ARGV[20] or next_number()
   leave_queue(me.id)
   hold(me, now + me.ttl * 1000, token)
   gather(me.owner, token)
@@ -112,8 +112,9 @@ local step = tonumber(ARGV[6]) * (place + 1)
 local told = place == 0 and form ~= 'foreign' and me.box ~= '-' -- by whoever releases, unless that one dies
 if left < 0 or (not told and again > step) then again = step end
 again = math.min(again, tonumber(ARGV[7]))
-call('HSET', waiters, me.id, whole(now + (again + me.grace) * 1000) .. ' ' .. me.grace .. ' ' .. me.ttl .. ' ' .. me.units ..
-  ' ' .. me.capacity .. ' ' .. me.kind .. ' ' .. me.owner .. ' ' .. me.box .. ' ' .. me.meta)
+local span = again + me.grace
+call('HSET', waiters, me.id, whole(now + span * 1000) .. ' ' .. span .. ' ' .. me.grace .. ' ' .. me.ttl .. ' ' ..
+  me.units .. ' ' .. me.capacity .. ' ' .. me.kind .. ' ' .. me.owner .. ' ' .. me.box .. ' ' .. me.meta)
 if place == 0 then
   call('PEXPIRE', queue, HOUR)
   call('PEXPIRE', waiters, HOUR)

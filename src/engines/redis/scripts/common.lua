@@ -7,7 +7,8 @@
 --       2 counter "N" or "~N until": the last number given out (tokens and arrivals); the ~ says "look closer": somebody
 --                 waits, or tombstones stand until then. It sorts above every digit. Lives an hour after its last use.
 --       3 queue   sorted set: id -> arrival number
---       4 waiters hash: id -> "due grace ttl units capacity kind owner box meta"; +owner -> its ids; !id -> tombstone's end
+--       4 waiters hash: id -> "due span grace ttl units capacity kind owner box meta"; due: until then it counts as alive,
+--                 span: how many ms that was from its last look on; +owner -> its ids; !id -> tombstone's end
 --       5 ends    sorted set: id -> end of the hold, for holds in a hash
 --       6 past    sorted set, only with history: token -> a note about that hold; +inf -> "N age"
 --
@@ -233,12 +234,12 @@ local function reap()
   if h and tonumber(first[2]) > now + h.ttl * 1000 then cut_back() end
 end
 
--- The hold's token becomes at least that, and the next one is higher: what a quorum agreed on (redlock).
-local function raise(h, floor)
-  number = math.max(number, tonumber(floor))
-  if tonumber(h.token) >= tonumber(floor) then return end
-  if history then note_again(h.token, floor) end
-  h.token = floor
+-- The hold gets the token that a quorum agreed on (redlock), and whatever is granted next gets a higher one.
+local function raise(h, agreed)
+  number = math.max(number, tonumber(agreed))
+  if agreed == '0' or h.token == agreed then return end
+  if history then note_again(h.token, agreed) end
+  h.token = agreed
   if form == 'plain' then
     call('SET', lock, h.id .. ' ' .. h.token .. ' ' .. h.ttl .. ' ' .. h.meta, 'KEEPTTL')
   else
@@ -246,7 +247,8 @@ local function raise(h, floor)
   end
 end
 
--- At least `ttl` from now; never shortens. The time that it has then, in ms.
+-- At least `ttl` from now; never shortens. The time that it has then, in ms; what a clock that stepped back adds does not
+-- count, because time_left() and cut_back() take it away.
 local function extend_hold(h, ttl)
   if history and ttl > 0 then note(h.token, now + ttl * 1000) end
   local longer = ttl > h.ttl
@@ -258,12 +260,12 @@ local function extend_hold(h, ttl)
     elseif left < ttl then
       call('PEXPIRE', lock, ttl)
     end
-    return math.max(left, ttl)
+    return math.min(math.max(left, ttl), h.ttl)
   end
   if longer then write_hold(h) end
   local till = math.max(tonumber(call('ZSCORE', ends, h.id)) or 0, now + ttl * 1000)
   call('ZADD', ends, whole(till), h.id)
-  return math.floor((till - now) / 1000)
+  return math.min(math.floor((till - now) / 1000), h.ttl)
 end
 
 -- ---- Who waits
@@ -271,9 +273,10 @@ end
 local function read_waiter(id)
   local text = call('HGET', waiters, id)
   if not text then return nil end
-  local due, grace, ttl, units, cap, kind, owner, box, meta =
-    text:match('^(%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+) (.*)$')
-  return { id = id, due = tonumber(due), grace = tonumber(grace), ttl = tonumber(ttl), units = tonumber(units),
+  local due, span, grace, ttl, units, cap, kind, owner, box, meta =
+    text:match('^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+) (.*)$')
+  local till = math.min(tonumber(due), now + tonumber(span) * 1000) -- the clock may have stepped back
+  return { id = id, due = till, grace = tonumber(grace), ttl = tonumber(ttl), units = tonumber(units),
     capacity = tonumber(cap), kind = kind, owner = owner, box = box, meta = meta, age = AGE }
 end
 

@@ -3,7 +3,7 @@
 --
 -- KEYS  as in common.lua
 -- ARGV  1 id  2 ttl; 0: only look  3 history  4 age  5 strong: 1 writes in any case, for WAIT to
---       have something to vouch for  6 the least token that the hold shall have
+--       have something to vouch for  6 the token that a quorum agreed on for this id, 0: none
 -- answers
 --       {token, left}   still held; left: ms from now
 --       {0}             not held
@@ -22,7 +22,7 @@ if ARGV[3] == '0' and ARGV[5] ~= '1' and ARGV[6] == '0' then
         call('PEXPIRE', KEYS[1], ttl)
         left = ttl
       end
-      return { token, left }
+      return { token, math.min(left, tonumber(given)) }
     end
   end
 end

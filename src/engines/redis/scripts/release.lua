@@ -15,7 +15,10 @@ if doubt == 0 and ARGV[4] == '0' then
   local value = redis.pcall('GET', KEYS[1])
   if not value or type(value) == 'string' then
     local mine = value and value:sub(1, 23) == id .. ' '
-    if mine and leaving then return { value:match('^%S+ (%d+)'), call('PTTL', KEYS[1]) } end
+    if mine and leaving then
+      local token, given = value:match('^%S+ (%d+) (%d+) ')
+      return { token, math.min(call('PTTL', KEYS[1]), tonumber(given)) }
+    end
     local number = call('GET', KEYS[2])
     if not number or number:byte(1) ~= 126 then -- 126 is ~
       if mine then
