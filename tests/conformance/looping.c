@@ -252,6 +252,10 @@ static pid_t start_strace(const char *log, int in[2], int out[2])
 static void test_no_wake_up(void **state)
 {
     (void)state;
+    if (!engine()->lasting_waiters) {
+        print_message("# %s: places in its queue are kept by looking at them now and then\n", engine()->name);
+        return;
+    }
     char log[128], word[8] = "";
     int in[2], out[2], status;
     snprintf(log, sizeof log, "%s/strace", stage_directory());

@@ -32,7 +32,7 @@ is "the C example of README is examples/turn.c" "$(cat "$SCRATCH/readme.c")" "$(
 for example in examples/*.c; do
     program=$SCRATCH/$(basename "$example" .c)
     ok "$example compiles against the static library" \
-        gcc "${strict[@]}" "$example" "$BUILD/libholdfast.a" -pthread -o "$program-static"
+        gcc "${strict[@]}" "$example" "$BUILD/libholdfast.a" -lhiredis -lssl -lcrypto -pthread -o "$program-static"
     ok "$example compiles against the shared library" \
         gcc "${strict[@]}" "$example" -L"$BUILD" -lholdfast -Wl,-rpath,"$BUILD" -o "$program"
     ok "$example runs with the static library" timeout 20 "$program-static"
