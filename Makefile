@@ -2,6 +2,8 @@
 
 JOBS ?= $(shell nproc)
 ONLY ?= *
+SECONDS ?= 30
+ARGS ?=
 prefix ?= /usr/local
 DESTDIR ?=
 builddir ?= build
@@ -12,9 +14,9 @@ compile = env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS cmake --build $(1) -j $(JOBS) 
 # test-build KIND SANITIZERS: only what the suites of that kind name is built there.
 test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
 	$(call compile,build-$(1),--target suites-$(1))
-formatted = find src include cli tests examples -name '*.[ch]'
+formatted = find src include cli server tests examples -name '*.[ch]'
 
-.PHONY: build demo test nightly test-builds man install uninstall deb format format-check clean help
+.PHONY: build demo test nightly sim test-builds man install uninstall deb format format-check clean help
 .DEFAULT_GOAL := build
 
 build: ## the command, the shared and the static library, in build/
@@ -36,6 +38,11 @@ nightly: ## the long tests: every byte, every instruction, minutes of chaos
 	@scripts/install-packages nightly
 	@$(MAKE) --no-print-directory test-builds
 	@tests/run tests/suites.nightly build-logs '$(ONLY)'
+
+sim: ## the simulator of the Redis engine: SECONDS=30 of new schedules (ARGS='--trace --seed 7' shows one)
+	@$(call configure,build-plain,-DHF_TESTS=ON)
+	@$(call compile,build-plain,--target test-sim-redis)
+	@build-plain/tests/sim/redis --kept tests/sim/kept --seconds $(SECONDS) $(ARGS)
 
 test-builds:
 	@$(call test-build,plain,)

@@ -29,7 +29,7 @@ static const struct option_spec OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HEL
 struct patient {
     hf_client *client;
     char path[4096]; /* of the table; "": not the embedded engine */
-    uint64_t token;  /* of the last cycle */
+    uint64_t token;  /* the newest that was seen: of the last cycle, or of a hold */
 };
 
 static void check_file(struct findings *findings, const struct patient *patient)
@@ -206,6 +206,8 @@ static void check_holds(struct findings *findings, struct patient *patient)
     gethostname(host, sizeof host - 1);
     for (size_t i = 0; i < rows.count; i++) {
         holders += rows.all[i].role == HF_HOLDER;
+        if (rows.all[i].token > patient->token)
+            patient->token = rows.all[i].token;
         if (strcmp(rows.all[i].host, host) == 0)
             check_row(findings, &rows.all[i]);
     }
@@ -218,9 +220,11 @@ static void check_holds(struct findings *findings, struct patient *patient)
 static void add_finding(void *arg, const struct hf_finding *f)
 {
     static const enum finding_state states[] = {[HF_HEALTH_OK] = FINDING_OK,
-                                                [HF_HEALTH_NOTE] = FINDING_OK,
+                                                [HF_HEALTH_NOTE] = FINDING_NOTE,
                                                 [HF_HEALTH_WARN] = FINDING_WARN,
-                                                [HF_HEALTH_BAD] = FINDING_WARN};
+                                                [HF_HEALTH_BAD] = FINDING_FAIL};
+    if (f->health == HF_HEALTH_BAD)
+        findings_broken(arg, EXIT_CONFIG);
     findings_add(arg, states[f->health], f->what, "%s%s%s%s%s", f->where, *f->where ? ": " : "", f->text,
                  *f->advice ? "; what to do: " : "", f->advice);
 }
@@ -250,8 +254,8 @@ static void examine(struct findings *findings, const struct cli_options *options
     }
     check_servers(findings, &patient);
     check_cycles(findings, &patient);
-    check_clock(findings, &patient);
     check_holds(findings, &patient);
+    check_clock(findings, &patient);
     status = hf_close(patient.client, 1000);
     if (status != HF_OK)
         findings_fail(findings, "close", status);
@@ -272,8 +276,8 @@ const struct verb VERB_DOCTOR = {
     .operands = "",
     .summary = "Opens the engine and checks it: table, permissions, clock, speed, stale holds.",
     .details =
-        "Each line is ok, warn or fail. Exit codes: 0 nothing failed; 69 the engine cannot be reached or is full;\n"
-        "78 bad configuration, no permission, or a table that cannot be used.\n"
+        "Each line is ok, note (good to know), warn or fail. Exit codes: 0 nothing failed; 69 the engine cannot be\n"
+        "reached or is full; 78 bad configuration, no permission, or a table or server that cannot do its work.\n"
         "With --json: one object with the keys exit, dropped and checks (check, state, text each).\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],

@@ -1,4 +1,4 @@
-/* fence.c - the verb `fence`: prints the checking side of a token for a database.
+/* fence.c - the verb `fence`: prints the checking side of a token for a database, or for keys of a Redis server.
  *
  * A template is SQL with three places: @TABLE@, @KEY@ and @TOKEN@, which become quoted identifiers, and @NAME@, which
  * becomes the plain table name inside the names of trigger and function. */
@@ -10,8 +10,8 @@
 
 #define IDENTIFIER_MAX 48 /* with what we put around it below the 63 bytes that PostgreSQL keeps */
 
-enum dialect { POSTGRES, SQLITE };
-static const char *const DIALECTS[] = {[POSTGRES] = "postgres", [SQLITE] = "sqlite"};
+enum dialect { POSTGRES, SQLITE, REDIS };
+static const char *const DIALECTS[] = {[POSTGRES] = "postgres", [SQLITE] = "sqlite", [REDIS] = "redis"};
 
 struct fence {
     int64_t dialect;
@@ -61,6 +61,29 @@ static const char *const TEMPLATES[] = {
                       "BEGIN\n"
                       "    SELECT RAISE(ABORT, 'stale token');\n"
                       "END;\n",
+    /* Tokens are compared as text: numbers in Lua are exact below 2^53 only. */
+    [REDIS] = "-- A guarded write, made by `holdfast fence redis`: who comes with a token older than the newest that a "
+              "key has\n"
+              "-- seen is refused. Equal tokens pass: the same holder writes again. Check and write are one step.\n"
+              "-- KEYS  1 the key that is guarded  2 where its newest token stands; {key}:fence has the same slot in a "
+              "cluster\n"
+              "-- ARGV  1 the token of the lease (HOLDFAST_TOKEN under `holdfast run`)  2 a command  3... its "
+              "arguments behind the\n"
+              "--       key. Without a command the token is recorded, and that is all.\n"
+              "--     redis-cli --eval fence.lua report '{report}:fence' , $HOLDFAST_TOKEN SET 'the text'\n"
+              "-- A new holder records its token before it reads; with GET as the command both are one step.\n"
+              "-- Only for exclusive locks and writers: readers and permits of a semaphore are valid with different "
+              "tokens.\n"
+              "local token, seen = ARGV[1] or '', redis.call('GET', KEYS[2])\n"
+              "if not token:match('^[1-9]%d*$') then\n"
+              "  return redis.error_reply('ERR not a token: ' .. token)\n"
+              "end\n"
+              "if seen and (#seen > #token or (#seen == #token and seen > token)) then\n"
+              "  return redis.error_reply('STALE token ' .. token .. ': ' .. seen .. ' was seen')\n"
+              "end\n"
+              "redis.call('SET', KEYS[2], token)\n"
+              "if not ARGV[2] then return token end\n"
+              "return redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))\n",
 };
 
 static bool is_identifier(const char *text)
@@ -85,7 +108,7 @@ static int check_identifier(const char *option, const char *text)
     return EXIT_USAGE;
 }
 
-static void print_sql(const void *arg)
+static void print_text(const void *arg)
 {
     const struct fence *fence = arg;
     const char *text = TEMPLATES[fence->dialect];
@@ -111,29 +134,40 @@ static void print_sql(const void *arg)
 
 static int print_json(const struct fence *fence)
 {
-    char *sql = text_printed(print_sql, fence);
-    if (!sql)
+    char *text = text_printed(print_text, fence);
+    if (!text)
         return EXIT_INTERNAL;
-    printf("{\"dialect\":\"%s\",\"sql\":", DIALECTS[fence->dialect]);
-    json_print_text(stdout, sql);
+    printf("{\"dialect\":\"%s\",\"%s\":", DIALECTS[fence->dialect], fence->dialect == REDIS ? "lua" : "sql");
+    json_print_text(stdout, text);
     printf("}\n");
-    free(sql);
+    free(text);
     return finish_stdout();
+}
+
+/* sql, or redis, which has neither tables nor columns. */
+static int check_kind(const struct cli_options *options, const char *kind)
+{
+    bool described = options->dialect || options->table || options->key_column || options->token_column;
+    if (strcmp(kind, "sql") == 0 || (strcmp(kind, "redis") == 0 && !described))
+        return 0;
+    if (described && strcmp(kind, "redis") == 0)
+        complain("fence redis takes none of --dialect, --table, --key and --token: those are for sql");
+    else
+        complain("fence: \"%s\" is not known; sql and redis are", text_shown(kind).text);
+    return EXIT_USAGE;
 }
 
 static int run_fence(const struct cli_options *options, int argc, char **argv)
 {
-    const struct fence fence = {
+    struct fence fence = {
         .dialect = options->dialect,
         .table = options->table ? options->table : "guarded",
         .key = options->key_column ? options->key_column : "id",
         .token = options->token_column ? options->token_column : "fence_token",
     };
     int code = check_operands(&VERB_FENCE, argc, argv, 1, 1);
-    if (code == 0 && strcmp(argv[0], "sql") != 0) {
-        complain("fence: \"%s\" is not known; sql is", text_shown(argv[0]).text);
-        code = EXIT_USAGE;
-    }
+    if (code == 0)
+        code = check_kind(options, argv[0]);
     if (code == 0)
         code = check_identifier("table", fence.table);
     if (code == 0)
@@ -142,20 +176,22 @@ static int run_fence(const struct cli_options *options, int argc, char **argv)
         code = check_identifier("token", fence.token);
     if (code != 0)
         return code;
+    if (strcmp(argv[0], "redis") == 0)
+        fence.dialect = REDIS;
     if (options->json)
         return print_json(&fence);
-    print_sql(&fence);
+    print_text(&fence);
     return finish_stdout();
 }
 
 const struct verb VERB_FENCE = {
     .name = "fence",
-    .operands = "sql",
-    .summary = "Prints SQL that makes a table refuse writes with an older token.",
-    .details =
-        "A column and a trigger: equal tokens pass, lower ones do not. Read what it prints, then run it once:\n\n"
-        "    holdfast fence sql --dialect sqlite --table jobs | sqlite3 jobs.db\n\n"
-        "With --json: one object with the keys dialect and sql.\n",
+    .operands = "sql|redis",
+    .summary = "Prints what makes a table, or a key of Redis, refuse writes with an older token.",
+    .details = "sql: a column and a trigger. Read what it prints, then run it once:\n\n"
+               "    holdfast fence sql --dialect sqlite --table jobs | sqlite3 jobs.db\n\n"
+               "redis: a script through which a key is written; it says how it is called.\n\n"
+               "Equal tokens pass, lower ones do not. With --json: one object with the keys dialect and sql, or lua.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_fence,

@@ -4,12 +4,10 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#define EXIT_UNAVAILABLE 69
-#define EXIT_CONFIG 78
-
-static const char *const STATES[] = {[FINDING_OK] = "ok", [FINDING_WARN] = "warn", [FINDING_FAIL] = "fail"};
+static const char *const STATES[] = {
+    [FINDING_OK] = "ok", [FINDING_NOTE] = "note", [FINDING_WARN] = "warn", [FINDING_FAIL] = "fail"};
 static const char *const COLOURS[] = {
-    [FINDING_OK] = "\033[32m", [FINDING_WARN] = "\033[33m", [FINDING_FAIL] = "\033[31m"};
+    [FINDING_OK] = "\033[32m", [FINDING_NOTE] = "\033[36m", [FINDING_WARN] = "\033[33m", [FINDING_FAIL] = "\033[31m"};
 
 void findings_add(struct findings *findings, enum finding_state state, const char *check, const char *format, ...)
 {
@@ -26,11 +24,16 @@ void findings_add(struct findings *findings, enum finding_state state, const cha
     va_end(args);
 }
 
+void findings_broken(struct findings *findings, int exit_code)
+{
+    if (findings->exit_code == 0)
+        findings->exit_code = exit_code;
+}
+
 void findings_fail(struct findings *findings, const char *check, hf_status status)
 {
     findings_add(findings, FINDING_FAIL, check, "%s", hf_error_text());
-    if (findings->exit_code == 0)
-        findings->exit_code = hf_status_exit_code(status) == EXIT_UNAVAILABLE ? EXIT_UNAVAILABLE : EXIT_CONFIG;
+    findings_broken(findings, hf_status_exit_code(status) == EXIT_UNAVAILABLE ? EXIT_UNAVAILABLE : EXIT_CONFIG);
 }
 
 static void print_json(const struct findings *findings)

@@ -1,9 +1,12 @@
-/* findings.h - what `doctor` found, line by line: fine, worth a look, or broken. */
+/* findings.h - what `doctor` found, line by line: fine, good to know, worth a look, or broken. */
 #pragma once
 #include "holdfast.h"
 #include <stddef.h>
 
-enum finding_state { FINDING_OK, FINDING_WARN, FINDING_FAIL };
+#define EXIT_UNAVAILABLE 69
+#define EXIT_CONFIG 78
+
+enum finding_state { FINDING_OK, FINDING_NOTE, FINDING_WARN, FINDING_FAIL };
 
 struct finding {
     enum finding_state state;
@@ -20,6 +23,9 @@ struct findings {
 /* Notes one. */
 __attribute__((format(printf, 4, 5))) void findings_add(struct findings *findings, enum finding_state state,
                                                         const char *check, const char *format, ...);
+
+/* What was found is a failure: that is the exit code, unless there was one before it. */
+void findings_broken(struct findings *findings, int exit_code);
 
 /* Notes what a call of the library had to say as a failure: 69 when the engine cannot be reached or is full, else 78.
  */

@@ -10,10 +10,11 @@
 
 #define CELL_MAX sizeof(struct shown)
 
-enum column { NAME, KIND, ROLE, UNITS, TOKEN, LEFT, SINCE, PID, HOST, LABEL, COLUMNS };
+/* The last one is there where a lock stands on several servers. */
+enum column { NAME, KIND, ROLE, UNITS, TOKEN, LEFT, SINCE, PID, HOST, LABEL, SERVERS, COLUMNS };
 
-static const char *const TITLES[COLUMNS] = {"NAME", "KIND",  "ROLE", "UNITS", "TOKEN",
-                                            "LEFT", "SINCE", "PID",  "HOST",  "LABEL"};
+static const char *const TITLES[COLUMNS] = {"NAME",  "KIND", "ROLE", "UNITS", "TOKEN",  "LEFT",
+                                            "SINCE", "PID",  "HOST", "LABEL", "SERVERS"};
 
 static const struct option_spec OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HELP};
 
@@ -55,6 +56,9 @@ static struct shown cell(const struct hf_row *row, enum column column)
         if (row->foreign)
             snprintf(shown.text, CELL_MAX, "(foreign: another program's lock)");
         return *row->label ? text_shown(row->label) : shown;
+    case SERVERS:
+        snprintf(shown.text, CELL_MAX, "%" PRIu32, row->servers);
+        break;
     case COLUMNS:
         break;
     }
@@ -71,10 +75,15 @@ static bool is_waiter(const void *rows, size_t row)
     return ((const struct rows *)rows)->all[row].role == HF_WAITER;
 }
 
+static bool has_servers(const struct rows *rows)
+{
+    return rows->count > 0 && rows->all[0].servers > 0;
+}
+
 static void print_table(const struct rows *rows)
 {
     table_print(&(struct table){.titles = TITLES,
-                                .columns = COLUMNS,
+                                .columns = has_servers(rows) ? COLUMNS : SERVERS,
                                 .rows = rows->count,
                                 .data = rows,
                                 .cell = list_cell,
@@ -99,7 +108,11 @@ static void print_json_row(const struct hf_row *row)
     json_print_text(stdout, row->host);
     printf(",\"label\":");
     json_print_text(stdout, row->label);
-    printf(",\"detached\":%s,\"foreign\":%s}", row->detached ? "true" : "false", row->foreign ? "true" : "false");
+    printf(",\"detached\":%s,\"foreign\":%s", row->detached ? "true" : "false", row->foreign ? "true" : "false");
+    if (row->servers)
+        printf(",\"servers\":%" PRIu32 "}", row->servers);
+    else
+        printf(",\"servers\":null}");
 }
 
 static void print_json(const struct rows *rows)
@@ -176,7 +189,8 @@ static int run_show(const struct cli_options *options, int argc, char **argv)
     "  left_ms        holders: until the lease ends unless it is renewed; waiters: null\n"                             \
     "  since_ms       how long it has held or waited\n"                                                                \
     "  ttl_ms, pid, host, label, detached\n"                                                                           \
-    "  foreign        another program's lock: only left_ms is known of it, -1 if it has no end\n"
+    "  foreign        another program's lock: only left_ms is known of it, -1 if it has no end\n"                      \
+    "  servers        redlock: on how many servers it stands; elsewhere null\n"
 
 const struct verb VERB_LIST = {
     .name = "list",

@@ -65,10 +65,28 @@ static const struct verb *find_verb(const char *word)
     return NULL;
 }
 
+/* Who lists processes reads our command line: user and password in a URL are taken out of it at once. */
+static int hide_password(struct cli_options *options)
+{
+    char *shown = (char *)(uintptr_t)options->url;
+    char *from = shown ? strstr(shown, "//") : NULL, *to = from ? strrchr(from, '@') : NULL;
+    if (!to)
+        return 0;
+    options->url = strdup(shown);
+    if (!options->url) {
+        complain("no memory");
+        return EXIT_INTERNAL;
+    }
+    memset(from + 2, '*', (size_t)(to - from) - 2);
+    return 0;
+}
+
 static int do_verb(const struct verb *verb, struct arguments *arguments, struct cli_options *options)
 {
     if (options_parse(verb->options, verb->option_count, verb->stops_at_operand, arguments, options) != 0)
         return EXIT_USAGE;
+    if (hide_password(options) != 0)
+        return EXIT_INTERNAL;
     return options->help ? print_verb_help(verb) : verb->run(options, arguments->count, arguments->all);
 }
 
@@ -79,6 +97,8 @@ int main(int argc, char **argv)
     fill_standard_descriptors();
     if (options_parse(GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT, true, &arguments, &options) != 0)
         return EXIT_USAGE;
+    if (hide_password(&options) != 0)
+        return EXIT_INTERNAL;
     if (options.help)
         return print_global_help();
     if (options.version)

@@ -9,7 +9,8 @@ install(TARGETS holdfast)
 install(TARGETS holdfast-shared holdfast-static EXPORT holdfast)
 install(FILES include/holdfast.h TYPE INCLUDE)
 install(DIRECTORY include/holdfast TYPE INCLUDE)
-install(FILES docs/json.md docs/guarantees.md TYPE DOC)
+install(FILES docs/json.md docs/guarantees.md docs/serve.md TYPE DOC)
+install(DIRECTORY packaging/serve DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT holdfast FILE holdfast-targets.cmake NAMESPACE holdfast:: DESTINATION ${package_dir})
 configure_package_config_file(packaging/holdfast-config.cmake.in ${CMAKE_BINARY_DIR}/holdfast-config.cmake

@@ -142,8 +142,9 @@ static hf_status check_offer(const struct hf_client *client, const struct hf_req
     if (r->flags & ~flags)
         return hf_why(HF_INVALID, "flags: 0x%x has unknown bits", r->flags);
     if (!(client->limits.kinds & 1u << r->kind))
-        return hf_why(HF_UNSUPPORTED, "kind: %s is not offered by the engine %s", hf_kind_name(r->kind),
-                      client->type->name);
+        return hf_why(HF_UNSUPPORTED, "kind: %s is not offered by the engine %s%s%s", hf_kind_name(r->kind),
+                      client->type->name, client->limits.kinds_why ? ": " : "",
+                      client->limits.kinds_why ? client->limits.kinds_why : "");
     if ((r->flags & HF_DETACHED) && !(client->limits.offers & HF_CAN_DETACH))
         return hf_why(HF_UNSUPPORTED, "HF_DETACHED: not offered by the engine %s", client->type->name);
     if (r->owner && !(client->limits.offers & HF_REENTRANT))

@@ -118,3 +118,5 @@ struct sight {
 struct sight see(hf_client *client, const char *name);
 /* Waits until that many wait (and hold) there; -1: any number. The test fails when it does not happen. */
 struct sight await_sight(hf_client *client, const char *name, int holders, int waiters);
+/* On an engine without a queue nobody is seen waiting: who should be is given the time to ask instead. */
+void sight_hides_waiters(bool hidden);

@@ -2,7 +2,7 @@
 #include "engines.h"
 
 #include "engines/engine.h"
-#include "servers.h"
+#include "quorum.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -21,23 +21,57 @@ static const char *always_there(void)
 }
 
 /* One server for all rows, each of which has its own part of the names. */
-static bool fresh_prefix(enum server_kind kind, char *url, size_t size)
+static struct server *server_of(enum server_kind kind)
 {
     static struct server *server[2];
-    static unsigned rows;
     if (!server[kind])
         server[kind] = server_start(&(struct server_options){.kind = kind});
-    return snprintf(url, size, "redis://127.0.0.1:%u/0?prefix=r%03u:", server_port(server[kind]), ++rows) < (int)size;
+    return server[kind];
 }
 
-static bool fresh_redis(char *url, size_t size)
+static bool fresh_prefix(const struct server *server, const char *user, const char *query, char *to, size_t size)
 {
-    return fresh_prefix(SERVER_REDIS, url, size);
+    static unsigned rows;
+    return snprintf(to, size, "redis://%s127.0.0.1:%u/0?prefix=lock:r%03u:%s", user, server_port(server), ++rows,
+                    query) < (int)size;
 }
 
-static bool fresh_valkey(char *url, size_t size)
+static bool fresh_redis(char *to, size_t size)
 {
-    return fresh_prefix(SERVER_VALKEY, url, size);
+    return fresh_prefix(server_of(SERVER_REDIS), "", "", to, size);
+}
+
+static bool fresh_valkey(char *to, size_t size)
+{
+    return fresh_prefix(server_of(SERVER_VALKEY), "", "", to, size);
+}
+
+static bool fresh_pubsub(char *to, size_t size)
+{
+    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=pubsub", to, size);
+}
+
+static bool fresh_poll(char *to, size_t size)
+{
+    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=poll", to, size);
+}
+
+/* The user whom docs/redis-operations.md describes. */
+static bool fresh_locker(enum server_kind kind, const char *query, char *to, size_t size)
+{
+    struct server *server = server_of(kind);
+    server_add_locker(server, "locker", NULL);
+    return fresh_prefix(server, "locker:PASSWORD@", query, to, size);
+}
+
+static bool fresh_locker_redis(char *to, size_t size)
+{
+    return fresh_locker(SERVER_REDIS, "", to, size);
+}
+
+static bool fresh_locker_valkey(char *to, size_t size)
+{
+    return fresh_locker(SERVER_VALKEY, "&wake=pubsub", to, size);
 }
 
 static const char *missing_redis(void)
@@ -50,10 +84,28 @@ static const char *missing_valkey(void)
     return server_missing(SERVER_VALKEY);
 }
 
+/* Five servers for all rows. */
+static bool fresh_quorum(char *url, size_t size)
+{
+    static struct quorum quorum;
+    static unsigned rows;
+    char query[32];
+    if (!quorum.count)
+        quorum_start(&quorum, 5, SERVER_REDIS);
+    snprintf(query, sizeof query, "prefix=r%03u:", ++rows);
+    quorum_url(&quorum, query, url, size);
+    return true;
+}
+
 static const struct engine engines[] = {
     {"local", NULL, always_there, fresh_table, .first_come = true, .notices_death = true, .lasting_waiters = true},
-    {"redis", NULL, missing_redis, fresh_redis, .first_come = true, .lasting_waiters = true},
-    {"redis", "valkey", missing_valkey, fresh_valkey, .first_come = true, .lasting_waiters = true},
+    {"redis", NULL, missing_redis, fresh_redis, .first_come = true},
+    {"redis", "valkey", missing_valkey, fresh_valkey, .first_come = true},
+    {"redis", "pubsub", missing_redis, fresh_pubsub, .first_come = true},
+    {"redis", "poll", missing_redis, fresh_poll, .first_come = true},
+    {"redis", "locker", missing_redis, fresh_locker_redis, .first_come = true},
+    {"redis", "locker-valkey", missing_valkey, fresh_locker_valkey, .first_come = true},
+    {"redlock", NULL, missing_redis, fresh_quorum, .first_come = false},
 };
 
 enum { ENGINES = sizeof engines / sizeof *engines, ROWS_MAX = 64 };
@@ -90,6 +142,7 @@ int64_t brief_ttl_ms(void)
 
 static int row_setup(void **state)
 {
+    sight_hides_waiters(!judged->first_come);
     return stage_setup(state) || !judged->fresh(url, sizeof url) ? -1 : 0;
 }
 

@@ -13,7 +13,7 @@ struct engine {
     const char *(*missing)(void);
     /* The URL of a place where nobody ever held anything; false: there is none. Called with the stage set up. */
     bool (*fresh)(char *url, size_t size);
-    bool first_come;      /* waiters are granted in the order in which they came */
+    bool first_come;      /* there is a queue: waiters are seen, and granted in the order in which they came */
     bool notices_death;   /* what a dead process held is free long before its ttl is over */
     bool lasting_waiters; /* ten thousand waits in one process are no load */
 };

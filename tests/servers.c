@@ -573,3 +573,61 @@ int64_t server_calls(const struct server *s, const char *command)
     find_number(s, "commandstats", words, &number); /* one that never ran is not listed */
     return number;
 }
+
+/* ---- Users ---- */
+
+enum { RIGHTS_MAX = 64, RIGHTS_TEXT = 4096 };
+
+/* The words of the block in which the document makes the user; the first three are ACL SETUSER locker. */
+static size_t read_locker(const char *words[RIGHTS_MAX])
+{
+    static char text[RIGHTS_TEXT];
+    FILE *page = fopen(HF_TESTS_FOLDER "/../docs/redis-operations.md", "r");
+    assert_non_null(page);
+    size_t length = 0, count = 0;
+    for (char row[512]; fgets(row, sizeof row, page);) {
+        if (length == 0 && strncmp(row, "ACL SETUSER locker ", 19) != 0)
+            continue;
+        if (strncmp(row, "```", 3) == 0)
+            break;
+        assert_true(length + strlen(row) < sizeof text);
+        strcpy(text + length, row);
+        length += strlen(row);
+    }
+    fclose(page);
+    char *rest = text;
+    for (char *word; length && (word = strsep(&rest, " \n"));)
+        if (*word && count < RIGHTS_MAX)
+            words[count++] = word;
+    assert_in_range(count, 20, RIGHTS_MAX - 1);
+    return count;
+}
+
+const char *locker_right(size_t index)
+{
+    const char *words[RIGHTS_MAX];
+    size_t count = read_locker(words), at = 3;
+    while (at < count && !strchr("+~&", *words[at]))
+        at++;
+    for (; at < count; at++)
+        if (strchr("+~&", *words[at]) && index-- == 0)
+            return words[at];
+    return NULL;
+}
+
+void server_add_locker(const struct server *s, const char *name, const char *without)
+{
+    const char *words[RIGHTS_MAX], *kept[RIGHTS_MAX];
+    size_t count = read_locker(words), keeps = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!without || strcmp(words[i], without) != 0)
+            kept[keeps++] = words[i];
+    assert_true(keeps == count - (without ? 1 : 0));
+    kept[2] = name;
+    redisContext *to = server_connect(s);
+    redisReply *reply = redisCommandArgv(to, (int)keeps, kept, NULL);
+    if (!reply || reply->type == REDIS_REPLY_ERROR)
+        fail_msg("ACL SETUSER: %s", reply ? reply->str : to->errstr);
+    freeReplyObject(reply);
+    redisFree(to);
+}

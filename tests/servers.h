@@ -57,6 +57,14 @@ void server_continue(struct server *s); /* SIGCONT */
 /* Follows that primary; when this returns, writes stream to it. NULL: a primary itself from now on. */
 void server_replica_of(struct server *s, struct server *primary);
 
+/* ---- Users ---- */
+
+/* Gives it the user that docs/redis-operations.md describes, with the password PASSWORD, under that name. `without`: a
+ * right that it does not get, written as there ("+get"); it must be among them. NULL: it gets all. */
+void server_add_locker(const struct server *s, const char *name, const char *without);
+/* The rights that stand there, one after the other; NULL: no more. */
+const char *locker_right(size_t index);
+
 /* ---- Questions ---- */
 
 /* A connection of the test's own, past any password; freed by the caller. For what needs more than one command. */

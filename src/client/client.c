@@ -60,6 +60,8 @@ static hf_status read_settings(struct hf_client *client, const struct hf_url *ur
         .retry_max_ms = wish(&client->settings, HF_SET_RETRY_MAX),
         .renew_permille = wish(&client->settings, HF_SET_RENEW_AT),
     };
+    if (client->settings.value[HF_SET_REPLICAS] || client->settings.value[HF_SET_FSYNC])
+        client->wishes.acknowledge_ms = client->settings.value[HF_SET_REPLICA_TIMEOUT];
     return status;
 }
 

@@ -99,6 +99,7 @@ hf_status hf_call_attach(struct hf_client *client, const char *text, struct hf_l
     pthread_mutex_lock(&lease->lock);
     lease->ask.owner = e.owner;
     lease->ask.attempt = e.attempt;
+    lease->ask.token = e.token;
     lease->ask.named = memcmp(&e.owner, &e.attempt, sizeof e.owner) != 0;
     status = hf_drive_adopt(lease, e.token);
     if (status == HF_OK) {

@@ -76,7 +76,7 @@ static hf_nanos wake_at(const struct hf_claim *claim)
     switch ((enum hf_state)claim->state) {
     case HF_S_ASKING:
         /* A claim that does not wait at all still gives its one ask the time for an answer. */
-        return claim->deadline > claim->started_at ? claim->deadline : claim->asked_at + 2 * claim->t.op_timeout;
+        return claim->deadline > claim->started_at ? claim->deadline : claim->asked_at + claim->t.answer;
     case HF_S_QUEUED:
     case HF_S_PAUSED:
         return sooner(claim->act_at, claim->deadline);

@@ -132,7 +132,7 @@ struct hf_move hf_act_fail(struct hf_claim *claim, const struct hf_event *event)
 
 struct hf_move hf_act_timer_asking(struct hf_claim *claim, const struct hf_event *event)
 {
-    hf_nanos end = waits(claim) ? claim->deadline : claim->asked_at + 2 * claim->t.op_timeout;
+    hf_nanos end = waits(claim) ? claim->deadline : claim->asked_at + claim->t.answer;
     if (event->now < end)
         return (struct hf_move){.verb = HF_V_NONE};
     /* Who heard of nothing but failures so far has not found it taken; nor has one that does not wait, and heard of

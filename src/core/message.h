@@ -34,6 +34,7 @@ struct hf_limits {
     int64_t ttl_min_ms, ttl_max_ms;
     int64_t drift_ppm, drift_ms; /* taken off every validity by core/timing */
     uint32_t kinds;              /* bit per hf_kind */
+    const char *kinds_why;       /* why it has no others, for the message; NULL: there is nothing to say */
     uint32_t offers;             /* enum hf_offer */
 };
 
@@ -70,7 +71,8 @@ struct hf_ask {
     bool bell;              /* news come to the background thread; without it somebody parks on this ask */
     const char *label;
     size_t label_len;
-    uint64_t token;     /* BREAK: that of the hold; ACQUIRE, EXTEND of a quorum: the hold gets no lower one */
+    uint64_t token;     /* BREAK: that of the hold; members of a quorum: the one that it agreed on, for the hold to
+                           have; CHECK on a quorum: the one that the hold should have; 0: none */
     enum hf_sight see;  /* LIST: what */
     uint64_t slot;      /* the engine's own: where it keeps this attempt; 0 at first */
     uint32_t seen;      /* the engine's own: what a parked caller has already seen of that slot */

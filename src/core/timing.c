@@ -76,6 +76,7 @@ void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits 
     t->stop = most(ttl - t->drift, 0);
     t->op_timeout = least(most(ttl / 20, OP_TIMEOUT_LEAST), OP_TIMEOUT_MOST);
     t->op_timeout = most(least(wish_or(wishes->op_timeout_ms, t->op_timeout), ttl / 5), 1);
+    t->answer = 2 * t->op_timeout + hf_timing_nanos(wishes->acknowledge_ms);
     t->patience = least(PATIENCE, t->op_timeout);
     /* A renewal that is planned too late to be tried twice would be a plan to lose the lease. */
     hf_nanos latest = most(t->stop - 2 * t->op_timeout, t->stop / 3);

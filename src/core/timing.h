@@ -11,6 +11,7 @@ struct hf_timing {
     hf_nanos stop;       /* ttl less drift: whoever still uses it now may not be alone */
     hf_nanos drift;      /* what was taken off */
     hf_nanos op_timeout; /* one request: ttl/20, between 50 ms and 500 ms, never above ttl/5 */
+    hf_nanos answer;   /* how long one who does not wait gives a request: two op_timeouts, and what replicas may take */
     hf_nanos patience; /* how long the background thread waits to get through to the engine: others' leases wait too */
     hf_nanos retry_min, retry_max;
     hf_nanos retry_floor; /* no pause is shorter, so that nothing spins */
@@ -29,6 +30,7 @@ struct hf_timing {
 struct hf_timing_wishes {
     int64_t op_timeout_ms, retry_min_ms, retry_max_ms;
     int64_t renew_permille; /* renew at this part of the ttl; 0: a third */
+    int64_t acknowledge_ms; /* what replicas have to acknowledge a grant; 0: none is asked to */
 };
 
 void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits *limits,

@@ -42,7 +42,7 @@ while IFS=$'\t' read -r verb option words; do
     is "bash: what $verb --$option may be" "$(bash_offers "$verb" "--$option" '' | tr '\n' ' ')" "$words "
 done < <(choices)
 is "bash: operands that are words" "$(bash_offers completion '' | tr '\n' ' ')" "bash fish zsh "
-is "bash: an operand that is one word" "$(bash_offers fence '')" sql
+is "bash: an operand that begins with that" "$(bash_offers fence s)" sql
 touch some.lease
 is "bash: a file where a file is meant" "$(bash_offers release --lease some)" some.lease
 is "bash: nothing where anything may stand" "$(bash_offers run --label '')" ""

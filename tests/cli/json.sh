@@ -78,6 +78,7 @@ for shell in bash zsh fish; do
     ok "and the same script as without --json" cmp <(jq -j .script script) <("$HOLDFAST" completion $shell)
 done
 agrees "version prints what is documented" version < <("$HOLDFAST" version --json)
+agrees "serve prints what is documented" serve < <("$HOLDFAST" serve --print-config --json | jq -c '.[]')
 "$HOLDFAST" run --log log --correlation-id abc job -- true
 agrees "the log has what is documented" 'run --log' <log
 

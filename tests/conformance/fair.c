@@ -135,7 +135,8 @@ static void test_the_first_goes(void **state)
     assert_int_equal(await_outcome(&freed), HF_CANCELLED);
     assert_int_equal(await_outcome(&timed), HF_TIMEOUT);
     await_sight(client, "f", 1, 1);
-    assert_int_equal(look_at(client, "f").row[1].place, 1);
+    if (engine()->first_come)
+        assert_int_equal(look_at(client, "f").row[1].place, 1);
     give(held);
     assert_int_equal(await_outcome(&last), HF_OK);
     hf_lease_free(cancelled.lease);
@@ -155,7 +156,7 @@ static void test_expiry_wakes(void **state)
     assert_int_equal(await_outcome(&first), HF_OK); /* nobody released */
     assert_int_equal(hf_lease_left_ms(held), 0);
     assert_int_equal(await_outcome(&second), HF_OK);
-    assert_true(atomic_load(&second.token) > atomic_load(&first.token));
+    assert_true(!engine()->first_come || atomic_load(&second.token) > atomic_load(&first.token));
     hf_lease_free(held);
     hf_lease_free(first.lease);
     hf_lease_free(second.lease);

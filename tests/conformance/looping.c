@@ -170,6 +170,10 @@ static bool start_waits(hf_client *client, int count, struct tide *tide)
 static void test_ten_thousand(void **state)
 {
     (void)state;
+    if (!engine()->first_come) {
+        print_message("# %s: without a queue there is no order\n", engine()->name);
+        return;
+    }
     struct actor *holder = actor_here();
     actor_holds(holder, 0, &(struct want){.name = "a", .ttl_ms = 3600000});
     hf_client *client = open_loop(engine_url());

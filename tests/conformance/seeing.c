@@ -89,7 +89,7 @@ static void test_list(void **state)
     await_sight(client, "l7", 1, 3);
     struct listing all = {0}, some = {0}, none = {0};
     assert_int_equal(hf_list(client, NULL, check_order, &all), HF_OK);
-    assert_int_equal(all.rows, LISTED + 3);
+    assert_int_equal(all.rows, LISTED + (engine()->first_come ? 3 : 0));
     assert_int_equal(all.wrong, 0);
     assert_int_equal(hf_list(client, "l1", check_order, &some), HF_OK);
     assert_int_equal(some.rows, 1 + 10 + 100);
@@ -337,6 +337,11 @@ static void test_counters(void **state)
     struct outcome cancelled;
     start_ask(client, ASK(.name = "c", .wait_ms = HF_FOREVER), &cancelled);
     await_sight(row_client(), "c", 1, engine()->first_come ? 1 : 0);
+    struct hf_counters c = {.size = sizeof c};
+    for (int64_t end = now_ns() + 5000000000; engine()->first_come && c.queued < 2; nap_us(1000)) {
+        assert_true(now_ns() < end); /* the answer may be on its way */
+        assert_int_equal(hf_client_counters(client, &c), HF_OK);
+    }
     assert_int_equal(hf_cancel(cancelled.lease), HF_OK);
     await_outcome(&cancelled);
     hf_lease_free(cancelled.lease);
@@ -347,7 +352,6 @@ static void test_counters(void **state)
         nap_us(1000);
     hf_lease_free(lease);
     give(take(client, ASK(.name = "other")));
-    struct hf_counters c = {.size = sizeof c};
     assert_int_equal(hf_client_counters(client, &c), HF_OK);
     assert_int_equal(c.asked, 5);
     assert_int_equal(c.granted, 2);

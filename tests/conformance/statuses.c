@@ -357,6 +357,8 @@ static void provoke(hf_status status)
     while (row->status != status)
         row++;
     struct said said = {.status = (hf_status)-1};
+    if (status == HF_MISMATCH && !offers(NEED_SEMAPHORE))
+        return; /* the only kind that there is does not differ from itself */
     if (row->way->part)
         hear_from(&said, row->way->part, NULL);
     else

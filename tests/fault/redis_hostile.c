@@ -3,6 +3,7 @@
 #include "redis_impostor.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 
 /* With this ttl one request may take 50 ms. Without a wait a call ends after two of them, and two more for leaving. */
 enum { TTL_MS = 1000, OP_MS = 50, CALL_MS = 4 * OP_MS, SLACK_MS = 700, WAIT_MS = 5000 };
@@ -11,7 +12,7 @@ enum { TTL_MS = 1000, OP_MS = 50, CALL_MS = 4 * OP_MS, SLACK_MS = 700, WAIT_MS =
 #if defined(__SANITIZE_ADDRESS__)
 enum { COST_KB = 12 * 1024 };
 #else
-enum { COST_KB = 2 * 1024 };
+enum { COST_KB = 3 * 1024 };
 #endif
 
 /* For what is not about time: a release without an answer is tried again after this. */
@@ -53,6 +54,7 @@ static long status_kb(const char *field)
 /* The peak counts from here on. */
 static long begin_peak(void)
 {
+    malloc_trim(0); /* what was freed before must not serve now */
     int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "5", 1), 1);
@@ -314,7 +316,7 @@ static const struct {
     {"600 million bytes that do not come", {"$600000000\r\n", 0, STAY, NULL, 0}, false},
     {"lists in lists", {"*100000000\r\n", 0, POUR, "*2\r\n*2\r\n:1\r\n:2\r\n*1\r\n$1\r\nx\r\n", 0}, true},
     {"bulk strings without end", {"*2\r\n:0\r\n", 0, POUR, "$4\r\nxxxx\r\n", 0}, true},
-    {"items of a kilobyte", {"*100000000\r\n", 0, POUR, "$64\r\n" TOKEN TOKEN TOKEN TOKEN "\r\n", 0}, true},
+    {"a hundred million texts", {"*100000000\r\n", 0, POUR, "$64\r\n" TOKEN TOKEN TOKEN TOKEN "\r\n", 0}, true},
     {"an error line without end", {"-ERR ", 0, POUR, "really ", 0}, true},
     {"a status line without end", {"+", 0, POUR, "OK", 0}, true},
     {"a number without end", {":", 0, POUR, "1", 0}, true},
@@ -637,7 +639,7 @@ static void test_greetings(void **state)
          {.hello = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", .turns_away = true},
          HF_UNAVAILABLE,
          "not the protocol of Redis"},
-        {"one that hangs up", "", {.turns_away = true}, HF_UNAVAILABLE, "closed the connection"},
+        {"one that hangs up", "", {.turns_away = true}, HF_UNAVAILABLE, "connection"},
     };
     for (size_t i = 0; i < sizeof greetings / sizeof *greetings; i++) {
         hf_lease *lease;

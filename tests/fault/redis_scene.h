@@ -167,11 +167,12 @@ static inline int64_t scene_cpu_of(pid_t pid)
 
 /* What is in the server when nobody holds or waits. */
 struct leftovers {
-    int64_t counters; /* {lock:NAME}:t */
-    int64_t inboxes;  /* messages that nobody fetched */
-    int64_t tombs;    /* {lock:NAME}:w with tombstones and nothing else */
-    int64_t bytes;    /* of memory, of all keys */
-    int64_t longest;  /* ttl in ms */
+    int64_t counters;                   /* {lock:NAME}:t */
+    int64_t inboxes;                    /* messages that nobody fetched */
+    int64_t buried;                     /* tombstones, */
+    int64_t buried_names, bytes_buried; /* in so many {lock:NAME}:w, in which nothing else is left */
+    int64_t bytes;                      /* of memory, of all keys */
+    int64_t longest;                    /* ttl in ms */
 };
 
 static inline redisReply *scene_asks(redisContext *to, const char *format, const char *key, int type)
@@ -191,13 +192,15 @@ static inline int64_t scene_number(redisContext *to, const char *format, const c
 }
 
 /* Only tombstones may be left of those who waited. */
-static inline void scene_check_tombs(redisContext *to, const char *key)
+static inline int64_t scene_count_tombs(redisContext *to, const char *key)
 {
     redisReply *fields = scene_asks(to, "HKEYS %s", key, REDIS_REPLY_ARRAY);
     for (size_t i = 0; i < fields->elements; i++)
         if (fields->element[i]->str[0] != '!')
             fail_msg("%s: %s is left", key, fields->element[i]->str);
+    int64_t count = (int64_t)fields->elements;
     freeReplyObject(fields);
+    return count;
 }
 
 static inline void scene_count_key(redisContext *to, const char *key, struct leftovers *left)
@@ -208,17 +211,19 @@ static inline void scene_count_key(redisContext *to, const char *key, struct lef
         return; /* it has just ended */
     if (ttl <= 0)
         fail_msg("%s has no ttl", key);
+    int64_t bytes = scene_number(to, "MEMORY USAGE %s", key);
     if (length > 2 && strcmp(key + length - 2, ":t") == 0) {
         left->counters++;
     } else if (strstr(key, ":inbox:")) {
         left->inboxes++;
     } else if (length > 2 && strcmp(key + length - 2, ":w") == 0) {
-        scene_check_tombs(to, key);
-        left->tombs++;
+        left->buried += scene_count_tombs(to, key);
+        left->buried_names++;
+        left->bytes_buried += bytes;
     } else {
         fail_msg("%s is left", key);
     }
-    left->bytes += scene_number(to, "MEMORY USAGE %s", key);
+    left->bytes += bytes;
     left->longest = ttl > left->longest ? ttl : left->longest;
 }
 

@@ -56,9 +56,10 @@ room src/engines/local engines core sys base
 room src/engines core sys base
 room src/client engines core sys base
 room cli
+room server
 
 no_way_around() {
-    ! grep -rnE '#[[:space:]]*include[[:space:]]+"(\.\./|/)' "$ROOT/src" "$ROOT/cli" "$ROOT/include"
+    ! grep -rnE '#[[:space:]]*include[[:space:]]+"(\.\./|/)' "$ROOT/src" "$ROOT/cli" "$ROOT/server" "$ROOT/include"
 }
 ok "no source climbs over a wall with ../ or an absolute path" no_way_around
 

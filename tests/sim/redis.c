@@ -1,12 +1,13 @@
-/* redis.c - the simulator of the Redis engine: production claims and the production engine against the shipped scripts in
- * the model of a server, under virtual time, with faults drawn from a seed. check.h has the promises.
+/* redis.c - the simulator of the Redis engine: production claims and the production engine against the shipped scripts
+ * in the model of a server, under virtual time, with faults drawn from a seed. check.h has the promises.
  *
- *     redis [--schedules N] [--seconds S] [--seed FIRST]   the kept schedules, then new ones; TAP
- *     redis --seed N --schedules 1                         one schedule; the same seed is the same schedule
- *     redis --plants [--seconds S]                         every planted bug must be found; each within so many seconds
- *     ... --plant NAME                                     with that bug planted
- *     ... --processes P --rounds R --faults NAME,NAME      fewer of them, as a shrunk schedule says
- *     ... --trace                                          every step */
+ *     redis [--seed FIRST] [--schedules N | --seconds S] [--kept FILE]   the kept schedules, then new ones
+ *     redis --plants [--plant NAME] [--schedules N | --seconds S]        every planted bug, or that one, must be found;
+ *                                                                        with --rare also those that take minutes
+ *     redis --trace --seed N                                             every step of that schedule
+ *     ... --plant NAME --processes P --rounds R --faults NAME,...        as the command for a shrunk schedule says
+ *
+ * The same seed is the same schedule: that is what the hash is for. Prints TAP. */
 #include "redis_world/users.h"
 
 #include <time.h>
@@ -117,13 +118,15 @@ static void stall(unsigned number)
 
 static void kill_one(unsigned number)
 {
-    bool heard = draw(4) > 0, follows = draw(2);
+    bool heard = draw(4) > 0, follows = draw(2), steps = !draw(4);
     hf_nanos after = draw_time(2 * w.ttl);
     if (w.process[number].dead || !(w.options.faults & FAULT_KILL))
         return;
     tally.kills++;
     note((int)number, "dies");
     kill_process(number, heard);
+    if (steps)
+        schedule((struct occurrence){.at = w.now + after / 2, .what = SERVER_FAULT, .who = FAULT_BIT_STEP});
     if (follows)
         schedule((struct occurrence){.at = w.now + after, .what = SPAWN, .who = number});
 }
@@ -155,6 +158,10 @@ static void happen(const struct occurrence *o)
         break;
     case STALL:
         stall(o->who);
+        break;
+    case PART:
+        if (w.options.faults & FAULT_PART)
+            part(o->who);
         break;
     case KILL:
         kill_one(o->who);
@@ -215,7 +222,8 @@ static void plan_all_faults(void)
 static void plan_process(unsigned p)
 {
     bool plays = p < w.options.processes;
-    w.process[p].rate_ppm = draw(5) ? (int64_t)draw(8001) - 4000 : (int64_t)draw(18001) - 9000;
+    bool wild = !draw(5) || w.rough;
+    w.process[p].rate_ppm = wild ? (int64_t)draw(18001) - 9000 : (int64_t)draw(8001) - 4000;
     w.process[p].offset = HF_MS(1000 + draw(100000));
     for (unsigned user = p; user < w.users * PROCESSES; user += PROCESSES) {
         hf_nanos at = draw_time(w.ttl);
@@ -226,7 +234,9 @@ static void plan_process(unsigned p)
         schedule((struct occurrence){.at = draw_time(w.heals_at), .what = STALL, .who = p});
     if (!w.calm && !draw(8))
         schedule((struct occurrence){.at = draw_time(w.heals_at), .what = KILL, .who = p});
-    bool breaks = !draw(12), resizes = !draw(6), looks = !draw(12);
+    if (!w.calm && !draw(5))
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = PART, .who = p});
+    bool breaks = !draw(12), resizes = draw(2), looks = !draw(12);
     hf_nanos at = draw_time(w.heals_at);
     if (breaks && plays && w.options.faults & FAULT_BREAK)
         schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = HF_V_BREAK});
@@ -251,8 +261,19 @@ static void set_up(const struct options *options)
     w.kind = draw(2) ? EXCLUSIVE : (enum kind)draw(KINDS);
     w.wake = wakes[draw(4)];
     w.calm = !draw(10);
+    w.rough = !w.calm && !draw(3);
+    if (w.rough)
+        w.options.faults &= FAULT_CUT | FAULT_HALF | FAULT_LATE | FAULT_PART | FAULT_STALL | FAULT_KILL | FAULT_EXTEND;
+    if (w.rough && draw(2))
+        w.ttl = HF_MS(10000);
     w.history = draw(8) ? 0 : 3;
     w.users = 1 + !draw(3);
+    w.shared_owners = w.kind == REENTRANT && draw(2);
+    w.rounds = 1 + draw(ROUNDS);
+    if (w.rounds > options->rounds)
+        w.rounds = options->rounds;
+    if (!draw(2) && w.options.processes == PROCESSES)
+        w.options.processes--;
     w.capacity = w.kind == READ_WRITE ? HF_CAPACITY_MAX : w.kind == SEMAPHORE ? 1 + draw(4) : 1;
     w.capacity_most = w.capacity;
     w.heals_at = 12 * w.ttl;
@@ -452,17 +473,21 @@ static void print_tally(void)
 {
     const struct tally *t = &tally;
 #define N(field) (unsigned long long)t->field
-    printf("# %llu schedules, %llu events, %llu scripts, %llu connections\n", N(schedules), N(events), N(scripts), N(dials));
-    printf("# %llu grants, %llu hand-overs, %llu begun by a message, %llu denied, %llu lost, %llu released, %llu left\n",
-           N(grants), N(hand_overs), N(pushed), N(denied), N(lost), N(released), N(detached));
-    printf("# %llu cuts, %llu half-open, %llu late, %llu stalls, %llu deaths, %llu restarts, %llu wipes, %llu failovers, "
+    printf("# %llu schedules, %llu events, %llu scripts, %llu connections\n", N(schedules), N(events), N(scripts),
+           N(dials));
+    printf(
+        "# %llu grants, %llu hand-overs, %llu begun by a message, %llu denied, %llu lost, %llu released, %llu left\n",
+        N(grants), N(hand_overs), N(pushed), N(denied), N(lost), N(released), N(detached));
+    printf("# %llu cuts, %llu half-open, %llu late, %llu parted, %llu stalls, %llu deaths, %llu restarts, %llu wipes, "
+           "%llu failovers, "
            "%llu steps, %llu full, %llu flushes\n",
-           N(cuts), N(halves), N(lates), N(stalls), N(kills), N(restarts), N(wipes), N(failovers), N(steps), N(fulls),
-           N(flushes));
-    printf("# %llu foreign, %llu broken, %llu resized, %llu upgrades, %llu downgrades, %llu extends, %llu cancels, %llu "
-           "re-entries, %llu barged, %llu stored\n",
-           N(foreigners), N(breaks), N(resizes), N(upgrades), N(downgrades), N(extends), N(cancels), N(reentries),
-           N(barges), N(stored));
+           N(cuts), N(halves), N(lates), N(parts), N(stalls), N(kills), N(restarts), N(wipes), N(failovers), N(steps),
+           N(fulls), N(flushes));
+    printf(
+        "# %llu foreign, %llu broken, %llu resized, %llu upgrades, %llu downgrades, %llu extends, %llu cancels, %llu "
+        "re-entries, %llu barged, %llu stored\n",
+        N(foreigners), N(breaks), N(resizes), N(upgrades), N(downgrades), N(extends), N(cancels), N(reentries),
+        N(barges), N(stored));
 #undef N
 }
 
@@ -471,9 +496,9 @@ static bool all_happened(void)
 {
     const struct tally *t = &tally;
     return t->hand_overs && t->pushed && t->denied && t->lost && t->detached && t->cuts && t->halves && t->lates &&
-           t->stalls && t->kills && t->restarts && t->wipes && t->failovers && t->steps && t->fulls && t->flushes &&
-           t->foreigners && t->breaks && t->resizes && t->upgrades && t->downgrades && t->extends && t->cancels &&
-           t->reentries && t->barges && t->stored;
+           t->parts && t->stalls && t->kills && t->restarts && t->wipes && t->failovers && t->steps && t->fulls &&
+           t->flushes && t->foreigners && t->breaks && t->resizes && t->upgrades && t->downgrades && t->extends &&
+           t->cancels && t->reentries && t->barges && t->stored;
 }
 
 /* The pairs of state and input that claim.def knows: how often each was met. */
@@ -495,7 +520,8 @@ static void print_coverage(void)
     }
 }
 
-/* ---- Runs ---------------------------------------------------------------------------------------------------------- */
+/* ---- Runs ----------------------------------------------------------------------------------------------------------
+ */
 
 static double seconds_now(void)
 {
@@ -555,8 +581,9 @@ static bool run_new(struct options o, const struct limits *limits, unsigned numb
     if (!enough)
         puts("# some kind of fault never happened");
     bool ok = !failures && enough;
-    printf("%s %u - %llu schedules with faults keep every promise (hash %016llx, %.0f a second)\n", ok ? "ok" : "not ok",
-           number, (unsigned long long)done, (unsigned long long)hash, took > 0 ? (double)done / took : 0);
+    printf("%s %u - %llu schedules with faults keep every promise (hash %016llx, %.0f a second)\n",
+           ok ? "ok" : "not ok", number, (unsigned long long)done, (unsigned long long)hash,
+           took > 0 ? (double)done / took : 0);
     return ok;
 }
 
@@ -582,65 +609,158 @@ static bool is_found(struct options o, const struct limits *limits, unsigned num
     return false;
 }
 
-static int find_plant(const char *name)
+static enum plant find_plant(const char *name)
 {
-    for (int i = 0; i < PLANT_COUNT; i++)
+    for (unsigned i = 0; i < PLANT_COUNT; i++)
         if (strcmp(plants[i].name, name) == 0)
-            return i;
-    fprintf(stderr, "redis: no bug is called %s\n", name);
+            return (enum plant)i;
+    fprintf(stderr, "redis: no bug is called %s; there are:", name);
+    for (unsigned i = 1; i < PLANT_COUNT; i++)
+        fprintf(stderr, " %s", plants[i].name);
+    fputc('\n', stderr);
     exit(64);
+}
+
+/* ---- The command line, and the schedules that once failed ---------------------------------------------------------
+ */
+
+struct wishes {
+    struct options options;
+    struct limits limits;
+    const char *kept; /* a file with one schedule a line */
+    bool all_plants, rare, trace;
+};
+
+/* One option that has a value. False: there is no such option. */
+static bool set_option(struct wishes *wishes, const char *name, const char *value)
+{
+    struct options *o = &wishes->options;
+    if (strcmp(name, "--seed") == 0)
+        o->seed = strtoull(value, NULL, 10);
+    else if (strcmp(name, "--schedules") == 0)
+        wishes->limits.schedules = strtoull(value, NULL, 10);
+    else if (strcmp(name, "--seconds") == 0)
+        wishes->limits.seconds = strtod(value, NULL);
+    else if (strcmp(name, "--processes") == 0)
+        o->processes = (unsigned)strtoul(value, NULL, 10);
+    else if (strcmp(name, "--rounds") == 0)
+        o->rounds = (unsigned)strtoul(value, NULL, 10);
+    else if (strcmp(name, "--faults") == 0)
+        o->faults = faults_of(value);
+    else if (strcmp(name, "--plant") == 0)
+        o->plant = find_plant(value);
+    else if (strcmp(name, "--kept") == 0)
+        wishes->kept = value;
+    else
+        return false;
+    return true;
+}
+
+static struct wishes read_words(int count, char **words)
+{
+    struct wishes wishes = {.options = {.processes = PROCESSES, .rounds = ROUNDS, .faults = FAULT_ALL},
+                            .limits = {.seconds = 30}};
+    for (int i = 0; i < count; i++) {
+        if (strcmp(words[i], "--trace") == 0)
+            wishes.trace = true;
+        else if (strcmp(words[i], "--plants") == 0)
+            wishes.all_plants = true;
+        else if (strcmp(words[i], "--rare") == 0)
+            wishes.rare = true;
+        else if (i + 1 < count && set_option(&wishes, words[i], words[i + 1]))
+            i++;
+        else {
+            fputs("usage: redis [--seed N] [--schedules N | --seconds S] [--kept FILE]\n"
+                  "             [--plants] [--rare] [--plant NAME]\n"
+                  "             [--trace] [--processes P] [--rounds R] [--faults NAME,...]\n",
+                  stderr);
+            exit(64);
+        }
+    }
+    return wishes;
+}
+
+/* Those that failed once are run first. */
+static bool run_kept(const char *path, unsigned number)
+{
+    char line[400], *words[32];
+    unsigned count = 0, failures = 0;
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        int words_in_line = 0;
+        line[strcspn(line, "#\n")] = 0;
+        for (char *word = strtok(line, " "); word && words_in_line < 32; word = strtok(NULL, " "))
+            words[words_in_line++] = word;
+        if (!words_in_line)
+            continue;
+        struct options o = read_words(words_in_line, words).options;
+        count++;
+        if (!*run(&o))
+            continue;
+        failures++;
+        printf("# seed %llu: %s\n", (unsigned long long)o.seed, w.failure);
+        show_failure(&o);
+    }
+    if (file)
+        fclose(file);
+    bool ok = file && count && !failures;
+    printf("%s %u - %u schedules that once failed keep every promise\n", ok ? "ok" : "not ok", number, count);
+    return ok;
+}
+
+/* Those that show in one of many thousand schedules only. */
+static bool is_rare(unsigned which)
+{
+    return which == PLANT_TURN_DRIFT || which == PLANT_RETRY_TIME || which == PLANT_OLD_PUSH ||
+           which == PLANT_NO_CUT_BACK || which == PLANT_STEP_COUNTS || which == PLANT_STEP_WAITS;
+}
+
+static bool find_all(struct options o, const struct limits *limits, bool rare)
+{
+    bool ok = true;
+    unsigned number = 0;
+    for (unsigned i = 1; i < PLANT_COUNT; i++) {
+        o.plant = (enum plant)i;
+        if (rare || !is_rare(i))
+            ok &= is_found(o, limits, ++number);
+    }
+    printf("1..%u\n", number);
+    return ok;
+}
+
+static bool show_one(const struct options *o)
+{
+    recording = true;
+    record = record_now;
+    bool ok = !*run(o);
+    printf("%s 1 - seed %llu %s (hash %016llx)\n", ok ? "ok" : "not ok", (unsigned long long)o->seed, w.failure,
+           (unsigned long long)w.hash);
+    return ok;
+}
+
+static bool do_as_wished(const struct wishes *wishes)
+{
+    struct options o = wishes->options;
+    bool every = wishes->all_plants && !o.plant, ok = true;
+    if (!every)
+        printf("1..%d\n", wishes->kept ? 2 : 1);
+    plant(o.plant);
+    if (wishes->trace)
+        return show_one(&o);
+    if (every)
+        return find_all(o, &wishes->limits, wishes->rare);
+    if (wishes->all_plants)
+        return is_found(o, &wishes->limits, 1);
+    if (wishes->kept)
+        ok = run_kept(wishes->kept, 1);
+    return run_new(o, &wishes->limits, wishes->kept ? 2 : 1) && ok;
 }
 
 int main(int argc, char **argv)
 {
-    struct options o = {.processes = PROCESSES, .rounds = ROUNDS, .faults = FAULT_ALL};
-    struct limits limits = {.seconds = 30};
-    bool all_plants = false, ok = true;
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        bool takes = true;
-        if (strcmp(argv[i], "--seed") == 0)
-            o.seed = strtoull(value, NULL, 10);
-        else if (strcmp(argv[i], "--schedules") == 0)
-            limits.schedules = strtoull(value, NULL, 10);
-        else if (strcmp(argv[i], "--seconds") == 0)
-            limits.seconds = strtod(value, NULL);
-        else if (strcmp(argv[i], "--processes") == 0)
-            o.processes = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--rounds") == 0)
-            o.rounds = (unsigned)strtoul(value, NULL, 10);
-        else if (strcmp(argv[i], "--faults") == 0)
-            o.faults = faults_of(value);
-        else if (strcmp(argv[i], "--plant") == 0)
-            o.plant = (enum plant)find_plant(value);
-        else if (strcmp(argv[i], "--trace") == 0)
-            takes = false, recording = true, record = record_now, limits.schedules = 1;
-        else if (strcmp(argv[i], "--plants") == 0)
-            takes = false, all_plants = true;
-        else {
-            fputs("usage: redis [--seed N] [--schedules N | --seconds S] [--plant NAME | --plants] [--trace]\n"
-                  "             [--processes P] [--rounds R] [--faults NAME,...]\n",
-                  stderr);
-            return 64;
-        }
-        i += takes;
-    }
+    struct wishes wishes = read_words(argc - 1, argv + 1);
     bytes_room = malloc(BYTES_ROOM);
-    plant(o.plant);
-    printf("1..%d\n", all_plants ? PLANT_COUNT - 1 : 1);
-    if (recording) {
-        bool failed = *run(&o) != 0;
-        printf("%s 1 - seed %llu %s (hash %016llx)\n", failed ? "not ok" : "ok", (unsigned long long)o.seed, w.failure,
-               (unsigned long long)w.hash);
-        return failed;
-    }
-    if (all_plants)
-        for (unsigned i = 1; i < PLANT_COUNT; i++) {
-            o.plant = (enum plant)i;
-            ok &= is_found(o, &limits, i);
-        }
-    else
-        ok = run_new(o, &limits, 1);
+    bool ok = bytes_room && do_as_wished(&wishes);
     model_close(model);
     free(bytes_room);
     return ok ? 0 : 1;

@@ -277,7 +277,6 @@ static const char *const small_scripts[] = {
     "return {KEYS[1], ARGV[1], ARGV[2], #KEYS, #ARGV}",
     "return redis.call('GET', KEYS[1])",
     "return redis.pcall('GET', KEYS[1])",
-    "return redis.pcall('GET', KEYS[1]).err",
     "local e = redis.pcall('GET', 'h0'); return type(e) == 'table' and e.err or e",
     "return redis.call('HGETALL', 'h0')",
     "return redis.call('HMGET', 'h0', 'a', 'b')",
@@ -343,6 +342,7 @@ static const char *const small_scripts[] = {
 static const char *const scripts_of_redis_7_0[] = {
     "return redis.call('BLPOP', 'l0', 0)",
     "return redis.call('WAIT', 0, 0)",
+    "return redis.pcall('GET', KEYS[1]).err",
 };
 
 static void draw_small_script(struct request *r)

@@ -5,7 +5,7 @@
  *     ACQUIRE     "a TOKEN", GRANTED; with ask->queue "q TOKEN", QUEUED, and GRANTED when the server pushes "g TOKEN"
  *     RELEASE     "f TOKEN", RELEASED
  *     DOWNGRADE   hangs up and dials both lines, RELEASED
- *     LEAVE       tells ten hints and then RELEASED
+ *     LEAVE       tells RELEASED and then ten hints
  *     LIST        "l 3", three rows; BREAK GONE unless the token is 7; RESIZE FAILED
  *
  * A label is sent behind the token as ballast. */
@@ -30,7 +30,8 @@ struct toy_engine {
     _Atomic int inside; /* threads; more than one is a failure of the driver */
     bool in_host;       /* inside a call of the host, which must not call back */
     _Atomic bool wants_recheck;
-    int downs;
+    _Atomic bool patient; /* who is queued waits for line 1 to come back, which the next ask dials */
+    _Atomic int downs, answers;
     hf_status down_status;
     char down_why[256];
 };
@@ -128,9 +129,9 @@ static void toy_submit(void *self, struct hf_ask *ask, hf_nanos now)
         toy_tell(t, ask, HF_N_EXTENDED, now);
         break;
     case HF_V_LEAVE:
+        toy_tell(t, ask, HF_N_RELEASED, now);
         for (int i = 0; i < 10; i++)
             toy_tell(t, ask, HF_N_HINT, now);
-        toy_tell(t, ask, HF_N_RELEASED, now);
         break;
     case HF_V_DOWNGRADE:
         for (unsigned line = 0; line < 2; line++) {
@@ -183,8 +184,10 @@ static void toy_line_down(void *self, unsigned line, hf_status status, const cha
     t->down_status = status;
     snprintf(t->down_why, sizeof t->down_why, "%s", why);
     toy_reset(t, line);
-    t->dial_at[line] = now + HF_MS(10);
-    toy_cut(t, line, now);
+    if (line == 0 || !atomic_load(&t->patient)) {
+        t->dial_at[line] = now + HF_MS(10);
+        toy_cut(t, line, now);
+    }
     toy_leave(t);
 }
 
@@ -225,6 +228,7 @@ static void toy_answer(struct toy_engine *t, char letter, uint64_t token, hf_nan
     }
     t->first = (t->first + 1) % TOY_PENDING;
     t->count--;
+    atomic_fetch_add(&t->answers, 1);
     if (!ask)
         return;
     if (ask->verb != HF_V_LIST && ask->token != token)
@@ -258,6 +262,16 @@ static void toy_line_bytes(void *self, unsigned line, const char *bytes, size_t 
             toy_answer(t, t->text[line][0], token, now);
     }
     toy_leave(t);
+}
+
+/* Forgotten asks are still answered by the server. */
+static uint32_t toy_due_lines(void *self)
+{
+    const struct toy_engine *t = self;
+    for (unsigned i = 0; i < t->count; i++)
+        if (!t->pending[(t->first + i) % TOY_PENDING])
+            return 1;
+    return 0;
 }
 
 static hf_nanos toy_tick(void *self, hf_nanos now)
@@ -315,6 +329,7 @@ static const struct hf_wire_type toy_type = {
     .line_up = toy_line_up,
     .line_bytes = toy_line_bytes,
     .line_down = toy_line_down,
+    .lines = toy_due_lines,
     .tick = toy_tick,
     .close = toy_close_engine,
 };

@@ -32,7 +32,8 @@ struct toy_server {
     pthread_mutex_t lock; /* for all below */
     struct toy_connection connection[TOY_CONNECTIONS];
     bool stop, holds_back, deaf;
-    int cut; /* the number of a connection to be closed; -1: none */
+    int allowed; /* answers that go out while others are held back */
+    int cut;     /* the number of a connection to be closed; -1: none */
     char push[64];
     int greetings[TOY_LINES];
     uint64_t heard; /* lines */
@@ -81,19 +82,29 @@ static void toy_read(struct toy_server *s, struct toy_connection *c)
     }
     c->in = realloc(c->in, c->in_len + (size_t)got);
     memcpy(c->in + c->in_len, bytes, (size_t)got);
+    size_t begin = 0, looked = c->in_len;
     c->in_len += (size_t)got;
-    size_t begin = 0;
-    for (char *end; (end = memchr(c->in + begin, '\n', c->in_len - begin)) != NULL;) {
+    for (char *end; (end = memchr(c->in + looked, '\n', c->in_len - looked)) != NULL;) {
         toy_hear(s, c, c->in + begin, (size_t)(end - c->in) - begin);
-        begin = (size_t)(end - c->in) + 1;
+        begin = looked = (size_t)(end - c->in) + 1;
     }
     memmove(c->in, c->in + begin, c->in_len - begin);
     c->in_len -= begin;
 }
 
-static void toy_write(struct toy_connection *c)
+/* How much may go out. */
+static size_t toy_due(const struct toy_server *s, const struct toy_connection *c)
 {
-    ssize_t sent = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    size_t due = 0;
+    for (int answers = s->allowed; answers && due < c->out_len; due++)
+        answers -= c->out[due] == '\n';
+    return s->holds_back ? due : c->out_len;
+}
+
+static void toy_write(struct toy_server *s, struct toy_connection *c)
+{
+    ssize_t sent = send(c->fd, c->out, toy_due(s, c), MSG_NOSIGNAL | MSG_DONTWAIT);
+    s->allowed = 0;
     if (sent <= 0)
         return;
     memmove(c->out, c->out + sent, c->out_len - (size_t)sent);
@@ -140,8 +151,8 @@ static void toy_turn(struct toy_server *s, struct pollfd *fds, const int *of, nf
             toy_read(s, c);
     }
     for (int i = 0; i < TOY_CONNECTIONS; i++)
-        if (s->connection[i].fd >= 0 && s->connection[i].out_len && !s->holds_back)
-            toy_write(&s->connection[i]);
+        if (s->connection[i].fd >= 0 && toy_due(s, &s->connection[i]))
+            toy_write(s, &s->connection[i]);
 }
 
 static void *toy_serve(void *arg)
@@ -158,7 +169,7 @@ static void *toy_serve(void *arg)
             if (c->fd < 0)
                 continue;
             short events = s->deaf ? 0 : POLLIN;
-            events |= c->out_len && !s->holds_back ? POLLOUT : 0;
+            events |= toy_due(s, c) ? POLLOUT : 0;
             of[count] = i;
             fds[count++] = (struct pollfd){.fd = events ? c->fd : -1, .events = events};
         }
@@ -181,6 +192,8 @@ static void toy_start(struct toy_server *s)
         s->connection[i] = (struct toy_connection){.fd = -1, .number = -1};
     s->control = eventfd(0, EFD_CLOEXEC);
     s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    static const int little = 65536; /* room for what a connection was sent and has not read */
+    setsockopt(s->listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
     assert_int_equal(bind(s->listener, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(s->listener, 16), 0);
     assert_int_equal(getsockname(s->listener, (struct sockaddr *)&address, &size), 0);
@@ -207,6 +220,14 @@ static void toy_hold_back(struct toy_server *s, bool on)
 {
     toy_order(s);
     s->holds_back = on;
+    toy_go(s);
+}
+
+/* One of the answers that are held back goes out. */
+static void toy_answer_one(struct toy_server *s)
+{
+    toy_order(s);
+    s->allowed = 1;
     toy_go(s);
 }
 

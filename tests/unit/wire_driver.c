@@ -14,7 +14,7 @@
 /* ---- What a thread calls ---- */
 
 struct counts {
-    _Atomic uint64_t sends, receives, polls, writes, futexes, allocations;
+    _Atomic uint64_t sends, short_sends, receives, polls, writes, futexes, allocations;
 };
 static _Thread_local struct counts mine;
 
@@ -28,7 +28,10 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags);
 ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
 {
     count(&mine.sends);
-    return __real_send(fd, bytes, len, flags);
+    ssize_t sent = __real_send(fd, bytes, len, flags);
+    if (sent < (ssize_t)len)
+        count(&mine.short_sends);
+    return sent;
 }
 
 ssize_t __real_recv(int fd, void *bytes, size_t size, int flags);
@@ -503,7 +506,7 @@ static void test_leaving_driver(void **state)
     forget(&late_too);
 }
 
-/* The driver goes before the others have their answers: each of them in turn takes over. */
+/* Each leaves when it has its answer, before the next one's comes; the last answer is for the bell. */
 static void test_chain_of_drivers(void **state)
 {
     (void)state;
@@ -512,7 +515,7 @@ static void test_chain_of_drivers(void **state)
     struct hf_news news;
     warm_up();
     toy_hold_back(&stage.server, true);
-    uint64_t heard = toy_heard(&stage.server);
+    uint64_t heard = toy_heard(&stage.server), slept = 0;
     for (int i = 0; i < THREADS; i++) {
         start_blocked(&chain[i], false);
         await_heard(heard + (uint64_t)i + 1);
@@ -520,19 +523,16 @@ static void test_chain_of_drivers(void **state)
     }
     assert_false(submit(&by_bell, HF_V_ACQUIRE, true, &news));
     for (int i = 0; i < THREADS; i++) {
-        /* Each leaves its lines to another without an answer, and parks again. */
-        hf_wire_wake(stage.wire, chain[i].order.ask.slot);
-        await_sleep(atomic_load(&chain[i].id));
-    }
-    toy_hold_back(&stage.server, false);
-    uint64_t slept = 0;
-    for (int i = 0; i < THREADS; i++) {
+        toy_answer_one(&stage.server);
         join(&chain[i], HF_N_GRANTED);
         slept += chain[i].futexes;
     }
     assert_true(slept > 0);
+    assert_int_equal(atomic_load(&stage.nudges), 0);
+    toy_answer_one(&stage.server);
     await_told(&by_bell, 1);
     forget(&by_bell);
+    toy_hold_back(&stage.server, false);
 }
 
 /* ---- Waking, times ---- */
@@ -715,12 +715,17 @@ static void test_full_box(void **state)
     (void)state;
     struct order order = an_order();
     struct hf_news news;
-    assert_false(submit(&order, HF_V_LEAVE, false, &news)); /* ten hints and RELEASED: more than fits */
     int hints = 0;
-    while (hf_wire_peek(stage.wire, &order.ask, hf_clock_boot(), &news) && news.cue == HF_N_HINT)
-        hints++;
-    assert_int_equal(hints, 7);
+    assert_false(submit(&order, HF_V_LEAVE, false, &news)); /* RELEASED and ten hints: more than fits */
+    assert_true(hf_wire_peek(stage.wire, &order.ask, hf_clock_boot(), &news));
     assert_int_equal(news.cue, HF_N_RELEASED);
+    for (hf_nanos begun = hf_clock_boot(); hints < 7; hints++) {
+        park(&order, PATIENCE); /* not for long: there is something unread */
+        assert_true(hf_clock_boot() - begun < PATIENCE / 2);
+        assert_true(hf_wire_peek(stage.wire, &order.ask, hf_clock_boot(), &news));
+        assert_int_equal(news.cue, HF_N_HINT);
+    }
+    assert_false(hf_wire_peek(stage.wire, &order.ask, hf_clock_boot(), &news));
     hf_nanos begun = hf_clock_boot();
     park(&order, HF_MS(30)); /* all is seen, those too that gave way */
     assert_true(hf_clock_boot() - begun >= HF_MS(30));
@@ -739,6 +744,21 @@ static void test_flush(void **state)
     await_heard(heard + 1);
     assert_int_equal(await_news(&order), HF_N_GRANTED);
     forget(&order);
+}
+
+static void test_orphans(void **state)
+{
+    (void)state;
+    struct order order = an_order();
+    struct hf_news news;
+    warm_up();
+    int answers = atomic_load(&toy->answers);
+    assert_false(submit(&order, HF_V_ACQUIRE, false, &news));
+    forget(&order);
+    while (atomic_load(&toy->answers) == answers)
+        usleep(200);
+    assert_int_equal(atomic_load(&stage.nudges), 0);
+    assert_cheap_cycles(); /* and it lets go of the line */
 }
 
 static void test_recheck(void **state)
@@ -811,6 +831,45 @@ static void test_cut_by_the_server(void **state)
     forget(&order);
 }
 
+static void test_closed_while_idle(void **state)
+{
+    (void)state;
+    struct order order = an_order();
+    warm_up();
+    toy_order(&stage.server);
+    stage.server.cut = 0;
+    toy_go(&stage.server);
+    usleep(1100000); /* what is idle for less is not looked at */
+    cycle(&order);
+    assert_int_equal(atomic_load(&toy->downs), 1);
+    assert_int_equal(toy_greetings(&stage.server, 0), 2);
+    forget(&order);
+}
+
+static void test_dialled_by_another(void **state)
+{
+    (void)state;
+    struct blocked waiter;
+    struct order order = an_order();
+    warm_up();
+    atomic_store(&toy->patient, true);
+    start_blocked(&waiter, true);
+    await_heard(42);
+    await_blocked(&waiter);
+    toy_order(&stage.server);
+    stage.server.cut = 1;
+    toy_go(&stage.server);
+    while (atomic_load(&toy->downs) == 0)
+        usleep(200);
+    await_blocked(&waiter);
+    cycle(&order);
+    while (toy_greetings(&stage.server, 1) < 2)
+        usleep(200);
+    push(&waiter.order);
+    join(&waiter, HF_N_GRANTED);
+    forget(&order);
+}
+
 static void test_refused_dial(void **state)
 {
     (void)state;
@@ -835,7 +894,7 @@ static void test_refused_dial(void **state)
 static void test_back_pressure(void **state)
 {
     (void)state;
-    enum { BALLAST = 12 << 20 };
+    enum { BALLAST = 6 << 20 };
     struct blocked driver;
     struct order heavy = an_order();
     struct hf_news news;
@@ -852,7 +911,9 @@ static void test_back_pressure(void **state)
     toy_go(&stage.server);
     heavy.ask.label = ballast;
     heavy.ask.label_len = BALLAST;
+    uint64_t short_sends = mine.short_sends;
     assert_false(submit(&heavy, HF_V_ACQUIRE, true, &news));
+    assert_true(mine.short_sends > short_sends); /* it did not fit */
     toy_order(&stage.server);
     stage.server.deaf = false;
     toy_go(&stage.server);
@@ -942,9 +1003,12 @@ int main(void)
         ON_STAGE("what is answered at once is told once", test_at_once),
         ON_STAGE("a full mailbox drops hints and keeps answers", test_full_box),
         ON_STAGE("a flush sends what was submitted", test_flush),
+        ON_STAGE("an answer that nobody waits for is read by the background thread", test_orphans),
         ON_STAGE("a recheck reaches the background thread", test_recheck),
         ON_STAGE("a line that is hung up while it is polled is closed by its driver, once", test_hung_up_while_polled),
         ON_STAGE("a line that the server cuts is dialled again at its time", test_cut_by_the_server),
+        ON_STAGE("a line that was closed while idle costs the next ask nothing", test_closed_while_idle),
+        ON_STAGE("a line that another thread dials is driven by who waits for it", test_dialled_by_another),
         ON_STAGE("a dial that fails at once is told later, with the cause", test_refused_dial),
         ON_STAGE("a driver that polls is told to wait for room in the socket", test_back_pressure),
         ON_STAGE("errands list, break and resize, and end when no answer comes", test_errands),

@@ -13,7 +13,7 @@ enum { MOST_WAITERS = 100000 };
 /* What replicas must acknowledge has a line of its own. What gives things back does not wait behind it. */
 struct line *hf_attempt_line(struct hf_redis *r, enum hf_verb verb)
 {
-    bool strong = r->replicas && (verb == HF_V_ACQUIRE || verb == HF_V_EXTEND || verb == HF_V_UPGRADE);
+    bool strong = r->strong && (verb == HF_V_ACQUIRE || verb == HF_V_EXTEND || verb == HF_V_UPGRADE);
     return &r->line[strong ? LINE_STRONG : LINE_COMMANDS];
 }
 
@@ -22,7 +22,7 @@ bool hf_attempt_flies(const struct attempt *a)
     for (unsigned i = 0; i < LINES; i++)
         if (a->in_flight[i])
             return true;
-    return false;
+    return a->awaits_replicas;
 }
 
 static void set_lines(struct hf_redis *r, struct attempt *a)
@@ -30,6 +30,8 @@ static void set_lines(struct hf_redis *r, struct attempt *a)
     a->ask->lines = (a->queued && r->box[0] != '-') || a->listens ? 1u << LINE_WAKE : 0;
     for (unsigned i = 0; i < LINES; i++)
         a->ask->lines |= a->in_flight[i] ? 1u << i : 0;
+    if (a->awaits_replicas)
+        a->ask->lines |= 1u << LINE_STRONG;
     if (a->unsent)
         a->ask->lines |= 1u << hf_attempt_line(r, a->said.verb)->number;
 }
@@ -131,7 +133,7 @@ static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_key
     hf_command_number(c, t->margin / HF_MS(1));
     hf_command_number(c, t->stagger / HF_MS(1));
     hf_command_number(c, MOST_WAITERS);
-    hf_command_number(c, (int64_t)ask->token);
+    hf_command_number(c, r->hints ? (int64_t)ask->token : 0);
 }
 
 static void write_extend(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
@@ -140,16 +142,16 @@ static void write_extend(struct hf_redis *r, struct attempt *a, const struct hf_
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_number(&r->command, a->said.verb == HF_V_EXTEND ? a->said.ttl_ms : 0);
     add_history(r, a);
-    hf_command_word(&r->command, r->replicas ? "1" : "0", 1);
-    hf_command_number(&r->command, (int64_t)a->said.token);
+    hf_command_word(&r->command, r->strong ? "1" : "0", 1);
+    hf_command_number(&r->command, r->hints ? (int64_t)a->said.token : 0);
 }
 
 static void write_release(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
 {
     /* What still waits for replicas would be overtaken. And a grant that is found in leaving was acknowledged by none.
      */
-    bool doubt = a->said.doubt || a->in_flight[LINE_STRONG];
-    bool leaves = a->said.verb == HF_V_LEAVE && !r->replicas;
+    bool doubt = a->said.doubt || a->in_flight[LINE_STRONG] || a->awaits_replicas;
+    bool leaves = a->said.verb == HF_V_LEAVE && !r->strong;
     int64_t tombstone_ms = doubt ? timing_of(r, a)->release_for / HF_MS(1) : 0;
     char channel[HF_KEY_MAX];
     hf_attempt_script(r, HF_SCRIPT_RELEASE, keys, 6);
@@ -506,9 +508,11 @@ void hf_attempt_answer(struct hf_redis *r, const struct request *request, const 
         news = news_of(request, HF_N_CUT);
     bool held = news.cue == HF_N_GRANTED || news.cue == HF_N_EXTENDED;
     if (held && hf_attempt_line(r, request->verb)->number == LINE_STRONG) {
-        hf_strong_wait(r, a, &news, now);
+        hf_strong_wait(r, a, request->verb, &news, now);
         return;
     }
+    if (held)
+        hf_strong_limit(a, &news);
     if (!understood) {
         struct line *line = hf_attempt_line(r, request->verb);
         hf_line_drop(r, line, HF_UNAVAILABLE, now, "an answer that does not fit the question");

@@ -86,7 +86,7 @@ static void find_server(const struct report *report, const char *info)
 static void find_persistence(const struct report *report, const char *info)
 {
     char save[64], aof[64];
-    bool appends = number(info, "aof_enabled:") == 1, saved = number(info, "rdb_last_save_time:") > 0;
+    bool appends = number(info, "aof_enabled:") == 1;
     if (strcmp(field(info, "rdb_last_bgsave_status:", save), "err") == 0 ||
         strcmp(field(info, "aof_last_write_status:", aof), "err") == 0)
         find(report, "persistence", HF_HEALTH_BAD, "make room on its disk, or look into its log",
@@ -97,7 +97,7 @@ static void find_persistence(const struct report *report, const char *info)
     else
         find(report, "persistence", HF_HEALTH_NOTE,
              "appendonly yes, where two holders after a restart would do harm; and check tokens (fencing)",
-             "%s: a restart frees locks that are held", saved ? "snapshots only" : "none");
+             "no append-only file: a restart frees locks that were taken since the last snapshot, if there is one");
 }
 
 static void find_replicas(const struct report *report, const char *info)

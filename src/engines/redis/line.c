@@ -27,18 +27,21 @@ static hf_nanos back_off(struct hf_redis *r, const struct line *line)
 static void tell_cut(struct hf_redis *r, const struct line *line, const struct request *request)
 {
     struct attempt *a = request->attempt;
-    if (!a)
+    if (a)
+        a->in_flight[line->number]--;
+    if (request->kind == REQ_WAIT)
+        hf_strong_cut(r, line->why);
+    if (!a || request->kind == REQ_WAIT)
         return;
-    a->in_flight[line->number]--;
     if (request->kind == REQ_STEP) {
-        if (a->job) /* one of several: they fail together */
+        if (a->job || request->verb == HF_V_EXAMINE) /* one of several: they fail together */
             hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, line->why);
         return;
     }
     a->asking -= request->kind == REQ_VERB && request->verb == HF_V_ACQUIRE;
-    struct hf_news news = {.cue = HF_N_CUT, .retry_at = HF_NEVER, .text = line->why};
-    news.asked_at = request->kind == REQ_WAIT ? a->held_back.asked_at : request->sent_at;
-    hf_attempt_tell(r, a, &news);
+    hf_attempt_tell(
+        r, a,
+        &(struct hf_news){.cue = HF_N_CUT, .asked_at = request->sent_at, .retry_at = HF_NEVER, .text = line->why});
 }
 
 /* Whoever relied on that connection: what was measured by it counts no more. */
@@ -138,7 +141,7 @@ static bool add_request(struct line *line, const struct request *request)
 bool hf_line_send(struct hf_redis *r, struct line *line, struct request request, hf_nanos now)
 {
     struct hf_command *c = &r->command;
-    bool whole = !c->failed && r->host->send(r->host->ctx, line->number, c->bytes, c->len);
+    bool whole = line->state != LINE_DOWN && !c->failed && r->host->send(r->host->ctx, line->number, c->bytes, c->len);
     c->len = 0;
     c->failed = false;
     request.sent_at = now;
@@ -179,7 +182,7 @@ void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now)
         hf_line_drop(r, line, HF_NO_MEMORY, now, "no memory for a connection");
         return;
     }
-    if (r->password[0]) {
+    if (r->password[0] || r->user[0]) { /* a user may need none; without AUTH it would be another one, "default" */
         hf_command_begin(c, r->user[0] ? 3 : 2);
         hf_command_text(c, "AUTH");
         if (r->user[0])
@@ -274,7 +277,11 @@ struct refusal hf_refusal(const struct hf_redis *r, const struct hf_reply *error
     while (strncmp(error->text, rows[i].words, strlen(rows[i].words)) != 0)
         i++;
     struct refusal refusal = {.status = rows[i].status, .leave = rows[i].leave};
-    snprintf(refusal.text, sizeof refusal.text, "%s (%.80s: %.120s)", rows[i].text, r->where, error->text);
+    char right[HF_RIGHT_MAX] = "";
+    if (refusal.status == HF_DENIED)
+        hf_right_lacking(r, error->text, right);
+    snprintf(refusal.text, sizeof refusal.text, "%s%s%s (%.80s: %.120s)", rows[i].text, right[0] ? ": " : "", right,
+             r->where, error->text);
     return refusal;
 }
 
@@ -335,8 +342,8 @@ static void hear(struct hf_redis *r, struct line *line, const struct hf_reply *r
             hf_job_answer(r, &request, reply, now);
         break;
     case REQ_WAIT:
-        if (request.attempt)
-            hf_strong_answer(r, &request, reply, now);
+        line->orphans -= !request.attempt;
+        hf_strong_answer(r, reply, now);
         break;
     case REQ_POP:
         hear_pop(r, line, reply, now);
@@ -394,10 +401,13 @@ static hf_nanos patience_ends(const struct hf_redis *r, const struct line *line,
     return silence < nonsense ? silence : nonsense;
 }
 
-/* Behind what may take its time (a list, say) stand those that may not: no lease waits for that. */
+/* Behind what may take its time (a list, say) stand those that may not: no lease waits for that. Where replicas are
+ * waited for, each waits for those before it. */
 static const struct request *most_impatient(const struct hf_redis *r, const struct line *line)
 {
     const struct request *first = &line->queue[line->first], *request = first;
+    if (line->number == LINE_STRONG)
+        return first;
     for (uint32_t i = 1; i < line->count && request->kind != REQ_VERB; i++) {
         request = &line->queue[(line->first + i) & (line->room - 1)];
         if (patience_ends(r, line, request) < patience_ends(r, line, first))
@@ -432,7 +442,8 @@ void hf_line_forget(struct line *line, const struct attempt *attempt)
         struct request *request = &line->queue[(line->first + i) & (line->room - 1)];
         if (request->attempt == attempt) {
             request->attempt = NULL;
-            request->kind = REQ_UNDO;
+            if (request->kind != REQ_WAIT) /* that may be for others, too */
+                request->kind = REQ_UNDO;
             line->orphans++;
         }
     }

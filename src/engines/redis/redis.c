@@ -188,6 +188,7 @@ static hf_status read_settings(struct hf_redis *r, const struct hf_settings *s)
     r->replicas = s->value[HF_SET_REPLICAS];
     r->replica_timeout_ms = s->value[HF_SET_REPLICA_TIMEOUT];
     r->synced = s->value[HF_SET_FSYNC];
+    r->strong = r->replicas || r->synced;
     r->history = s->value[HF_SET_HISTORY];
     r->history_age_ms = s->value[HF_SET_HISTORY_AGE];
     snprintf(r->prefix, sizeof r->prefix, "%.*s", HF_PREFIX_MAX, s->text[HF_SET_PREFIX]);

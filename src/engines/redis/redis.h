@@ -3,7 +3,7 @@
  * The way through this folder: redis.c is the door (engines/wire.h) and reads the URL; line.c is one connection, from
  * dialling through the greeting to its end, with the requests that await their replies; asking.c turns an ask into a
  * command and a reply into news; waking.c hears of hand-overs; seeing.c lists, breaks and resizes for people; keys.c,
- * resp.c and refusals.def know how things are written; scripts/ is what runs inside the server.
+ * resp.c, refusals.def and rights.c know how things are written; scripts/ is what runs inside the server.
  *
  * No I/O and no clock here: bytes and time come in, bytes and news go out. */
 #pragma once
@@ -62,7 +62,7 @@ struct line {
     char run_id[41];  /* of the server; "": it would not say */
     uint32_t orphans; /* in the queue: requests of nobody whose answers are due */
     hf_status trouble;
-    char why[200]; /* DOWN: because of that */
+    char why[600]; /* DOWN: because of that */
 };
 
 /* ---- The engine ---- */
@@ -108,7 +108,10 @@ struct attempt {
     struct push push;
     struct job *job;
     unsigned examined;        /* EXAMINE: answers so far */
+    bool awaits_replicas;     /* held_back awaits the answer of the WAIT that is under way */
+    enum hf_verb held_verb;   /* what was asked for */
     struct hf_news held_back; /* what it will be told when enough replicas have acknowledged it */
+    hf_nanos acknowledged;    /* until then it is good by what they did acknowledge; 0: nothing was asked for here */
 };
 
 enum { ATTEMPT_BUCKETS = 4096 };
@@ -127,7 +130,9 @@ struct hf_redis {
     hf_nanos connect_timeout;
     int64_t history, history_age_ms;
     int64_t replicas, replica_timeout_ms; /* how many must acknowledge a grant, and within which time */
-    bool synced;                          /* the server's own file must have it, too */
+    bool synced;                          /* it must be in their files, and in the server's own */
+    bool strong;                          /* either of both */
+    bool waits;                           /* a WAIT is under way */
     char about[160];                      /* " pid host ": the middle of meta */
 
     struct line line[LINES];
@@ -162,13 +167,20 @@ void hf_line_hint_all(struct hf_redis *r);
 const char *hf_line_info_field(const char *info, const char *field);   /* what follows it; NULL: it is not there */
 void hf_line_forget(struct line *line, const struct attempt *attempt); /* its answers concern nobody any more */
 
+enum { HF_RIGHT_MAX = 2 * HF_PREFIX_MAX + 16 };
+
 /* What an error reply means. */
 struct refusal {
     hf_status status;
     bool leave;
-    char text[240];
+    char text[240 + HF_RIGHT_MAX];
 };
 struct refusal hf_refusal(const struct hf_redis *r, const struct hf_reply *error);
+
+/* ---- rights.c ---- */
+
+/* The right that an error of the status DENIED is about, as in "+get"; "": it is about something else. */
+void hf_right_lacking(const struct hf_redis *r, const char *error, char text[HF_RIGHT_MAX]);
 
 /* ---- asking.c ---- */
 
@@ -191,8 +203,11 @@ bool hf_attempt_flies(const struct attempt *a); /* something awaits its answer *
 /* ---- strong.c ---- */
 
 /* Holds the news back until replicas have acknowledged what they tell of. */
-void hf_strong_wait(struct hf_redis *r, struct attempt *a, const struct hf_news *news, hf_nanos now);
-void hf_strong_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
+void hf_strong_wait(struct hf_redis *r, struct attempt *a, enum hf_verb verb, const struct hf_news *news, hf_nanos now);
+/* What was read without them counts no further than what they acknowledged: a renewal may have failed to be. */
+void hf_strong_limit(const struct attempt *a, struct hf_news *news);
+void hf_strong_answer(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now);
+void hf_strong_cut(struct hf_redis *r, const char *why); /* there will be no answer */
 
 /* ---- waking.c ---- */
 

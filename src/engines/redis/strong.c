@@ -2,16 +2,17 @@
  *
  * The write and the WAIT behind it go out on one connection that carries nothing else, because WAIT vouches for the
  * writes of its own connection: on another one it has been seen to answer 1 with the only replica stopped. WAIT is sent
- * only behind a grant. A grant that too few acknowledged is given back on the same connection, so that nothing of it
- * comes later; a renewal without them counts for nothing, and the time that is shown stays as it was. */
+ * only behind a grant, one at a time: answers come in the order of the requests, so all grants that were heard of
+ * before its answer were written before it, and it vouches for them all. A grant that too few acknowledged is taken
+ * back on the same connection, so that nothing of it comes later; a renewal without them counts for nothing, and the
+ * time that is shown stays as it was. */
 #include "redis.h"
 
 #include <stdio.h>
 
-void hf_strong_wait(struct hf_redis *r, struct attempt *a, const struct hf_news *news, hf_nanos now)
+static void send_wait(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     struct hf_command *c = &r->command;
-    a->held_back = *news;
     hf_command_begin(c, r->synced ? 4 : 3);
     hf_command_text(c, r->synced ? "WAITAOF" : "WAIT");
     if (r->synced)
@@ -20,49 +21,98 @@ void hf_strong_wait(struct hf_redis *r, struct attempt *a, const struct hf_news 
     hf_command_number(c, r->replica_timeout_ms);
     struct request request = {
         .kind = REQ_WAIT, .attempt = a, .patience = HF_MS(r->replica_timeout_ms) + a->timing.op_timeout};
-    if (hf_line_send(r, &r->line[LINE_STRONG], request, now))
-        a->ask->lines |= 1u << LINE_STRONG;
-    else
-        hf_attempt_fail(r, a, news->asked_at, HF_NO_MEMORY, "no memory to send");
+    r->waits = true;
+    hf_line_send(r, &r->line[LINE_STRONG], request, now); /* if not, all who wait have been told */
 }
 
-static void give_back(struct hf_redis *r, const struct attempt *a, hf_nanos now)
+void hf_strong_wait(struct hf_redis *r, struct attempt *a, enum hf_verb verb, const struct hf_news *news, hf_nanos now)
+{
+    a->held_back = *news;
+    a->held_verb = verb;
+    a->awaits_replicas = true;
+    a->ask->lines |= 1u << LINE_STRONG;
+    if (!r->waits)
+        send_wait(r, a, now);
+}
+
+void hf_strong_limit(const struct attempt *a, struct hf_news *news)
+{
+    if (a->acknowledged && news->asked_at + news->good > a->acknowledged)
+        news->good = 0; /* what is believed already stays; a shorter rest would be no news, only less drift */
+}
+
+/* A grant is released, and an upgraded one is a reader again. A renewal stays: it harms nobody. */
+static void take_back(struct hf_redis *r, const struct attempt *a, enum hf_verb verb, hf_nanos now)
 {
     struct hf_keys keys;
-    if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
+    bool grant = verb == HF_V_ACQUIRE;
+    if (verb == HF_V_EXTEND || hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
         return;
-    hf_attempt_script(r, HF_SCRIPT_RELEASE, &keys, 6);
+    hf_attempt_script(r, grant ? HF_SCRIPT_RELEASE : HF_SCRIPT_CONVERT, &keys, grant ? 6 : 4);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_text(&r->command, "r");
-    hf_command_text(&r->command, "0");
+    hf_command_text(&r->command, grant ? "r" : "d");
+    if (grant)
+        hf_command_text(&r->command, "0");
     hf_command_number(&r->command, a->said.history);
     hf_command_number(&r->command, a->said.history_age_ms);
-    hf_command_text(&r->command, "-");
+    if (grant)
+        hf_command_text(&r->command, "-");
     hf_line_send(r, &r->line[LINE_STRONG], (struct request){.kind = REQ_UNDO, .patience = r->connect_timeout}, now);
 }
 
-/* WAIT: a number. WAITAOF: {1 if our own file has it, number}. */
-void hf_strong_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
+static void too_few(const struct hf_redis *r, int64_t acknowledged, bool in_file, char *text, size_t size)
 {
-    struct attempt *a = request->attempt;
-    struct hf_news news = a->held_back;
-    char text[200];
-    if (reply->type == HF_REPLY_ERROR) {
-        struct refusal refusal = hf_refusal(r, reply);
-        give_back(r, a, now);
-        hf_attempt_fail(r, a, news.asked_at, refusal.status, refusal.text);
-        return;
+    int len = snprintf(text, size, "%s: ", r->where);
+    if (r->replicas)
+        len += snprintf(text + len, size - (size_t)len, "%lld of %lld replicas acknowledged it within %lld ms",
+                        (long long)acknowledged, (long long)r->replicas, (long long)r->replica_timeout_ms);
+    if (!in_file)
+        snprintf(text + len, size - (size_t)len, "%sit was not in the server's own file within %lld ms",
+                 r->replicas ? ", and " : "", (long long)r->replica_timeout_ms);
+}
+
+static void confirm(struct hf_redis *r, struct attempt *a)
+{
+    hf_nanos until = a->held_back.asked_at + a->held_back.good;
+    a->acknowledged = until > a->acknowledged ? until : a->acknowledged;
+    hf_attempt_tell(r, a, &a->held_back);
+}
+
+/* WAIT: a number. WAITAOF: {1 if our own file has it, number}. */
+void hf_strong_answer(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now)
+{
+    char text[sizeof r->where + 160];
+    struct refusal refusal = {.status = HF_NOT_REPLICATED};
+    bool refused = reply->type == HF_REPLY_ERROR;
+    int64_t acknowledged = refused ? 0 : hf_reply_count(r->synced ? hf_reply_item(reply, 1) : reply);
+    bool in_file = !r->synced || (!refused && hf_reply_count(hf_reply_item(reply, 0)) == 1);
+    bool enough = !refused && acknowledged >= r->replicas && in_file;
+    too_few(r, acknowledged < 0 ? 0 : acknowledged, in_file, text, sizeof text);
+    if (refused)
+        refusal = hf_refusal(r, reply);
+    r->waits = false;
+    for (struct attempt *a = r->attempts; a; a = a->next) {
+        if (!a->awaits_replicas)
+            continue;
+        a->awaits_replicas = false;
+        if (enough) {
+            confirm(r, a);
+        } else {
+            take_back(r, a, a->held_verb, now);
+            hf_attempt_fail(r, a, a->held_back.asked_at, refusal.status, refused ? refusal.text : text);
+        }
     }
-    int64_t acknowledged = hf_reply_count(r->synced ? hf_reply_item(reply, 1) : reply);
-    bool in_file = !r->synced || hf_reply_count(hf_reply_item(reply, 0)) == 1;
-    if (acknowledged >= r->replicas && in_file) {
-        hf_attempt_tell(r, a, &news);
-        return;
+}
+
+void hf_strong_cut(struct hf_redis *r, const char *why)
+{
+    r->waits = false;
+    for (struct attempt *a = r->attempts; a; a = a->next) {
+        if (!a->awaits_replicas)
+            continue;
+        a->awaits_replicas = false;
+        hf_attempt_tell(
+            r, a,
+            &(struct hf_news){.cue = HF_N_CUT, .asked_at = a->held_back.asked_at, .retry_at = HF_NEVER, .text = why});
     }
-    snprintf(text, sizeof text, "%lld of %lld replicas acknowledged it within %lld ms%s", (long long)acknowledged,
-             (long long)r->replicas, (long long)r->replica_timeout_ms,
-             in_file ? "" : ", nor did the server's own file");
-    if (news.cue == HF_N_GRANTED)
-        give_back(r, a, now);
-    hf_attempt_fail(r, a, news.asked_at, HF_NOT_REPLICATED, text);
 }

@@ -219,7 +219,7 @@ void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now)
     /* A hand-over lasts until the waiter's next look and a turn more: what says otherwise is asked about. */
     bool can_be = good <= a->timing.refresh + a->timing.turn;
     bool carries = a->pair.set && can_be && until - now > a->timing.op_timeout && now < a->pair.due;
-    if (carries && same_server(r) && !r->replicas) {
+    if (carries && same_server(r) && !r->strong) {
         news.cue = HF_N_GRANTED;
         news.asked_at = a->pair.asked_at;
         news.good = good;

@@ -124,6 +124,7 @@ static bool ask_server(struct hf_redlock *l, struct seat *seat, enum hf_verb ver
     seat->rounds[at] = b->number;
     seat->ask.verb = verb;
     seat->ask.ttl_ms = b->ttl_ms;
+    seat->ask.lost = b->lost;
     seat->ask.token = verb == HF_V_EXTEND || (verb == HF_V_ACQUIRE && b->held) ? b->token : 0;
     hf_wire_redis.submit(l->member[seat->server].redis, &seat->ask, now);
     return true;
@@ -164,6 +165,7 @@ static struct ballot *make_ballot(struct hf_redlock *l, struct bid *bid)
     memcpy(b->name, ask->name, ask->name_len);
     memcpy(b->label, ask->label, ask->label_len);
     b->ttl_ms = ask->ttl_ms;
+    b->expected = ask->token;
     b->over_at = b->give_up_at = HF_NEVER;
     b->bid = bid;
     bid->ballot = b;
@@ -366,15 +368,16 @@ static void raise_tokens(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     }
 }
 
-/* The token of a hold that was made elsewhere: the one that a majority has. A server that was late to say yes may have
- * another one, which nobody ever saw. */
+/* The token of a hold that was made elsewhere. Every majority has a server that was told of it; others may have
+ * proposed one that nobody ever saw. So it is the one that the asker expects if any server has it, or that of a
+ * majority. */
 static uint64_t agreed_token(const struct hf_redlock *l, const struct ballot *b)
 {
     for (unsigned i = 0; i < l->servers; i++) {
         unsigned same = 0;
         for (unsigned j = 0; j < l->servers; j++)
             same += b->quorum.vote[j] == HF_VOTE_YES && b->seat[j].token == b->seat[i].token;
-        if (same >= hf_majority(l->servers))
+        if (same >= hf_majority(l->servers) || (same && b->seat[i].token == b->expected))
             return b->seat[i].token;
     }
     return 0;
@@ -420,6 +423,7 @@ static void settle_hold(struct hf_redlock *l, struct ballot *b, bool won, hf_nan
     }
     struct bid *bid = b->bid;
     news.cue = HF_N_GONE;
+    b->lost = true;
     abandon(l, b, now);
     if (bid)
         hf_bid_tell(l, bid, &news);
@@ -610,6 +614,7 @@ void hf_ballot_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now)
         answer(l, bid, HF_N_RELEASED, now);
     } else if (verb == HF_V_RELEASE) {
         if (b) {
+            b->lost = bid->ask->lost;
             release_all(l, b, now);
             judge(l, b, now);
         } else {

@@ -154,7 +154,7 @@ static hf_status open_member(struct hf_redlock *l, const struct hf_url *url, con
     hf_quorum_member_join(m->redis);
     l->servers++;
     for (unsigned i = 0; i + 1 < l->servers; i++)
-        if (strcmp(hf_quorum_member_where(l->member[i].redis), hf_quorum_member_where(m->redis)) == 0)
+        if (strcasecmp(hf_quorum_member_where(l->member[i].redis), hf_quorum_member_where(m->redis)) == 0)
             return hf_why(HF_CONFIG, "%s: the URL: %s stands there twice", url->scheme,
                           hf_quorum_member_where(m->redis));
     return HF_OK;

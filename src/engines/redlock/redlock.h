@@ -55,9 +55,11 @@ struct ballot {
     hf_nanos first_asked;       /* of the try: its validity counts from here */
     hf_nanos give_up_at;        /* releasing: the end of all tries */
     hf_nanos valid_until;       /* repairs are made until then; 0: none */
-    uint64_t token;
+    uint64_t token;             /* that a majority was told of; 0: not yet agreed on, or made elsewhere */
+    uint64_t expected;          /* made elsewhere: the one that its text names */
     int64_t ttl_ms;
     bool held;
+    bool lost;    /* what is given back was lost before */
     bool repairs; /* the last renewal was won: servers that lack the key get it back */
     struct hf_quorum quorum;
     struct seat seat[HF_SERVERS_MAX];
@@ -84,10 +86,14 @@ struct heard {
     char text[240];
 };
 
+/* Three holders of two permits may have a majority each: see docs/redlock.md. */
+#define HF_REDLOCK_COUNTS "a quorum of counters is not a counter"
+
 #define HF_REDLOCK_LIMITS                                                                                              \
     {                                                                                                                  \
         .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,                          \
-        .kinds = 1u << HF_EXCLUSIVE, .offers = HF_LATER | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_BREAK                  \
+        .kinds = 1u << HF_EXCLUSIVE, .kinds_why = HF_REDLOCK_COUNTS,                                                   \
+        .offers = HF_LATER | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_BREAK                                               \
     }
 
 extern const struct hf_wire_type hf_wire_redlock;

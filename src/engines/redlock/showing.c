@@ -128,7 +128,7 @@ void hf_tally_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now)
     if (!t) {
         bool resize = bid->ask->verb == HF_V_RESIZE;
         news.status = resize ? HF_UNSUPPORTED : HF_NO_MEMORY;
-        news.text = resize ? "a quorum of counters is not a counter" : "no memory to list";
+        news.text = resize ? HF_REDLOCK_COUNTS : "no memory to list";
         hf_bid_tell(l, bid, &news);
         return;
     }

@@ -156,17 +156,16 @@ static void keep_alive(struct attempt_of_user *a)
     a->alive = alive;
 }
 
-static const char *const verb_names[] = {
-    "", " sends ACQUIRE", " sends LEAVE", " sends EXTEND", " sends CHECK", " sends RELEASE", " sends UPGRADE",
-    " sends DOWNGRADE"};
-static const char *const report_names[] = {"",
-                                           ": GRANTED",
-                                           ": DENIED",
-                                           "",
-                                           ": EXTENDED",
-                                           ": WARN",
-                                           ": LOST",
-                                           ": RELEASED"};
+static const char *const verb_names[] = {"",
+                                         " sends ACQUIRE",
+                                         " sends LEAVE",
+                                         " sends EXTEND",
+                                         " sends CHECK",
+                                         " sends RELEASE",
+                                         " sends UPGRADE",
+                                         " sends DOWNGRADE"};
+static const char *const report_names[] = {"",           ": GRANTED", ": DENIED", "",
+                                           ": EXTENDED", ": WARN",    ": LOST",   ": RELEASED"};
 
 static void note_step(unsigned id, const struct hf_claim *was, const struct hf_event *event, const struct hf_move *move)
 {
@@ -200,7 +199,7 @@ static void apply(unsigned id, struct hf_event event)
     note_step(id, &was, &event, &move);
     if (move.status == HF_INTERNAL && move.report == HF_R_NONE)
         fails("a%u: %s in %s cannot be", id, hf_input_name(event.in), hf_state_name(was.state));
-    if (had_ended && is_held(a))
+    if (had_ended && is_held(a) && hf_claim_valid(&a->claim, event.now))
         fails("a%u came back to life", id);
     a->gave_up |= was.state == HF_S_RELEASING && event.in == HF_I_TIMER && a->claim.state == HF_S_OVER;
     if (is_held(a) && a->claim.valid_until > was.valid_until && event.news)

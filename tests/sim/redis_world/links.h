@@ -1,5 +1,5 @@
-/* links.h - connections: two streams of bytes with delays, which break at any byte, are heard of late or never, and go on
- * carrying what was sent when one side has long turned away. And the way back from the server: what its model has to
+/* links.h - connections: two streams of bytes with delays, which break at any byte, are heard of late or never, and go
+ * on carrying what was sent when one side has long turned away. And the way back from the server: what its model has to
  * say to anybody leaves here. */
 #pragma once
 #include "world.h"
@@ -63,7 +63,8 @@ static uint32_t perhaps_break(unsigned number, bool up, uint32_t len)
     if (half) {
         tally.halves++;
         *(up ? &link->up_dead : &link->down_dead) = true;
-        note((int)link->process, "line %u is half open: %s is lost", link->line, up ? "what it sends" : "what it hears");
+        note((int)link->process, "line %u is half open: %s is lost", link->line,
+             up ? "what it sends" : "what it hears");
         return kept;
     }
     tally.cuts++;
@@ -80,10 +81,10 @@ static void break_heard(unsigned number, uint32_t heard)
         plan_closed(number);
 }
 
-static hf_nanos delay(unsigned p)
+static hf_nanos delay(unsigned p, bool wakes)
 {
-    bool late = strikes(FAULT_LATE, 12);
-    hf_nanos extra = draw_time(3 * w.ttl);
+    bool late = strikes(FAULT_LATE, w.rough && wakes ? 80 : 12);
+    hf_nanos extra = draw_time(draw(2) ? 3 * w.ttl : w.ttl / 50);
     if (!late)
         return travel();
     tally.lates++;
@@ -92,11 +93,26 @@ static hf_nanos delay(unsigned p)
     return extra;
 }
 
+/* The network between that process and the server is gone for a while. */
+static void part(unsigned p)
+{
+    hf_nanos until = w.now + draw_time(3 * w.ttl);
+    tally.parts++;
+    disturb(p);
+    note((int)p, "is cut off until %.1f", (double)until / 1e6);
+    w.process[p].parted_until = until;
+    w.process[p].disturbed_until = until + 5 * w.ttl;
+}
+
 static void carry(unsigned number, bool up, const void *bytes, uint32_t len)
 {
     struct link *link = &links[number];
     hf_nanos *last = up ? &link->up_last : &link->down_last;
-    hf_nanos takes = delay(link->process);
+    hf_nanos takes = delay(link->process, link->line == LINE_WAKE),
+             again = draw_time(w.ttl); /* until it is sent again after a parting */
+    hf_nanos parted_until = w.process[link->process].parted_until;
+    if (w.now < parted_until)
+        takes = parted_until - w.now + again;
     bool dead = up ? link->up_dead : link->down_dead;
     uint32_t fate = perhaps_break(number, up, len), kept = fate & (UINT32_MAX >> 2), heard = fate >> 30;
     if (dead)
@@ -156,7 +172,7 @@ static bool is_ours(const struct link *link)
 static void open_link(unsigned process, unsigned line)
 {
     struct process *p = &w.process[process];
-    bool lost = strikes(FAULT_HALF, 20);
+    bool lost = strikes(FAULT_HALF, 20) || w.now < p->parted_until;
     hf_nanos takes = travel() + travel();
     tally.dials++;
     if (w.links == MAX_LINKS) {
@@ -179,6 +195,6 @@ static void close_link(unsigned number, bool heard)
 {
     struct link *link = &links[number];
     link->client_open = false;
-    if (heard)
+    if (heard && !link->up_dead && w.now >= w.process[link->process].parted_until)
         plan_closed(number);
 }

@@ -1,5 +1,6 @@
-/* plants.h - the bugs that the simulator can plant, each of which it must find. They live in the text of a script as the
- * server's model reads it (spoil_script), around the engine and around the claim's step function; never in the product. */
+/* plants.h - the bugs that the simulator can plant, each of which it must find. They live in the text of a script as
+ * the server's model reads it (spoil_script), around the engine and around the claim's step function; never in the
+ * product. */
 #pragma once
 #include <stddef.h>
 #include <stdio.h>
@@ -9,22 +10,21 @@
 #define PLANTS(X)                                                                                                      \
     X(NONE, "none", "", NULL, NULL, NULL)                                                                              \
     X(RELEASE_ANY, "release-any", "a release deletes whatever is there", "release",                                    \
-      "      if mine then call('DEL', KEYS[1]) end\n", "      call('DEL', KEYS[1])\n")                                 \
-    X(REVIVE, "revive", "a renewal revives a hold that has ended", "extend",                                           \
-      "  if not value then return { 0 } end\n",                                                                        \
+      "      if mine then\n        call('DEL', KEYS[1])\n", "      call('DEL', KEYS[1])\n      if mine then\n")        \
+    X(REVIVE, "revive", "a renewal revives a hold that has ended", "extend", "  if not value then return { 0 } end\n", \
       "  if not value then\n    local t = call('TIME')\n    local n = t[1] .. ('00000' .. t[2]):sub(-6)\n"             \
       "    call('SET', KEYS[1], id .. ' ' .. n .. ' ' .. ttl .. ' 0 b 1 sim ', 'PX', math.max(ttl, 1))\n"              \
       "    return { n, ttl }\n  end\n")                                                                                \
     X(SHORTEN, "shorten", "an extend may shorten the hold", "extend", "      if left < ttl then\n",                    \
       "      if ttl > 0 then\n")                                                                                       \
-    X(LEAVE_ALONE, "leave-alone", "one that leaves the queue admits nobody", "release",                                \
-      "if held then drop_hold(held, 'r') end\nadmit()\n",                                                              \
-      "if held then\n  drop_hold(held, 'r')\n  admit()\nend\n")                                                        \
+    X(LEAVE_ALONE, "leave-alone", "one that leaves the queue admits nobody", "release", "' or 'r') end\nadmit()\n",    \
+      "' or 'r') end\nif held then admit() end\n")                                                                     \
     X(SHORT_TURN, "short-turn", "a hand-over ends before its waiter's next look", "*",                                 \
       "  local till = math.max(w.due, now + w.grace * 1000)\n", "  local till = now + w.grace * 125\n")                \
     X(PUSH_START, "push-start", "a hand-over is counted from its message", NULL, NULL, NULL)                           \
     X(OLD_PUSH, "old-push", "a message that is older than the answer is believed", "ask",                              \
-      "return { 0, left, again, whole(now), whole(number), place }", "return { 0, left, again, whole(now), '0', place }") \
+      "return { 0, left, again, whole(now), whole(number), place }",                                                   \
+      "return { 0, left, again, whole(now), '0', place }")                                                             \
     X(RETRY_TIME, "retry-time", "the time of a second ask goes with the server's time in the answer to the first",     \
       NULL, NULL, NULL)                                                                                                \
     X(REPLY_TIME, "reply-time", "a grant is counted from its answer", NULL, NULL, NULL)                                \
@@ -34,17 +34,15 @@
     X(BUSY_STAYS, "busy-stays", "one that is told busy stays in the queue", "ask",                                     \
       "  if ARGV[9] == '1' then leave_queue(me.id) end\n",                                                             \
       "  call('ZADD', queue, next_number(), me.id)\n"                                                                  \
-      "  call('HSET', waiters, me.id, whole(now + me.grace * 4000) .. ' ' .. me.grace .. ' ' .. me.ttl .. ' ' .. "     \
+      "  call('HSET', waiters, me.id, whole(now + me.grace * 4000) .. ' ' .. me.grace * 4 .. ' ' .. me.grace .. ' ' "  \
+      ".. me.ttl .. ' ' .. "                                                                                           \
       "me.units ..\n  ' ' .. me.capacity .. ' ' .. me.kind .. ' ' .. me.owner .. ' ' .. me.box .. ' ' .. me.meta)\n")  \
     X(LOST_PUSH, "lost-push", "a waiter never looks for itself", NULL, NULL, NULL)                                     \
-    X(BARGE, "barge", "a newcomer passes the queue", "ask",                                                            \
-      "    if (not before or before < stamp) and HISTORY == '0' then return stamp end\n",                              \
-      "    if HISTORY == '0' then return stamp end\n")                                                                 \
+    X(BARGE, "barge", "a newcomer passes the queue", "ask", "    if (not before or before < stamp) and ", "    if ")   \
     X(UPGRADE_KEEPS, "upgrade-keeps", "an upgrade keeps its token", "convert",                                         \
       "      token = next_number()\n      if history", "      if history")                                             \
-    X(NEGATIVE, "negative", "a reader that is gone is counted off again", "release",                                   \
-      "if held then drop_hold(held, 'r') end\n",                                                                       \
-      "if held then drop_hold(held, 'r') elseif form == 'many' then set_used(used - 1) end\n")                         \
+    X(NEGATIVE, "negative", "a reader that is gone is counted off again", "release", "' or 'r') end\nadmit()\n",       \
+      "' or 'r') elseif form == 'many' then set_used(used - 1) end\nadmit()\n")                                        \
     X(ONE_EXPIRY, "one-expiry", "whoever renews renews for all", "extend",                                             \
       "  call('ZADD', ends, whole(till), h.id)\n",                                                                     \
       "  for _, each in ipairs(call('ZRANGE', ends, 0, -1)) do call('ZADD', ends, whole(till), each) end\n")           \
@@ -60,12 +58,16 @@
     X(ROUNDED, "rounded", "a ttl is sent in whole seconds", NULL, NULL, NULL)                                          \
     X(COUNT_APART, "count-apart", "an owner's hold is counted off while its other asks go on", "*",                    \
       "      write_hold(heir)\n      return\n", "      write_hold(heir)\n")                                            \
-    X(ENDLESS_TURN, "endless-turn", "a hand-over has no end", "*",                                                     \
-      "' .. ttl .. ' ' .. w.meta, 'PX', ms)\n", "' .. ttl .. ' ' .. w.meta)\n")                                        \
+    X(ENDLESS_TURN, "endless-turn", "a hand-over has no end", "*", "' .. ttl .. ' ' .. w.meta, 'PX', ms)\n",           \
+      "' .. ttl .. ' ' .. w.meta)\n")                                                                                  \
     X(NO_CUT_BACK, "no-cut-back", "a clock that stepped back makes holds longer", "ask",                               \
       "  if form == 'plain' and left > plain.ttl then\n", "  if false then\n")                                         \
     X(LATE_GRANT, "late-grant", "a grant that comes while leaving is forgotten", NULL, NULL, NULL)                     \
-    X(SHORT_CHANGED, "short-changed", "a hand-over is never claimed", NULL, NULL, NULL)
+    X(SHORT_CHANGED, "short-changed", "a hand-over is never claimed", NULL, NULL, NULL)                                \
+    X(STEP_COUNTS, "step-counts", "one who looks is shown the time that a clock's step back added", "extend",          \
+      "return { token, math.min(left, tonumber(given)) }", "return { token, left }")                                   \
+    X(STEP_WAITS, "step-waits", "a hand-over lasts as much longer as the clock stepped back", "*",                     \
+      "local till = math.min(tonumber(due), now + tonumber(span) * 1000)", "local till = tonumber(due)")
 
 enum plant {
 #define X(id, name, text, script, from, to) PLANT_##id,

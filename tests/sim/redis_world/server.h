@@ -1,5 +1,5 @@
-/* server.h - what happens to the server and inside it: its faults, other programs, and a look at the one lock after every
- * script that ran, which is the history that the checks of order, leaks and recovery read. */
+/* server.h - what happens to the server and inside it: its faults, other programs, and a look at the one lock after
+ * every script that ran, which is the history that the checks of order, leaks and recovery read. */
 #pragma once
 #include "drive.h"
 
@@ -189,7 +189,6 @@ static void step_clock(int64_t by_us)
     note(-1, "its clock steps by %lld ms", (long long)by_us / 1000);
     w.server_offset_us += by_us;
     w.stepped_back |= by_us < 0;
-    w.stepped_at = w.now;
     lose_trust();
     set_server_time();
     plan_server_tick();
@@ -249,7 +248,8 @@ static void server_fault(enum fault_bit bit)
     look(&w.sight); /* what it lost is no history */
 }
 
-/* ---- Other programs ----------------------------------------------------------------------------------------------- */
+/* ---- Other programs -----------------------------------------------------------------------------------------------
+ */
 
 /* One request on a connection of its own; what it is answered with begins with `good`. */
 static bool ask_server(const char *request, const char *good)
@@ -282,7 +282,8 @@ static void foreign_asks(void)
 
 static void foreign_ends(void)
 {
-    if (w.now >= w.foreign_until || draw(2) || !ask_server("*2\r\n$3\r\nGET\r\n$6\r\n" LOCK "\r\n", "$7\r\nforeign\r\n"))
+    if (w.now >= w.foreign_until || draw(2) ||
+        !ask_server("*2\r\n$3\r\nGET\r\n$6\r\n" LOCK "\r\n", "$7\r\nforeign\r\n"))
         return;
     w.foreign_until = 0;
     ask_server("*2\r\n$3\r\nDEL\r\n$6\r\n" LOCK "\r\n", ":1");

@@ -37,6 +37,8 @@ static void user_got_it(unsigned id)
     if (converts && w.kind == READ_WRITE && w.options.faults & FAULT_CONVERT)
         plan_wish(id, HF_I_CONVERT, after_convert);
     plan_wish(id, HF_I_RELEASE, a->hold_for);
+    if (strikes(FAULT_PART, a->claim.brief ? w.rough ? 300 : 60 : 15))
+        part(a->process);
     if (w.kind == REENTRANT && a->level < 2 && enters)
         ask_again_inside(id);
 }
@@ -86,6 +88,7 @@ static void leave_behind(unsigned id)
     tally.detached++;
     note((int)a->process, "a%u is left to itself", id);
     a->disowned = true;
+    a->gone_at = w.now;
     hf_claim_disown(&a->claim);
     arm_timer(id, HF_NEVER);
     keep_alive(a);
@@ -96,7 +99,7 @@ static void grant_wish(unsigned id, enum hf_input wish)
 {
     struct attempt_of_user *a = &w.attempt[id];
     struct hf_event event = {.in = wish, .status = HF_CANCELLED};
-    event.ttl_ms = wish == HF_I_EXTEND && draw(2) ? draw((uint32_t)(2 * w.ttl / HF_MS(1))) : 0;
+    event.ttl_ms = wish == HF_I_EXTEND && draw(2) ? 100 + draw((uint32_t)(2 * w.ttl / HF_MS(1))) : 0;
     if (wish == HF_I_CONVERT) {
         wish_to_convert(id);
         return;
@@ -178,7 +181,8 @@ static void begin(unsigned id)
     hf_nanos possible[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), HF_NEVER};
     hf_nanos wait = possible[draw(4)], cancel_after = draw_time(12 * w.ttl);
     bool cancels = !draw(8), barges = !draw(12), detaches = !draw(10);
-    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0, .shared = w.kind == REENTRANT};
+    struct hf_claim_terms terms = {
+        .ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0, .shared = w.kind == REENTRANT};
     terms.max_hold_ms = draw(6) ? 0 : draw((uint32_t)(2 * w.ttl / HF_MS(1)));
     terms.deadline = wait == HF_NEVER ? HF_NEVER : local + wait;
     draw_id(&a->ask.attempt);
@@ -216,6 +220,8 @@ static int make_attempt(unsigned process, unsigned user)
         return -1;
     unsigned id = w.attempts++;
     w.attempt[id] = (struct attempt_of_user){.process = process, .user = user, .owner = id};
+    if (w.shared_owners)
+        w.attempt[id].owner = MAX_ATTEMPTS + draw(3);
     w.attempt[id].hold_for = draw_time(draw(3) ? w.ttl / 2 : 3 * w.ttl);
     return (int)id;
 }
@@ -223,7 +229,7 @@ static int make_attempt(unsigned process, unsigned user)
 static void next_round(unsigned user)
 {
     unsigned process = user % PROCESSES;
-    if (w.process[process].dead || (unsigned)w.rounds_of_user[user] >= w.options.rounds)
+    if (w.process[process].dead || (unsigned)w.rounds_of_user[user] >= w.rounds)
         return;
     w.rounds_of_user[user]++;
     int id = make_attempt(process, user);
@@ -245,7 +251,8 @@ static void ask_again_inside(unsigned outer)
     begin((unsigned)id);
 }
 
-/* ---- Errands: somebody looks, breaks a hold or changes the capacity ------------------------------------------------ */
+/* ---- Errands: somebody looks, breaks a hold or changes the capacity ------------------------------------------------
+ */
 
 static void send_errand(unsigned process, enum hf_verb verb)
 {
@@ -261,9 +268,7 @@ static void send_errand(unsigned process, enum hf_verb verb)
         const struct seen_hold *hold = w.sight.holds ? &w.sight.hold[which % w.sight.holds] : NULL;
         if (!hold || hold->attempt < 0)
             return;
-        ask->token = hold->token;
-        for (unsigned id = 0; id < w.attempts; id++)
-            w.attempt[id].broken |= find_hold(&w.sight, (int)id) && find_hold(&w.sight, (int)id)->token == hold->token;
+        ask->token = w.broken[w.breaks++] = hold->token;
         tally.breaks++;
         note((int)process, "breaks the hold of a%d", hold->attempt);
     }

@@ -15,32 +15,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_EVENTS = 8192, MAX_LINKS = 2048, MAX_ATTEMPTS = 128, MAX_ERRANDS = 16, MAX_NEWS = 64 };
+enum { MAX_EVENTS = 8192, MAX_LINKS = 2048, MAX_ATTEMPTS = 128, MAX_ERRANDS = 16, MAX_NEWS = 512 };
 enum { PROCESSES = 4, ROUNDS = 4 };
 #define BYTES_ROOM (64u << 20)
 
 /* What can go wrong, a bit each: a failing schedule is tried again with fewer of them. The draws are made in any case,
  * so that the rest of the schedule stays as it was. */
 #define FAULTS(X)                                                                                                      \
-    X(CUT, "cut")             /* a connection breaks at some byte, and one side or both hear of it */                  \
-    X(HALF, "half-open")      /* it breaks, and nobody hears of it */                                                  \
-    X(LATE, "late")           /* bytes take up to 3 ttl, those behind them too */                                      \
-    X(STALL, "stall")         /* a process is stopped for up to 3 ttl */                                               \
-    X(KILL, "kill")           /* a process dies; another one may start in its place */                                 \
-    X(RESTART, "restart")     /* the server starts again with its data */                                              \
-    X(WIPE, "wipe")           /* the server starts again without data */                                               \
-    X(FAILOVER, "failover")   /* a replica that lags takes over */                                                     \
-    X(STEP, "step")           /* the server's clock steps */                                                           \
-    X(FULL, "full")           /* the server's memory is full for a while */                                            \
-    X(FLUSH, "flush")         /* the server forgets the scripts */                                                     \
-    X(FOREIGN, "foreign")     /* another program takes the lock with SET NX PX */                                      \
-    X(BREAK, "break")         /* somebody takes a hold away */                                                         \
-    X(RESIZE, "resize")       /* somebody changes the capacity */                                                      \
-    X(CONVERT, "convert")     /* readers become writers and back */                                                    \
-    X(EXTEND, "extend")       /* users extend */                                                                       \
-    X(CANCEL, "cancel")       /* users cancel, or forfeit */                                                           \
-    X(DETACH, "detach")       /* users leave their hold behind */                                                      \
-    X(BARGE, "barge")         /* users who do not queue */
+    X(CUT, "cut")           /* a connection breaks at some byte, and one side or both hear of it */                    \
+    X(HALF, "half-open")    /* it breaks, and nobody hears of it */                                                    \
+    X(LATE, "late")         /* bytes take up to 3 ttl, those behind them too */                                        \
+    X(PART, "part")         /* a process is cut off for up to 3 ttl; what was sent arrives then, some time */          \
+    X(STALL, "stall")       /* a process is stopped for up to 3 ttl */                                                 \
+    X(KILL, "kill")         /* a process dies; another one may start in its place */                                   \
+    X(RESTART, "restart")   /* the server starts again with its data */                                                \
+    X(WIPE, "wipe")         /* the server starts again without data */                                                 \
+    X(FAILOVER, "failover") /* a replica that lags takes over */                                                       \
+    X(STEP, "step")         /* the server's clock steps */                                                             \
+    X(FULL, "full")         /* the server's memory is full for a while */                                              \
+    X(FLUSH, "flush")       /* the server forgets the scripts */                                                       \
+    X(FOREIGN, "foreign")   /* another program takes the lock with SET NX PX */                                        \
+    X(BREAK, "break")       /* somebody takes a hold away */                                                           \
+    X(RESIZE, "resize")     /* somebody changes the capacity */                                                        \
+    X(CONVERT, "convert")   /* readers become writers and back */                                                      \
+    X(EXTEND, "extend")     /* users extend */                                                                         \
+    X(CANCEL, "cancel")     /* users cancel, or forfeit */                                                             \
+    X(DETACH, "detach")     /* users leave their hold behind */                                                        \
+    X(BARGE, "barge")       /* users who do not queue */
 
 enum fault_bit {
 #define X(id, name) FAULT_BIT_##id,
@@ -69,23 +70,24 @@ struct options {
 };
 
 enum happening {
-    LINK_UP,      /* of a link: the server has accepted */
-    LINK_DOWN,    /* the client hears that it is closed, or could not be opened */
-    BYTES_UP,     /* bytes reach the server */
-    BYTES_DOWN,   /* bytes reach the client */
-    LINK_CLOSED,  /* the server hears that it is closed */
-    TICK,         /* of a process: its engine wants to be called */
-    TIMER,        /* of an attempt */
-    WISH,         /* of an attempt */
-    NEXT_ROUND,   /* of a user: process * 2 + number */
-    STALL,        /* of a process */
+    LINK_UP,     /* of a link: the server has accepted */
+    LINK_DOWN,   /* the client hears that it is closed, or could not be opened */
+    BYTES_UP,    /* bytes reach the server */
+    BYTES_DOWN,  /* bytes reach the client */
+    LINK_CLOSED, /* the server hears that it is closed */
+    TICK,        /* of a process: its engine wants to be called */
+    TIMER,       /* of an attempt */
+    WISH,        /* of an attempt */
+    NEXT_ROUND,  /* of a user: process * 2 + number */
+    STALL,       /* of a process */
+    PART,
     KILL,
     SPAWN,
     ERRAND,       /* of a process: somebody breaks, resizes or looks */
     SERVER_WAKES, /* a blocked request runs out */
     SERVER_FAULT, /* which one: enum fault_bit */
     SERVER_UP,
-    SERVER_ROOM,  /* it has memory again */
+    SERVER_ROOM, /* it has memory again */
     FOREIGN_ASK,
     FOREIGN_END,
 };
@@ -119,6 +121,7 @@ struct process {
     struct hf_wire_host host;
     int64_t rate_ppm;
     hf_nanos offset, stalled_until;
+    hf_nanos parted_until;    /* nothing gets through to the server or from it */
     hf_nanos disturbed_until; /* what happens to its attempts until then may be the fault of a fault */
     bool dead;
     unsigned life; /* how often it was started */
@@ -142,19 +145,20 @@ struct attempt_of_user {
     unsigned units; /* what the user relies on while the claim is valid */
     enum hf_verb wants;
     bool alive, decided, ended, freed;
-    bool disturbed, forfeited, disowned, gave_up, broken, upgrade_doubt, told_too_big;
+    bool disturbed, forfeited, disowned, gave_up, upgrade_doubt, told_too_big;
     uint32_t timer;
     hf_nanos hold_for, started;
-    hf_nanos gone_at; /* when its process died */
+    hf_nanos gone_at;   /* when its process died, or it was left to itself */
+    hf_nanos let_in_at; /* when the server was first seen to have it as a holder */
     hf_nanos sure_from; /* real time at which the newest request was sent that was answered with "yours" */
     hf_nanos longest;   /* the longest ttl that was ever asked for */
     int64_t first_pair_at;
 };
 
 struct tally {
-    uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, stalls, kills,
-        restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades, extends,
-        cancels, reentries, detached, barges, dials, scripts, stored, undone;
+    uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, parts, stalls,
+        kills, restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades,
+        extends, cancels, reentries, detached, barges, dials, scripts, stored, undone;
 };
 
 enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, KINDS };
@@ -187,14 +191,17 @@ struct world {
     hf_nanos ttl, now, heals_at, op_timeout, refresh, turn;
     uint32_t capacity, capacity_most; /* as asked for; the most that it was ever changed to */
     int64_t history;
-    bool calm, server_up;
+    bool calm;  /* nothing goes wrong at all */
+    bool rough; /* the network is bad, clocks are as bad as promised, and the server is well: nothing excuses anybody */
+    bool server_up;
     int64_t server_offset_us;
-    hf_nanos lost_at;   /* the last loss of data, stale failover or step: beliefs from before may be wrong */
-    hf_nanos stepped_at;
+    hf_nanos lost_at;          /* the last loss of data, stale failover or step: beliefs from before may be wrong */
+    hf_nanos asked_since_loss; /* when the first waiter looked after that */
     bool wiped, stepped_back, resized;
     hf_nanos server_tick;
     uint32_t server_serial;
-    unsigned users; /* of each process */
+    unsigned rounds, users; /* of each process */
+    bool shared_owners;     /* several processes ask for the same owner */
     struct process process[PROCESSES];
     struct attempt_of_user attempt[MAX_ATTEMPTS];
     unsigned attempts, links;
@@ -204,6 +211,9 @@ struct world {
     uint64_t highest_token, stored;
     unsigned highest_owner, stored_owner;
     hf_nanos foreign_until;
+    uint64_t
+        broken[MAX_ERRANDS * PROCESSES]; /* tokens; whoever has one may have been let in after the break was sent */
+    unsigned breaks;
     uint64_t scripts_seen;
     struct sight sight;
     uint64_t hash;
@@ -248,15 +258,15 @@ static bool strikes(enum fault fault, uint32_t per_mille)
 
 /* ---- What went wrong, and the trace ------------------------------------------------------------------------------ */
 
-static bool recording;                              /* every step, for people */
+static bool recording;                               /* every step, for people */
 static void (*record)(int column, const char *text); /* column -1: the server */
 
 __attribute__((format(printf, 2, 3))) static void note(int column, const char *format, ...)
 {
     char text[160];
     va_list args;
-    if (!recording)
-        return;
+    if (!recording || (*w.failure && column != -2))
+        return; /* what is after the failure is of no interest */
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
@@ -292,11 +302,9 @@ static hf_nanos real_time(const struct process *p, hf_nanos local)
 {
     if (local == HF_NEVER)
         return HF_NEVER;
-    hf_nanos real = local - p->offset;
-    real -= real / 1000000 * p->rate_ppm;
-    real += local - local_time(p, real);
+    hf_nanos real = (hf_nanos)((double)(local - p->offset) / (1 + (double)p->rate_ppm / 1e6));
     while (local_time(p, real) < local)
-        real += 1 + (local - local_time(p, real)) / 2;
+        real++;
     while (local_time(p, real - 1) >= local)
         real--;
     return real;
@@ -367,5 +375,6 @@ static void disturb_all(void)
 static void lose_trust(void)
 {
     w.lost_at = w.now;
+    w.asked_since_loss = HF_NEVER;
     disturb_all();
 }

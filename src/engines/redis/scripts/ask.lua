@@ -80,6 +80,11 @@ if me.owner ~= '-' and form == 'many' then
 end
 
 local token = admit(me)
+held = not token and me.owner ~= '-' and read_hold(me.id)
+if held then -- it was let in beside an ask of its owner that came before it
+  extend_hold(held, me.ttl)
+  return finish(held.token)
+end
 if not token and fits(me) and (ARGV[14] == '1' or call('EXISTS', queue) == 0) then
   token = ARGV[20] ~= '0' and ARGV[20] or next_number()
   leave_queue(me.id)

@@ -320,7 +320,11 @@ local function gather(owner, token)
   if owner == '-' then return end
   for id in (call('HGET', waiters, '+' .. owner) or ''):gmatch('%S+') do
     local w = read_waiter(id)
-    if w then hand_over(w, true, token, call('ZSCORE', queue, id)) end
+    if w and w.due > now then
+      hand_over(w, true, token, call('ZSCORE', queue, id))
+    else
+      leave_queue(id) -- dead
+    end
   end
 end
 

@@ -1,0 +1,240 @@
+/* listening.c - addresses become sockets. Nobody from outside is let in without proof: such an address is refused
+ * unless tokens or client certificates are asked for. */
+#include "listening.h"
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <openssl/err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define EXIT_UNAVAILABLE 69
+#define EXIT_CONFIG 78
+#define BACKLOG 1024
+#define FIRST_GIVEN 3 /* descriptors from systemd begin here */
+
+static const char UNIX_SCHEME[] = "unix:";
+
+static bool is_unix(const char *text)
+{
+    return strncmp(text, UNIX_SCHEME, sizeof UNIX_SCHEME - 1) == 0;
+}
+
+static int refuse(const char *text, const char *why)
+{
+    log_complain("listen \"%s\": %s", text, why);
+    return EXIT_CONFIG;
+}
+
+/* "HOST:PORT", "[::1]:PORT" or ":PORT". */
+static int look_up(const char *text, struct addrinfo **found)
+{
+    char host[256];
+    const char *colon = strrchr(text, ':');
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    if (!colon || colon[1] == 0 || (size_t)(colon - text) >= sizeof host)
+        return refuse(text, "is neither HOST:PORT nor unix:/path");
+    snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
+    char *name = host;
+    if (host[0] == '[' && host[strlen(host) - 1] == ']') {
+        host[strlen(host) - 1] = 0;
+        name++;
+    }
+    int error = getaddrinfo(*name ? name : NULL, colon + 1, &hints, found);
+    return error == 0 ? 0 : refuse(text, gai_strerror(error));
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
+static int check_one(struct server *server, const char *text, bool proven)
+{
+    struct addrinfo *found;
+    if (is_unix(text))
+        return 0;
+    int code = look_up(text, &found);
+    if (code != 0)
+        return code;
+    bool inside = is_loopback(found->ai_addr);
+    freeaddrinfo(found);
+    if (inside || proven) {
+        server->host_checked |= inside && !proven;
+        return 0;
+    }
+    return refuse(text, "can be reached from outside: give --token-file or --tls-client-ca");
+}
+
+int listening_check(struct server *server)
+{
+    const struct setting_value *given = &server->settings.value[SET_LISTEN];
+    bool proven = setting_text(&server->settings, SET_TOKEN_FILE) || setting_text(&server->settings, SET_TLS_CLIENT_CA);
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < given->count; i++)
+        code = check_one(server, given->items[i], proven);
+    return code;
+}
+
+/* ---- Sockets ---- */
+
+static int cannot(const char *text, int fd)
+{
+    log_complain("cannot listen on \"%s\": %s", text, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return EXIT_UNAVAILABLE;
+}
+
+static int take(struct server *server, const char *text, int fd, bool tls)
+{
+    evutil_make_socket_nonblocking(fd);
+    return http_listen(server->http, fd, tls) ? 0 : cannot(text, fd);
+}
+
+/* A socket that nobody answers on was left behind by one that was killed. */
+static void remove_stale(const struct sockaddr_un *address)
+{
+    struct stat info;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_socket = lstat(address->sun_path, &info) == 0 && S_ISSOCK(info.st_mode);
+    if (fd >= 0 && is_socket && connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+        errno == ECONNREFUSED)
+        unlink(address->sun_path);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int listen_unix(struct server *server, const char *text)
+{
+    const char *path = text + sizeof UNIX_SCHEME - 1;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (*path == 0 || strlen(path) >= sizeof address.sun_path)
+        return refuse(text, "the path is empty or too long");
+    strcpy(address.sun_path, path);
+    remove_stale(&address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    mode_t before = umask(0177);
+    bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    umask(before);
+    if (!bound || listen(fd, BACKLOG) != 0)
+        return cannot(text, fd);
+    return take(server, text, fd, false);
+}
+
+static int listen_tcp(struct server *server, const char *text, bool tls)
+{
+    struct addrinfo *found;
+    int one = 1, code = look_up(text, &found);
+    if (code != 0)
+        return code;
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+                 bind(fd, found->ai_addr, found->ai_addrlen) == 0;
+    freeaddrinfo(found);
+    if (!bound || listen(fd, BACKLOG) != 0)
+        return cannot(text, fd);
+    return take(server, text, fd, tls);
+}
+
+/* Sockets that systemd opened for us, in place of those of the settings; -1: none. */
+static int take_given(struct server *server, bool tls)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    int code = 0;
+    if (!pid || !count || atoi(pid) != (int)getpid())
+        return -1;
+    for (int fd = FIRST_GIVEN; code == 0 && fd < FIRST_GIVEN + atoi(count); fd++) {
+        struct sockaddr_storage address;
+        socklen_t len = sizeof address;
+        if (getsockname(fd, (struct sockaddr *)&address, &len) != 0)
+            return cannot("a socket of systemd", -1);
+        code = take(server, "a socket of systemd", fd, tls && address.ss_family != AF_UNIX);
+    }
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    return code;
+}
+
+int listening_open(struct server *server)
+{
+    const struct setting_value *given = &server->settings.value[SET_LISTEN];
+    bool tls = setting_text(&server->settings, SET_TLS_CERT) != NULL;
+    int code = take_given(server, tls);
+    if (code >= 0)
+        return code;
+    code = 0;
+    for (size_t i = 0; code == 0 && i < given->count; i++)
+        code =
+            is_unix(given->items[i]) ? listen_unix(server, given->items[i]) : listen_tcp(server, given->items[i], tls);
+    return code;
+}
+
+void listening_close(struct server *server)
+{
+    const struct setting_value *given = &server->settings.value[SET_LISTEN];
+    for (size_t i = 0; i < given->count; i++)
+        if (is_unix(given->items[i]))
+            unlink(given->items[i] + sizeof UNIX_SCHEME - 1);
+}
+
+/* ---- TLS ---- */
+
+static int cannot_secure(SSL_CTX *tls, const char *what)
+{
+    log_complain("%s: %s", what, ERR_reason_error_string(ERR_peek_last_error()));
+    SSL_CTX_free(tls);
+    return EXIT_CONFIG;
+}
+
+int listening_tls(struct server *server, SSL_CTX **out)
+{
+    const char *cert = setting_text(&server->settings, SET_TLS_CERT),
+               *key = setting_text(&server->settings, SET_TLS_KEY);
+    const char *ca = setting_text(&server->settings, SET_TLS_CLIENT_CA);
+    *out = NULL;
+    if (!cert && !ca)
+        return 0;
+    if (!cert || !key) {
+        log_complain("TLS needs both tls-cert and tls-key");
+        return EXIT_CONFIG;
+    }
+    SSL_CTX *tls = SSL_CTX_new(TLS_server_method());
+    if (!tls || SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION) != 1)
+        return cannot_secure(tls, "TLS");
+    if (SSL_CTX_use_certificate_chain_file(tls, cert) != 1)
+        return cannot_secure(tls, "tls-cert");
+    if (SSL_CTX_use_PrivateKey_file(tls, key, SSL_FILETYPE_PEM) != 1)
+        return cannot_secure(tls, "tls-key");
+    if (ca && SSL_CTX_load_verify_locations(tls, ca, NULL) != 1)
+        return cannot_secure(tls, "tls-client-ca");
+    if (ca)
+        SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    *out = tls;
+    return 0;
+}
+
+void listening_notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof address.sun_path)
+        return;
+    strcpy(address.sun_path, path);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    if (path[0] == '@')
+        address.sun_path[0] = 0;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, len) < 0)
+        log_complain("cannot tell systemd: %s", strerror(errno));
+    close(fd);
+}

@@ -1,0 +1,265 @@
+/* metrics.c - counters and histograms in Prometheus' text format. */
+#include "metrics.h"
+#include "routes.h"
+#include "view.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define GROUPS_MAX 200 /* labels beyond this many are counted as "other" */
+
+static const double BOUNDS[BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 600};
+
+void histogram_note(struct histogram *histogram, double seconds)
+{
+    size_t i = 0;
+    while (i < BUCKETS && seconds > BOUNDS[i])
+        i++;
+    histogram->bucket[i]++;
+    histogram->count++;
+    histogram->sum += seconds;
+}
+
+/* The first `depth` parts of a name; what would break the format is replaced. */
+static void print_label(const char *name, int64_t depth, char *label, size_t size)
+{
+    size_t len = 0;
+    for (; *name && len + 1 < size; name++) {
+        if (*name == '/' && --depth == 0)
+            break;
+        bool plain = (unsigned char)*name >= 0x20 && *name != '"' && *name != '\\';
+        label[len++] = plain ? *name : '_';
+    }
+    label[len] = 0;
+}
+
+static struct metrics_group *find_group(struct metrics *metrics, const char *label)
+{
+    size_t count = 0;
+    for (struct metrics_group *group = metrics->groups; group; group = group->next, count++)
+        if (strcmp(group->label, label) == 0)
+            return group;
+    if (count >= GROUPS_MAX && strcmp(label, "other") != 0)
+        return find_group(metrics, "other");
+    struct metrics_group *group = calloc(1, sizeof *group);
+    char *copy = group ? strdup(label) : NULL;
+    if (!copy) {
+        free(group);
+        return NULL;
+    }
+    *group = (struct metrics_group){.label = copy, .next = metrics->groups};
+    metrics->groups = group;
+    return group;
+}
+
+static struct metrics_group *group_of(struct metrics *metrics, const char *name, int64_t depth)
+{
+    char label[128];
+    if (depth == 0)
+        return NULL;
+    print_label(name, depth, label, sizeof label);
+    return find_group(metrics, label);
+}
+
+static struct release *release_of(struct metrics *metrics, const char *name)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+    struct release *release = &metrics->releases[hash % RELEASES];
+    if (release->name != hash)
+        *release = (struct release){.name = hash};
+    return release;
+}
+
+static void note_granted(struct metrics *metrics, const struct hf_log_event *event, int64_t depth)
+{
+    struct release *before = release_of(metrics, event->name);
+    struct metrics_group *group = group_of(metrics, event->name, depth);
+    metrics->acquired++;
+    histogram_note(&metrics->wait, (double)event->waited_ms / 1000);
+    if (before->at_ms > 0 && event->wall_ms - before->at_ms <= event->waited_ms)
+        histogram_note(&metrics->hand_off, (double)(event->wall_ms - before->at_ms) / 1000);
+    before->at_ms = 0;
+    metrics->grants[event->token % GRANTS] = (struct granted){event->token, clock_ms()};
+    if (group)
+        group->acquired++;
+}
+
+static void note_queued(struct metrics *metrics, const struct hf_log_event *event, int64_t depth)
+{
+    struct metrics_group *group = group_of(metrics, event->name, depth);
+    metrics->contended++;
+    if (group)
+        group->contended++;
+}
+
+static enum loss cause_of(const struct hf_log_event *event)
+{
+    if (event->status == HF_UNAVAILABLE || event->status == HF_NO_QUORUM || event->status == HF_IN_DOUBT)
+        return LOSS_ENGINE;
+    return event->status == HF_NOT_HELD ? LOSS_BROKEN : LOSS_EXPIRED;
+}
+
+void metrics_released(struct metrics *metrics, uint64_t token)
+{
+    struct granted *granted = &metrics->grants[token % GRANTS];
+    if (granted->token == token)
+        histogram_note(&metrics->hold, (double)(clock_ms() - granted->at_ms) / 1000);
+}
+
+void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth)
+{
+    if (strcmp(event->event, "granted") == 0) {
+        note_granted(metrics, event, depth);
+    } else if (strcmp(event->event, "queued") == 0) {
+        note_queued(metrics, event, depth);
+    } else if (strcmp(event->event, "released") == 0) {
+        metrics->released++;
+        release_of(metrics, event->name)->at_ms = event->wall_ms;
+    } else if (strcmp(event->event, "lost") == 0) {
+        metrics->lost[cause_of(event)]++;
+    } else if (strcmp(event->event, "broken") == 0) {
+        metrics->broken++;
+    }
+}
+
+void metrics_free(struct metrics *metrics)
+{
+    for (struct metrics_group *group = metrics->groups, *next; group; group = next) {
+        next = group->next;
+        free(group->label);
+        free(group);
+    }
+}
+
+static void head(FILE *out, const char *name, const char *type, const char *help)
+{
+    fprintf(out, "# HELP holdfast_%s %s\n# TYPE holdfast_%s %s\n", name, help, name, type);
+}
+
+static void counter(FILE *out, const char *name, const char *help, uint64_t value)
+{
+    head(out, name, "counter", help);
+    fprintf(out, "holdfast_%s %" PRIu64 "\n", name, value);
+}
+
+static void gauge(FILE *out, const char *name, const char *help, double value)
+{
+    head(out, name, "gauge", help);
+    fprintf(out, "holdfast_%s %.15g\n", name, value);
+}
+
+static void print_histogram(FILE *out, const char *name, const char *help, const struct histogram *histogram)
+{
+    uint64_t sum = 0;
+    head(out, name, "histogram", help);
+    for (size_t i = 0; i < BUCKETS; i++) {
+        sum += histogram->bucket[i];
+        fprintf(out, "holdfast_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, BOUNDS[i], sum);
+    }
+    fprintf(out, "holdfast_%s_bucket{le=\"+Inf\"} %" PRIu64 "\nholdfast_%s_sum %.9g\nholdfast_%s_count %" PRIu64 "\n",
+            name, histogram->count, name, histogram->sum, name, histogram->count);
+}
+
+static void print_losses(FILE *out, const struct metrics *metrics)
+{
+    static const char *const causes[LOSSES] = {"expired", "broken", "engine"};
+    head(out, "lost_total", "counter", "Leases that ended although nobody gave them back.");
+    for (size_t i = 0; i < LOSSES; i++)
+        fprintf(out, "holdfast_lost_total{cause=\"%s\"} %" PRIu64 "\n", causes[i], metrics->lost[i]);
+}
+
+static void print_groups(FILE *out, const struct metrics *metrics)
+{
+    if (!metrics->groups)
+        return;
+    head(out, "acquired_by_prefix_total", "counter", "Leases granted, by the first parts of the name.");
+    for (const struct metrics_group *group = metrics->groups; group; group = group->next)
+        fprintf(out, "holdfast_acquired_by_prefix_total{prefix=\"%s\"} %" PRIu64 "\n", group->label, group->acquired);
+    head(out, "contended_by_prefix_total", "counter", "Leases that were waited for, by the first parts of the name.");
+    for (const struct metrics_group *group = metrics->groups; group; group = group->next)
+        fprintf(out, "holdfast_contended_by_prefix_total{prefix=\"%s\"} %" PRIu64 "\n", group->label, group->contended);
+}
+
+static void print_process(FILE *out)
+{
+    struct rusage usage;
+    long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "re");
+    if (!statm || fscanf(statm, "%*d %ld", &pages) != 1)
+        pages = 0;
+    if (statm)
+        fclose(statm);
+    getrusage(RUSAGE_SELF, &usage);
+    fprintf(out,
+            "# HELP process_cpu_seconds_total Processor time used.\n# TYPE process_cpu_seconds_total counter\n"
+            "process_cpu_seconds_total %.6f\n",
+            (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+    fprintf(out,
+            "# HELP process_resident_memory_bytes Memory in use.\n# TYPE process_resident_memory_bytes gauge\n"
+            "process_resident_memory_bytes %ld\n",
+            pages * sysconf(_SC_PAGESIZE));
+    head(out, "build_info", "gauge", "Which version runs.");
+    fprintf(out, "holdfast_build_info{version=\"%s\"} 1\n", hf_version());
+}
+
+static void print_answers(FILE *out, const struct metrics *metrics)
+{
+    head(out, "http_answers_total", "counter", "Answers, by the hundreds of their status.");
+    for (size_t i = 1; i < 6; i++)
+        fprintf(out, "holdfast_http_answers_total{status=\"%zuxx\"} %" PRIu64 "\n", i, metrics->answers[i]);
+}
+
+static void print_seen(FILE *out, const struct server *server)
+{
+    const struct sighting *seen = view_sighting(server->view);
+    gauge(out, "engine_up", "Whether the engine answered when it was last looked at.", seen->up);
+    gauge(out, "held", "Holds in the engine, whoever took them.", (double)seen->held);
+    gauge(out, "waiters", "Waiters in the engine, whoever asks.", (double)seen->waiters);
+    gauge(out, "oldest_holder_seconds", "How long the oldest hold has lasted.", (double)seen->oldest_holder_ms / 1000);
+    gauge(out, "oldest_waiter_seconds", "How long the oldest waiter has waited.",
+          (double)seen->oldest_waiter_ms / 1000);
+    gauge(out, "http_connections", "Open connections.", (double)http_connections(server->http));
+}
+
+static void print_all(FILE *out, const struct server *server)
+{
+    const struct metrics *m = &server->metrics;
+    print_histogram(out, "wait_seconds", "From asking until the grant.", &m->wait);
+    print_histogram(out, "hold_seconds", "From the grant until the release.", &m->hold);
+    print_histogram(out, "hand_off_seconds", "From a release until the next one holds.", &m->hand_off);
+    print_histogram(out, "renew_slack_seconds", "What was left of a lease when it was extended.", &m->renew_slack);
+    print_histogram(out, "round_trip_seconds", "How long the engine took to answer.", &m->round_trip);
+    counter(out, "acquired_total", "Leases granted.", m->acquired);
+    counter(out, "contended_total", "Leases granted that had to be waited for.", m->contended);
+    counter(out, "refused_total", "Requests that found the lock held, or whose wait was over.", m->refused);
+    counter(out, "released_total", "Leases given back.", m->released);
+    counter(out, "renewed_total", "Leases extended.", m->renewed);
+    counter(out, "broken_total", "Leases taken away through this instance.", m->broken);
+    counter(out, "undelivered_total", "Grants given back because nobody was there to be told.", m->undelivered);
+    counter(out, "left_total", "Clients that left while they waited.", m->left);
+    print_losses(out, m);
+    print_groups(out, m);
+    print_answers(out, m);
+    print_seen(out, server);
+    print_process(out);
+}
+
+void metrics_get(struct exchange *x)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    if (out)
+        print_all(out, server_of(x));
+    if (out && fclose(out) == 0)
+        exchange_answer(x, 200, "text/plain; version=0.0.4; charset=utf-8", text, len);
+    else
+        answer_status(x, HF_NO_MEMORY, NULL, NULL);
+    free(text);
+}

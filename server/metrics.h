@@ -1,0 +1,52 @@
+/* metrics.h - what is counted, and how it is told to Prometheus. On the thread of the loop. */
+#pragma once
+#include "holdfast.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BUCKETS = 14 };
+
+struct histogram {
+    uint64_t bucket[BUCKETS + 1]; /* the last one: above all bounds */
+    uint64_t count;
+    double sum;
+};
+
+enum loss { LOSS_EXPIRED, LOSS_BROKEN, LOSS_ENGINE, LOSSES };
+
+/* A label of a name's first parts, with its own counters. */
+struct metrics_group {
+    char *label;
+    uint64_t acquired, contended;
+    struct metrics_group *next;
+};
+
+/* The last releases, to measure from. */
+struct release {
+    uint64_t name; /* its hash */
+    int64_t at_ms;
+};
+/* The last grants of this instance: when it releases them, it knows how long they were held. */
+struct granted {
+    uint64_t token;
+    int64_t at_ms;
+};
+enum { RELEASES = 256, GRANTS = 4096 };
+
+struct metrics {
+    struct release releases[RELEASES];
+    struct granted grants[GRANTS];
+    struct histogram wait, hold, hand_off, renew_slack, round_trip;
+    uint64_t acquired, contended, refused, released, renewed, broken, undelivered, left;
+    uint64_t lost[LOSSES];
+    uint64_t answers[6]; /* by hundreds of the status */
+    struct metrics_group *groups;
+};
+
+void histogram_note(struct histogram *histogram, double seconds);
+
+/* What the library told of a lease; depth: how many parts of its name become a label. */
+void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth);
+/* A lease was given back over HTTP, where the library's handle does not know when it was granted. */
+void metrics_released(struct metrics *metrics, uint64_t token);
+void metrics_free(struct metrics *metrics);

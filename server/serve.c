@@ -1,0 +1,283 @@
+/* serve.c - starts the parts of the service, runs the loop, and stops them in order. */
+#include "serve.h"
+#include "classic.h"
+#include "engine.h"
+#include "gate.h"
+#include "leases.h"
+#include "listening.h"
+#include "routes.h"
+#include "view.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define STOP_LOOK_MS 20
+#define STOP_PATIENCE_MS 8000
+#define REDLOCK "redlock"
+
+struct service {
+    struct server server;
+    SSL_CTX *tls;
+    struct event *term, *interrupt, *stop_timer;
+    int64_t stop_began_ms;
+};
+
+/* ---- What the library tells ---- */
+
+static bool is_record(const char *name)
+{
+    return name && strncmp(name, RECORD_PREFIX, strlen(RECORD_PREFIX)) == 0;
+}
+
+static void on_log(void *arg, const struct hf_log_event *event)
+{
+    struct server *server = arg;
+    if (!event->name || is_record(event->name))
+        return;
+    metrics_note(&server->metrics, event, setting_number(&server->settings, SET_METRICS_DEPTH));
+    const struct log_field fields[] = {
+        {"name", event->name, 0},
+        {"token", NULL, (int64_t)event->token},
+        {"ttl_ms", NULL, event->ttl_ms},
+        {"waited_ms", NULL, event->waited_ms},
+        {"held_ms", NULL, event->held_ms},
+        {"outcome", hf_status_name(event->status), 0},
+        {"correlation_id", event->correlation_id ? event->correlation_id : "", 0},
+        {"text", event->text ? event->text : "", 0},
+    };
+    log_event(server->log_form, strcmp(event->event, "denied") == 0 ? "rejected" : event->event, fields,
+              sizeof fields / sizeof fields[0]);
+}
+
+/* ---- Requests ---- */
+
+static void on_request(void *arg, struct exchange *x)
+{
+    struct server *server = arg;
+    if (gate_admits(server, x))
+        routes_dispatch(x);
+}
+
+static void on_refused(void *arg, struct exchange *x, int status, const char *why)
+{
+    (void)arg;
+    if (status == 503 || status == 429)
+        exchange_field(x, "Retry-After", "1");
+    answer_problem(x, status, status == 503 || status == 429 ? "too_many_connections" : "bad_request", why, NULL);
+}
+
+/* Only what went wrong is worth a line: leases have lines of their own. */
+static void on_ended(void *arg, const struct exchange *x, bool delivered)
+{
+    struct server *server = arg;
+    int hundreds = x->status / 100;
+    if (hundreds >= 1 && hundreds <= 5)
+        server->metrics.answers[hundreds]++;
+    if (x->status < 500 && delivered)
+        return;
+    const struct log_field fields[] = {
+        {"route", x->route ? x->route->id : "", 0},
+        {"status", NULL, x->status},
+        {"delivered", delivered ? "yes" : "no", 0},
+        {"took_ms", NULL, clock_ms() - x->began_ms},
+        {"request_id", x->id, 0},
+    };
+    log_event(server->log_form, "request", fields, sizeof fields / sizeof fields[0]);
+}
+
+/* ---- Stopping ---- */
+
+static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
+{
+    struct service *service = arg;
+    struct server *server = &service->server;
+    bool idle = leases_idle(server->leases) && classic_idle(server->classic) && workers_pending(server->workers) == 0;
+    (void)fd;
+    (void)what;
+    if (idle)
+        http_drain(server->http);
+    bool over = clock_ms() - service->stop_began_ms > STOP_PATIENCE_MS;
+    if (over || (idle && http_connections(server->http) == 0))
+        event_base_loopbreak(server->base);
+}
+
+static void on_stop(evutil_socket_t number, short what, void *arg)
+{
+    struct service *service = arg;
+    struct server *server = &service->server;
+    struct timeval time = {.tv_usec = STOP_LOOK_MS * 1000};
+    (void)what;
+    (void)number;
+    if (server->stopping) {
+        event_base_loopbreak(server->base);
+        return;
+    }
+    listening_notify("STOPPING=1");
+    server->stopping = true;
+    service->stop_began_ms = clock_ms();
+    http_stop_listening(server->http);
+    view_stop(server->view);
+    leases_stop(server->leases);
+    classic_stop(server->classic);
+    event_add(service->stop_timer, &time);
+}
+
+/* ---- Starting ---- */
+
+static int no_memory(void)
+{
+    log_complain("out of memory");
+    return hf_status_exit_code(HF_NO_MEMORY);
+}
+
+static int open_engines(struct server *server, const char *url)
+{
+    const char *quorum = setting_text(&server->settings, SET_REDLOCK_URL);
+    const char *main_url = url ? url : getenv("HOLDFAST_URL");
+    int code = engine_open(server->base, url, on_log, server, &server->engine);
+    if (code != 0)
+        return code;
+    if (main_url && strncmp(main_url, REDLOCK, strlen(REDLOCK)) == 0)
+        server->redlock = server->engine;
+    else if (quorum)
+        code = engine_open(server->base, quorum, on_log, server, &server->redlock);
+    return code;
+}
+
+static int open_http(struct service *service)
+{
+    struct server *server = &service->server;
+    const struct settings *settings = &server->settings;
+    struct http_options options = {
+        .base = server->base,
+        .limits = {.head_bytes = (size_t)setting_number(settings, SET_MAX_HEAD),
+                   .body_bytes = (size_t)setting_number(settings, SET_MAX_BODY),
+                   .connections = (size_t)setting_number(settings, SET_MAX_CONNECTIONS),
+                   .connections_per_address = (size_t)setting_number(settings, SET_MAX_PER_ADDRESS),
+                   .request_ms = setting_number(settings, SET_REQUEST_TIMEOUT),
+                   .idle_ms = setting_number(settings, SET_IDLE_TIMEOUT),
+                   .half_close_leaves = setting_number(settings, SET_HALF_CLOSE) == 1},
+        .handle = on_request,
+        .refuse = on_refused,
+        .ended = on_ended,
+        .arg = server,
+    };
+    const char *tokens = setting_text(settings, SET_TOKEN_FILE);
+    int code = listening_check(server);
+    if (code == 0 && tokens && !access_open(tokens, &server->access))
+        code = hf_status_exit_code(HF_CONFIG);
+    if (code == 0)
+        code = listening_tls(server, &service->tls);
+    options.tls = service->tls;
+    if (code == 0 && !(server->http = http_new(&options)))
+        code = no_memory();
+    return code;
+}
+
+static int add_signals(struct service *service)
+{
+    struct event_base *base = service->server.base;
+    service->term = evsignal_new(base, SIGTERM, on_stop, service);
+    service->interrupt = evsignal_new(base, SIGINT, on_stop, service);
+    service->stop_timer = event_new(base, -1, EV_PERSIST, on_stop_timer, service);
+    if (!service->term || !service->interrupt || !service->stop_timer || event_add(service->term, NULL) != 0 ||
+        event_add(service->interrupt, NULL) != 0)
+        return no_memory();
+    return 0;
+}
+
+static int open_parts(struct service *service)
+{
+    struct server *server = &service->server;
+    server->workers = workers_start(server->base, (size_t)setting_number(&server->settings, SET_WORKERS));
+    server->leases = server->workers ? leases_new(server) : NULL;
+    server->view = server->leases ? view_new(server) : NULL;
+    if (!server->view)
+        return no_memory();
+    int code = classic_open(server, &server->classic);
+    return code == 0 ? add_signals(service) : code;
+}
+
+/* Each waiting client is a descriptor. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void say_ready(const struct server *server)
+{
+    const struct setting_value *given = &server->settings.value[SET_LISTEN];
+    for (size_t i = 0; i < given->count; i++)
+        log_complain("serving on %s", given->items[i]);
+    listening_notify("READY=1");
+}
+
+static void close_service(struct service *service)
+{
+    struct server *server = &service->server;
+    server->stopping = true;
+    if (server->view)
+        view_stop(server->view);
+    if (server->workers) /* first: what is done there still answers */
+        workers_stop(server->workers);
+    server->workers = NULL;
+    if (server->http)
+        http_free(server->http);
+    if (server->redlock != server->engine)
+        engine_close(server->redlock);
+    engine_close(server->engine);
+    view_free(server->view);
+    classic_free(server->classic);
+    leases_free(server->leases);
+    access_free(server->access);
+    metrics_free(&server->metrics);
+    struct event *events[] = {service->term, service->interrupt, service->stop_timer};
+    for (size_t i = 0; i < 3; i++)
+        if (events[i])
+            event_free(events[i]);
+    if (server->base)
+        event_base_free(server->base);
+    SSL_CTX_free(service->tls);
+}
+
+static int run(struct service *service, const struct serve_order *order)
+{
+    struct server *server = &service->server;
+    server->log_form = order->json ? LOG_JSON : (enum log_form)setting_number(&server->settings, SET_LOG);
+    signal(SIGPIPE, SIG_IGN);
+    raise_descriptors();
+    server->base = event_base_new();
+    int code = server->base ? open_http(service) : no_memory();
+    if (code == 0)
+        code = open_engines(server, order->url);
+    if (code == 0)
+        code = open_parts(service);
+    if (code == 0)
+        code = listening_open(server);
+    if (code == 0) {
+        say_ready(server);
+        event_base_dispatch(server->base);
+        listening_close(server);
+    }
+    close_service(service);
+    return code;
+}
+
+int serve_run(const struct serve_order *order)
+{
+    struct service service = {0};
+    int code = settings_load(&service.server.settings, order);
+    if (code == 0 && order->print_config)
+        settings_print(&service.server.settings, order->json);
+    else if (code == 0)
+        code = run(&service, order);
+    settings_free(&service.server.settings);
+    return code;
+}

@@ -1,0 +1,133 @@
+/* workers.c - two queues under one mutex: what is to be done, and what is done and waits for the loop. */
+#include "workers.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct line {
+    struct job *first, *last;
+};
+
+struct workers {
+    pthread_mutex_t lock;
+    pthread_cond_t posted;
+    struct line to_do, done;
+    bool stop;
+    int bell;
+    struct event *event;
+    size_t pending, count;
+    pthread_t threads[];
+};
+
+static void put(struct line *line, struct job *job)
+{
+    job->next = NULL;
+    *(line->first ? &line->last->next : &line->first) = job;
+    line->last = job;
+}
+
+static struct job *take(struct line *line)
+{
+    struct job *job = line->first;
+    if (job)
+        line->first = job->next;
+    return job;
+}
+
+static void *work(void *arg)
+{
+    struct workers *workers = arg;
+    static const unsigned long long one = 1;
+    pthread_mutex_lock(&workers->lock);
+    for (;;) {
+        struct job *job = take(&workers->to_do);
+        if (!job && workers->stop)
+            break;
+        if (!job) {
+            pthread_cond_wait(&workers->posted, &workers->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&workers->lock);
+        job->work(job);
+        pthread_mutex_lock(&workers->lock);
+        put(&workers->done, job);
+        if (write(workers->bell, &one, sizeof one) < 0) {
+            /* An eventfd refuses only when it is already as readable as can be. */
+        }
+    }
+    pthread_mutex_unlock(&workers->lock);
+    return NULL;
+}
+
+static void finish_jobs(struct workers *workers)
+{
+    for (;;) {
+        pthread_mutex_lock(&workers->lock);
+        struct job *job = take(&workers->done);
+        pthread_mutex_unlock(&workers->lock);
+        if (!job)
+            return;
+        workers->pending--;
+        job->done(job);
+    }
+}
+
+static void on_bell(evutil_socket_t fd, short what, void *arg)
+{
+    unsigned long long rung;
+    (void)what;
+    if (read(fd, &rung, sizeof rung) < 0)
+        return;
+    finish_jobs(arg);
+}
+
+struct workers *workers_start(struct event_base *base, size_t count)
+{
+    struct workers *workers = calloc(1, sizeof *workers + count * sizeof workers->threads[0]);
+    if (!workers)
+        return NULL;
+    pthread_mutex_init(&workers->lock, NULL);
+    pthread_cond_init(&workers->posted, NULL);
+    workers->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    workers->event = event_new(base, workers->bell, EV_READ | EV_PERSIST, on_bell, workers);
+    if (workers->bell >= 0 && workers->event && event_add(workers->event, NULL) == 0)
+        while (workers->count < count && pthread_create(&workers->threads[workers->count], NULL, work, workers) == 0)
+            workers->count++;
+    if (workers->count == count)
+        return workers;
+    workers_stop(workers);
+    return NULL;
+}
+
+void workers_post(struct workers *workers, struct job *job)
+{
+    workers->pending++;
+    pthread_mutex_lock(&workers->lock);
+    put(&workers->to_do, job);
+    pthread_cond_signal(&workers->posted);
+    pthread_mutex_unlock(&workers->lock);
+}
+
+size_t workers_pending(const struct workers *workers)
+{
+    return workers->pending;
+}
+
+void workers_stop(struct workers *workers)
+{
+    pthread_mutex_lock(&workers->lock);
+    workers->stop = true;
+    pthread_cond_broadcast(&workers->posted);
+    pthread_mutex_unlock(&workers->lock);
+    for (size_t i = 0; i < workers->count; i++)
+        pthread_join(workers->threads[i], NULL);
+    finish_jobs(workers);
+    if (workers->event)
+        event_free(workers->event);
+    if (workers->bell >= 0)
+        close(workers->bell);
+    pthread_cond_destroy(&workers->posted);
+    pthread_mutex_destroy(&workers->lock);
+    free(workers);
+}

@@ -1,0 +1,514 @@
+/* redis_counts.c - what locks cost on a real server: commands that clients send, connections, system calls, allocations
+ * and CPU are counted. `redis_counts cycles URL` is the part of itself that it runs under strace.
+ *
+ * Which commands clients sent is read from INFO commandstats. Those lines count what scripts call as well; but what
+ * scripts call (in_scripts, below) clients never send, so it is left out, and all the rest is summed up. That this is
+ * right is itself a test, against MONITOR, which tells the two apart. */
+#include "redis_scene.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Allocations: malloc and its family of this program count, and hand on to the C library's ---- */
+
+static _Atomic uint64_t allocations;
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+
+void *malloc(size_t size)
+{
+    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+    return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+    return __libc_calloc(count, size);
+}
+
+void *realloc(void *block, size_t size)
+{
+    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+    return __libc_realloc(block, size);
+}
+
+/* ---- Commands ---- */
+
+static const char in_scripts[] =
+    " time set get del exists pttl pexpire hset hget hdel hmget hrandfield zadd zrem zrange "
+    "zrangebyscore zremrangebyscore zremrangebyrank zrank zcard zscore rpush publish ";
+
+/* The test's own questions, which are no clients' either: each is an INFO. */
+static bool is_sent_by_clients(const char *command)
+{
+    char word[72];
+    snprintf(word, sizeof word, " %s ", command);
+    return !strstr(in_scripts, word) && strcmp(command, "info") != 0;
+}
+
+struct commands {
+    int64_t evalsha, blmpop, all;
+};
+
+static struct commands count_commands(void)
+{
+    struct commands sum = {0};
+    redisReply *info = server_cli(scene.server, "INFO commandstats");
+    assert_int_equal(info->type, REDIS_REPLY_STRING);
+    char *rest = info->str;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        char command[64];
+        long long calls;
+        if (sscanf(line, "cmdstat_%63[^:]:calls=%lld", command, &calls) != 2 || !is_sent_by_clients(command))
+            continue;
+        sum.evalsha += strcmp(command, "evalsha") == 0 ? calls : 0;
+        sum.blmpop += strcmp(command, "blmpop") == 0 ? calls : 0;
+        sum.all += calls;
+    }
+    freeReplyObject(info);
+    return sum;
+}
+
+static struct commands commands_since(const struct commands *before)
+{
+    struct commands now = count_commands();
+    return (struct commands){now.evalsha - before->evalsha, now.blmpop - before->blmpop, now.all - before->all};
+}
+
+/* A BLMPOP counts when it is answered; and the last release may be under way. */
+static void await_silence(void)
+{
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    while (server_info_number(scene.server, "clients", "blocked_clients") > 0 ||
+           server_count(scene.server, "EXISTS lock:l0") > 0) {
+        assert_true(now_ns() < end);
+        nap_us(1000);
+    }
+}
+
+/* ---- Waiters in several processes ---- */
+
+enum { PROCESSES = 10, EACH_MOST = 100 };
+
+/* The waiters of one process: each waits for its lock, and gives it back as soon as it has it. */
+struct crew {
+    hf_client *client;
+    int count;
+    int locks; /* waiter i wants lock i % locks */
+    bool asynchronous;
+    sem_t granted; /* as often as one of them had it */
+};
+
+static struct hf_request crew_request(int waiter, int locks, char name[16])
+{
+    snprintf(name, 16, "l%d", waiter % locks);
+    return request_of(&(struct want){.name = name, .wait_ms = HF_FOREVER});
+}
+
+struct crew_member {
+    struct crew *crew;
+    int number;
+};
+
+static void *take_and_give(void *arg)
+{
+    struct crew_member *member = arg;
+    struct crew *crew = member->crew;
+    char name[16];
+    struct hf_request request = crew_request(member->number, crew->locks, name);
+    hf_lease *lease;
+    part_must(hf_acquire(crew->client, &request, &lease) == HF_OK);
+    part_must(hf_release(lease) == HF_OK);
+    hf_lease_free(lease);
+    sem_post(&crew->granted);
+    return NULL;
+}
+
+static void give_at_once(hf_lease *lease, hf_status status, void *arg)
+{
+    struct crew *crew = arg;
+    part_must(status == HF_OK);
+    hf_lease_free(lease);
+    sem_post(&crew->granted);
+}
+
+static void wait_with_threads(struct crew *crew)
+{
+    pthread_t thread[EACH_MOST];
+    struct crew_member member[EACH_MOST];
+    part_must(crew->count <= EACH_MOST);
+    for (int i = 0; i < crew->count; i++) {
+        member[i] = (struct crew_member){crew, i};
+        part_must(pthread_create(&thread[i], NULL, take_and_give, &member[i]) == 0);
+    }
+    for (int i = 0; i < crew->count; i++)
+        pthread_join(thread[i], NULL);
+}
+
+static void wait_asynchronously(struct crew *crew)
+{
+    for (int i = 0; i < crew->count; i++) {
+        char name[16];
+        struct hf_request request = crew_request(i, crew->locks, name);
+        hf_lease *lease;
+        part_must(hf_acquire_start(crew->client, &request, give_at_once, crew, &lease) == HF_OK);
+    }
+}
+
+/* Waits as often as it is told to go. */
+static void wait_in_a_crew(struct actor *me, void *arg)
+{
+    struct crew *crew = arg;
+    crew->client = scene_part_client();
+    sem_init(&crew->granted, 0, 0);
+    for (;;) {
+        part_awaits_go(me);
+        crew->asynchronous ? wait_asynchronously(crew) : wait_with_threads(crew);
+        for (int i = 0; i < crew->count; i++)
+            sem_wait(&crew->granted);
+        part_says(me, &(struct answer){.what = ORDER_GO, .number = crew->count});
+    }
+}
+
+static const struct want held_lock = {.name = "l0", .ttl_ms = 30000, .wait_ms = 1000};
+
+/* Somebody holds the lock, all waiters come, and it goes through all hands. What clients sent for that; the holder's
+ * own release is not counted. */
+static struct commands hand_round(struct actor *holder, struct actor **process, int waiters)
+{
+    actor_holds(holder, 0, &held_lock);
+    struct commands before = count_commands();
+    for (int p = 0; p < PROCESSES; p++)
+        actor_order(process[p], ORDER_GO, 0);
+    scene_await_queue("l0", waiters);
+    assert_int_equal(actor_does(holder, ORDER_RELEASE, 0).status, HF_OK);
+    for (int p = 0; p < PROCESSES; p++)
+        assert_int_equal(actor_answer(process[p], ORDER_GO, 0).number, waiters / PROCESSES);
+    await_silence();
+    struct commands sent = commands_since(&before);
+    sent.evalsha--;
+    sent.all--;
+    return sent;
+}
+
+static void start_crews(struct actor **process, int waiters, bool asynchronous)
+{
+    struct crew crew = {.count = waiters / PROCESSES, .locks = 1, .asynchronous = asynchronous};
+    for (int p = 0; p < PROCESSES; p++)
+        process[p] = actor_start_part(wait_in_a_crew, &crew);
+}
+
+/* Acquisitions that waited, and commands for each. The first round, in which the clients connect, does not count. */
+static double count_contended(int waiters, int rounds, bool asynchronous)
+{
+    struct actor *process[PROCESSES], *holder = scene_actor();
+    start_crews(process, waiters, asynchronous);
+    hand_round(holder, process, waiters);
+    struct commands sum = {0};
+    for (int i = 0; i < rounds; i++) {
+        struct commands sent = hand_round(holder, process, waiters);
+        sum.evalsha += sent.evalsha;
+        sum.blmpop += sent.blmpop;
+        sum.all += sent.all;
+    }
+    double acquisitions = waiters * rounds;
+    printf("# %7d | %-8s | %12.0f | %7.3f | %6.3f | %5.3f | %8.3f\n", waiters, asynchronous ? "async" : "blocking",
+           acquisitions, (double)sum.evalsha / acquisitions, (double)sum.blmpop / acquisitions,
+           (double)(sum.all - sum.evalsha - sum.blmpop) / acquisitions, (double)sum.all / acquisitions);
+    for (int p = 0; p < PROCESSES; p++)
+        actor_kill(process[p]);
+    assert_int_equal(actor_does(holder, ORDER_CLOSE, 0).status, HF_OK);
+    return (double)sum.all / acquisitions;
+}
+
+static void test_contended(void **state)
+{
+    (void)state;
+    static const int waiters[] = {10, 100, 1000};
+    printf("# waiters | manner   | acquisitions | scripts | BLMPOP | other | commands for each\n");
+    for (int i = 0; i < 3; i++)
+        for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+            double each = count_contended(waiters[i], 1000 / waiters[i] + 1, asynchronous);
+            assert_true(each > 2.99 && each < 3.05);
+        }
+}
+
+/* ---- The same, seen by MONITOR ---- */
+
+static const char mark[] = "that was all";
+
+static redisContext *start_monitor(void)
+{
+    redisContext *monitor = server_connect(scene.server);
+    redisReply *ok = redisCommand(monitor, "MONITOR");
+    assert_true(ok && ok->type == REDIS_REPLY_STATUS);
+    freeReplyObject(ok);
+    return monitor;
+}
+
+/* Lines of holdfast's connections until the mark: those of scripts say "lua", the test's own come by the Unix socket.
+ */
+static int64_t end_monitor(redisContext *monitor)
+{
+    int64_t count = 0;
+    bool ended = false;
+    server_does(scene.server, "ECHO %s", mark);
+    while (!ended) {
+        redisReply *line;
+        assert_int_equal(redisGetReply(monitor, (void **)&line), REDIS_OK);
+        assert_int_equal(line->type, REDIS_REPLY_STATUS);
+        ended = strstr(line->str, mark);
+        const char *from = strchr(line->str, '[');
+        assert_non_null(from);
+        count += strncmp(from, "[0 127.0.0.1:", 13) == 0;
+        freeReplyObject(line);
+    }
+    redisFree(monitor);
+    return count;
+}
+
+static void test_monitor_agrees(void **state)
+{
+    (void)state;
+    enum { WAITERS = 50 };
+    struct actor *process[PROCESSES], *holder = scene_actor();
+    start_crews(process, WAITERS, true);
+    hand_round(holder, process, WAITERS);
+    redisContext *monitor = start_monitor();
+    struct commands sent = hand_round(holder, process, WAITERS);
+    int64_t seen = end_monitor(monitor);
+    printf("# commands of clients: %lld by commandstats, %lld by MONITOR\n", (long long)sent.all, (long long)seen);
+    assert_int_equal(seen, sent.all + 2); /* the holder's acquire and release are not counted there */
+}
+
+/* ---- Waiting costs next to nothing ---- */
+
+enum { IDLE_WAITERS = 100, IDLE_MS = 5000, IDLE_COMMANDS_A_SECOND = 30, IDLE_CPU_MS = 50, SERVER_CPU_MS = 100 };
+
+static void test_idle_waiters(void **state)
+{
+    (void)state;
+    struct actor *holder = scene_actor();
+    struct crew crew = {.count = IDLE_WAITERS, .locks = 1, .asynchronous = true};
+    struct actor *waiting = actor_start_part(wait_in_a_crew, &crew);
+    struct want kept = {.name = "l0", .flags = HF_AUTO_RENEW};
+    actor_holds(holder, 0, &kept);
+    actor_order(waiting, ORDER_GO, 0);
+    scene_await_queue("l0", IDLE_WAITERS);
+    pid_t server = server_pid(scene.server), client = actor_pid(waiting);
+    struct commands before = count_commands();
+    int64_t from = now_ns(), server_before = scene_cpu_of(server), client_before = scene_cpu_of(client);
+    nap_us(IDLE_MS * 1000);
+    double client_ms = (double)(scene_cpu_of(client) - client_before) / 1e6;
+    double server_ms = (double)(scene_cpu_of(server) - server_before) / 1e6;
+    struct commands sent = commands_since(&before);
+    double seconds = (double)(now_ns() - from) / 1e9;
+    printf("# %d waiters, %.1f s: %.1f commands a second; CPU: %.1f ms of the waiting process, %.1f ms of the server\n",
+           IDLE_WAITERS, seconds, (double)sent.all / seconds, client_ms, server_ms);
+    assert_true(sent.all > 0 && (double)sent.all / seconds < IDLE_COMMANDS_A_SECOND);
+    assert_true(client_ms < IDLE_CPU_MS);
+    assert_true(server_ms < SERVER_CPU_MS);
+    assert_true(actor_is_silent(waiting));
+    assert_int_equal(actor_does(holder, ORDER_RELEASE, 0).status, HF_OK);
+    assert_int_equal(actor_answer(waiting, ORDER_GO, 0).number, IDLE_WAITERS);
+}
+
+enum { MANY_WAITERS = 1000, MANY_LOCKS = 100, CONNECTIONS_ALLOWED = 2 };
+
+static int count_threads(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    assert_non_null(tasks);
+    int count = 0;
+    for (struct dirent *task; (task = readdir(tasks));)
+        count += task->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+static void test_connections(void **state)
+{
+    (void)state;
+    struct actor *holder = scene_actor();
+    struct crew crew = {.count = MANY_WAITERS, .locks = MANY_LOCKS, .asynchronous = true};
+    struct actor *waiting = actor_start_part(wait_in_a_crew, &crew);
+    char name[16];
+    for (int i = 0; i < MANY_LOCKS; i++) {
+        crew_request(i, MANY_LOCKS, name);
+        actor_holds(holder, (uint32_t)i, &(struct want){.name = name, .ttl_ms = 60000});
+    }
+    actor_order(waiting, ORDER_GO, 0);
+    for (int i = 0; i < MANY_LOCKS; i++) {
+        crew_request(i, MANY_LOCKS, name);
+        scene_await_queue(name, MANY_WAITERS / MANY_LOCKS);
+    }
+    int connections = scene_connections(actor_pid(waiting)), threads = count_threads(actor_pid(waiting));
+    printf("# %d waiters on %d locks in one process: %d connections, %d threads\n", MANY_WAITERS, MANY_LOCKS,
+           connections, threads);
+    assert_in_range(connections, 1, CONNECTIONS_ALLOWED);
+    assert_int_equal(threads, 2);
+    for (int i = 0; i < MANY_LOCKS; i++)
+        assert_int_equal(actor_does(holder, ORDER_RELEASE, (uint32_t)i).status, HF_OK);
+    assert_int_equal(actor_answer(waiting, ORDER_GO, 0).number, MANY_WAITERS);
+    assert_in_range(scene_connections(actor_pid(waiting)), 1, CONNECTIONS_ALLOWED);
+}
+
+/* ---- A cycle that nobody disturbs ---- */
+
+enum { CYCLES = 2000, STRAY_CALLS = 10 /* of the background thread, in all of these cycles */ };
+
+/* Each kind in turn, released by name of the deed. */
+static bool run_cycles(hf_client *client, int count)
+{
+    static const struct want wants[] = {
+        {.name = "costs-lock"},
+        {.name = "costs-renewed", .flags = HF_AUTO_RENEW},
+        {.name = "costs-permit", .kind = HF_SEMAPHORE, .capacity = 3},
+        {.name = "costs-shared", .kind = HF_READ, .wait_ms = HF_FOREVER},
+        {.name = "costs-shared", .kind = HF_WRITE, .wait_ms = 1000},
+    };
+    for (int i = 0; i < count; i++) {
+        struct hf_request request = request_of(&wants[i % 5]);
+        hf_lease *lease;
+        if (hf_acquire(client, &request, &lease) != HF_OK || hf_release(lease) != HF_OK)
+            return false;
+        hf_lease_free(lease);
+    }
+    return true;
+}
+
+static void test_cycle_commands(void **state)
+{
+    (void)state;
+    hf_client *client = scene_client();
+    assert_true(run_cycles(client, 5));
+    struct commands before = count_commands();
+    assert_true(run_cycles(client, CYCLES));
+    struct commands sent = commands_since(&before);
+    printf("# %d cycles: %lld scripts, %lld other commands\n", CYCLES, (long long)sent.evalsha,
+           (long long)(sent.all - sent.evalsha));
+    assert_int_equal(sent.evalsha, 2 * CYCLES);
+    assert_int_equal(sent.all, 2 * CYCLES);
+}
+
+static void test_cycle_allocations(void **state)
+{
+    (void)state;
+    hf_client *client = scene_client(), *other;
+    assert_true(run_cycles(client, 100));
+    uint64_t before = atomic_load(&allocations);
+    assert_true(run_cycles(client, CYCLES));
+    uint64_t counted = atomic_load(&allocations) - before;
+    printf("# %llu allocations in %d cycles\n", (unsigned long long)counted, CYCLES);
+    assert_int_equal(counted, 0);
+    assert_int_equal(hf_open(scene.url, NULL, &other), HF_OK); /* the counter counts: opening a client does allocate */
+    assert_true(atomic_load(&allocations) > before);
+    assert_int_equal(hf_close(other, 1000), HF_OK);
+}
+
+/* Between two calls of getppid, which nothing else here makes. */
+static int run_marked_cycles(const char *url)
+{
+    hf_client *client;
+    if (hf_open(url, NULL, &client) != HF_OK || !run_cycles(client, 100))
+        return 1;
+    getppid();
+    bool good = run_cycles(client, CYCLES);
+    getppid();
+    return !good || hf_close(client, 1000) != HF_OK;
+}
+
+struct calls {
+    int sends, receives, polls, others;
+};
+
+/* A line of strace is "PID call(...": a call that another thread's line cut in two is counted at its first half. */
+static void count_call(const char *line, struct calls *calls)
+{
+    char name[32];
+    if (strstr(line, "resumed>") || sscanf(line, "%*d %31[a-z0-9_](", name) != 1)
+        return;
+    if (strcmp(name, "sendto") == 0 || strcmp(name, "sendmsg") == 0 || strcmp(name, "write") == 0)
+        calls->sends++;
+    else if (strcmp(name, "recvfrom") == 0 || strcmp(name, "recvmsg") == 0 || strcmp(name, "read") == 0)
+        calls->receives++;
+    else if (strcmp(name, "ppoll") == 0 || strcmp(name, "poll") == 0)
+        calls->polls++;
+    else if (calls->others++ < STRAY_CALLS)
+        printf("# %s", line);
+}
+
+static struct calls count_calls(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char line[1024];
+    int marks = 0;
+    struct calls calls = {0};
+    while (fgets(line, sizeof line, file)) {
+        if (strstr(line, "getppid("))
+            marks++;
+        else if (marks == 1)
+            count_call(line, &calls);
+    }
+    fclose(file);
+    assert_int_equal(marks, 2);
+    return calls;
+}
+
+static void run_under_strace(const char *trace)
+{
+    char self[1024];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    self[n] = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("strace", "strace", "-f", "-o", trace, self, "cycles", scene.url, (char *)NULL);
+        perror("strace");
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void test_cycle_calls(void **state)
+{
+    (void)state;
+    char trace[128];
+    snprintf(trace, sizeof trace, "%s/trace", stage_directory());
+    run_under_strace(trace);
+    struct calls calls = count_calls(trace);
+    printf("# for each of %d cycles: %.3f sends, %.3f receives, %.3f polls, %.3f other system calls\n", CYCLES,
+           (double)calls.sends / CYCLES, (double)calls.receives / CYCLES, (double)calls.polls / CYCLES,
+           (double)calls.others / CYCLES);
+    assert_in_range(calls.sends, 2 * CYCLES, 2 * CYCLES + STRAY_CALLS);
+    assert_in_range(calls.receives, 2 * CYCLES, 2 * CYCLES + STRAY_CALLS);
+    assert_in_range(calls.polls, 0, 2 * CYCLES + STRAY_CALLS);
+    assert_in_range(calls.others, 0, STRAY_CALLS);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "cycles") == 0)
+        return run_marked_cycles(argv[2]);
+    const struct CMUnitTest tests[] = {
+        SENTENCE("a contended acquisition is three commands, with 10, 100 and 1,000 waiters alike", test_contended),
+        SENTENCE("MONITOR sees as many commands of clients as were counted", test_monitor_agrees),
+        SENTENCE("100 waiters send less than 30 commands a second and use next to no CPU", test_idle_waiters),
+        SENTENCE("1,000 waiters on 100 locks in one process use two connections", test_connections),
+        SENTENCE("an uncontended acquire is one script, and so is its release", test_cycle_commands),
+        SENTENCE("an uncontended cycle is two sends, two receives and at most two polls", test_cycle_calls),
+        SENTENCE("an uncontended cycle allocates nothing", test_cycle_allocations),
+    };
+    return SCENE_JUDGE(tests);
+}

@@ -1,0 +1,660 @@
+/* redis_cuts.c - the wire is cut in the middle of every request and every answer: the request is lost, or carried out
+ * and not answered, or carried out when the client has long moved on. Whatever comes of it is said, two never hold by
+ * their own clocks, and no call that ended leaves a hold or a place in a queue behind.
+ *
+ *     redis_cuts asking|holding [STRIDE [FIRST]]      a stride of 1 is every byte
+ *
+ * A rival in another process, with a connection of its own, tries to take the lock the whole time. */
+#include "beliefs.h"
+#include "proxy.h"
+#include "redis_scene.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum {
+    TTL_MS = 3000,
+    OP_MS = 30,
+    WAIT_MS = 8000,
+    BRIEF_WAIT_MS = 60,
+    PROXY_FAULTS = 60, /* that one proxy can remember */
+    RIVAL_HOLDS_US = 300,
+    RIVAL_RESTS_US = 700,
+};
+
+static unsigned stride, first_byte;
+
+/* ---- The rival ---- */
+
+/* What the rival is to go for. */
+static struct arena {
+    _Atomic uint32_t what; /* the number of the name; 0: nothing */
+    _Atomic int kind;
+    _Atomic uint32_t took; /* how often it held that one */
+    _Atomic uint32_t all;  /* and any */
+    struct beliefs beliefs;
+} * arena;
+
+static void name_of(uint32_t what, char name[32])
+{
+    snprintf(name, 32, "cut-%u", what);
+}
+
+static void be_rival(struct actor *me, void *arg)
+{
+    (void)arg;
+    hf_client *client = scene_part_client();
+    part_says(me, &(struct answer){.what = ORDER_GO});
+    for (unsigned turn = 0;; turn++) {
+        char name[32];
+        uint32_t what = atomic_load(&arena->what);
+        struct hf_request request = request_of(&(struct want){
+            .name = name, .kind = (hf_kind)atomic_load(&arena->kind), .ttl_ms = TTL_MS, .wait_ms = turn % 2 * 20});
+        hf_lease *lease;
+        name_of(what, name);
+        if (what && hf_acquire(client, &request, &lease) == HF_OK) {
+            int64_t from = now_ns();
+            nap_us(RIVAL_HOLDS_US);
+            believe_in(&arena->beliefs, what, lease, from);
+            part_must(hf_release(lease) == HF_OK);
+            hf_lease_free(lease);
+            atomic_fetch_add(&arena->all, 1);
+            if (what == atomic_load(&arena->what))
+                atomic_fetch_add(&arena->took, 1);
+        }
+        nap_us(RIVAL_RESTS_US);
+    }
+}
+
+/* The rival gets it, long before a ttl is over: nobody else holds it, or stands in its way. */
+static void await_rival(const char *what)
+{
+    uint32_t before = atomic_load(&arena->took);
+    int64_t from = now_ns();
+    while (atomic_load(&arena->took) <= before + 1) {
+        if (now_ns() - from > TTL_MS * 1000000LL / 2)
+            fail_msg("%s: the lock is not free afterwards", what);
+        nap_us(200);
+    }
+}
+
+/* ---- Cases ---- */
+
+enum part { GREETING, ACQUIRING, WAITING, LISTENING, HANDING_OVER, EXTENDING, RELEASING, UPGRADING, DOWNGRADING };
+static const char *const part_names[] = {"greeting", "acquire", "wait",    "listen",   "hand-over",
+                                         "extend",   "release", "upgrade", "downgrade"};
+
+enum variant { LOST, UNANSWERED, UNHEARD, LATE, NO_FAULT };
+static const char *const variant_names[] = {"lost", "not answered", "answered in vain", "late", "no fault"};
+
+struct cut {
+    enum part part;
+    enum variant variant;
+    uint64_t byte; /* of the request, or of the answer */
+};
+
+/* What a case has on stage. */
+static struct {
+    struct cut cut;
+    char title[96], name[32];
+    uint32_t what;
+    struct proxy *proxy;
+    int planted;
+    uint32_t line[2]; /* numbers of the connections: of commands, of messages */
+    uint64_t before;  /* bytes that had come there when the fault was planted */
+    int fault;
+    hf_client *victim, *holder;
+    hf_lease *lease, *held;
+    int64_t from_ns; /* the victim's belief */
+} play;
+
+static bool concerns_messages(enum part part)
+{
+    return part == LISTENING || part == HANDING_OVER;
+}
+
+static enum proxy_way way_of(const struct cut *cut)
+{
+    bool of_answer = cut->part == HANDING_OVER || cut->variant == UNANSWERED || cut->variant == UNHEARD;
+    return of_answer ? PROXY_REPLIES : PROXY_REQUESTS;
+}
+
+static hf_kind kind_of(enum part part)
+{
+    return part == UPGRADING ? HF_READ : part == DOWNGRADING ? HF_WRITE : HF_EXCLUSIVE;
+}
+
+/* While a size is measured, or the size of an answer counts that the rival would change. */
+static bool rival_comes_later(void)
+{
+    return play.cut.part <= WAITING && (play.cut.variant == NO_FAULT || play.cut.part == WAITING) &&
+           play.cut.variant != LOST && play.cut.variant != LATE;
+}
+
+static void send_rival(void)
+{
+    if (atomic_load(&arena->what) == play.what)
+        return;
+    atomic_store(&arena->kind, kind_of(play.cut.part) == HF_EXCLUSIVE ? HF_EXCLUSIVE : HF_WRITE);
+    atomic_store(&arena->took, 0);
+    atomic_store(&arena->what, play.what);
+}
+
+static struct hf_request wish(int64_t wait_ms)
+{
+    struct hf_request request = request_of(
+        &(struct want){.name = play.name, .kind = kind_of(play.cut.part), .ttl_ms = TTL_MS, .wait_ms = wait_ms});
+    request.label = "victim";
+    return request;
+}
+
+static hf_client *open_at(uint16_t port)
+{
+    char url[160];
+    hf_client *client;
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u/0?retry_min=1ms&retry_max=4ms&op_timeout=%dms", port, OP_MS);
+    if (hf_open(url, NULL, &client) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    return client;
+}
+
+/* ---- The fault ---- */
+
+static uint64_t bytes_now(void)
+{
+    return proxy_bytes(play.proxy, play.line[concerns_messages(play.cut.part)], way_of(&play.cut));
+}
+
+static void plant_at(uint64_t before)
+{
+    static const enum proxy_fault_kind kinds[] = {
+        [LOST] = PROXY_CUT, [UNANSWERED] = PROXY_CUT, [UNHEARD] = PROXY_DROP, [LATE] = PROXY_LATE};
+    play.before = before;
+    if (play.cut.variant == NO_FAULT)
+        return;
+    play.fault =
+        proxy_plant(play.proxy, &(struct proxy_fault){.kind = kinds[play.cut.variant],
+                                                      .way = way_of(&play.cut),
+                                                      .connection = play.line[concerns_messages(play.cut.part)],
+                                                      .after = before + play.cut.byte});
+    play.planted++;
+}
+
+static void plant(void)
+{
+    plant_at(bytes_now());
+}
+
+static void await_fault(void)
+{
+    if (play.cut.variant != NO_FAULT)
+        proxy_await(play.proxy, play.fault);
+}
+
+/* ---- What the victim does ---- */
+
+static void begin_belief(void)
+{
+    play.from_ns = now_ns();
+}
+
+static void must_hold(hf_status status)
+{
+    if (status != HF_OK)
+        fail_msg("%s: %s (%s)", play.title, hf_status_name(status), hf_error_text());
+    begin_belief();
+}
+
+/* Half of the cases do not wait: for them a cut is the end, and a doubt. But the rival may hold it, and the answer to
+ * one that does not wait is then shorter than the one that was measured. */
+static void acquire(void)
+{
+    enum { SHORTEST_REFUSAL = 12 };
+    bool sure = way_of(&play.cut) == PROXY_REQUESTS || play.cut.byte < SHORTEST_REFUSAL;
+    bool waits = play.cut.byte / stride % 2 || !sure || play.cut.variant == NO_FAULT;
+    struct hf_request request = wish(waits ? WAIT_MS : 0);
+    plant();
+    hf_status status = hf_acquire(play.victim, &request, &play.lease);
+    await_fault();
+    if (waits)
+        must_hold(status);
+    else if (status != HF_IN_DOUBT)
+        fail_msg("%s: %s instead of IN_DOUBT", play.title, hf_status_name(status));
+}
+
+/* Its first connection of all, with what is said there before anything else. */
+static void greet(void)
+{
+    struct hf_request request = wish(WAIT_MS);
+    plant_at(0);
+    must_hold(hf_acquire(play.victim, &request, &play.lease));
+    await_fault();
+}
+
+static void *acquire_slowly(void *arg)
+{
+    struct hf_request request = wish(*(int64_t *)arg);
+    static hf_status status;
+    status = hf_acquire(play.victim, &request, &play.lease);
+    if (status == HF_OK)
+        begin_belief();
+    return &status;
+}
+
+static hf_status end_wait(pthread_t waiting)
+{
+    void *status;
+    assert_int_equal(pthread_join(waiting, &status), 0);
+    return *(hf_status *)status;
+}
+
+static void let_go(void)
+{
+    assert_int_equal(hf_release(play.held), HF_OK);
+    hf_lease_free(play.held);
+    play.held = NULL;
+}
+
+/* The holder goes when the cut has happened; or stays, and the wait ends by its time. */
+static void wait_for_it(void)
+{
+    bool patient = play.cut.byte / stride % 3 || play.cut.variant == NO_FAULT;
+    int64_t wait_ms = patient ? WAIT_MS : BRIEF_WAIT_MS;
+    pthread_t waiting;
+    plant();
+    assert_int_equal(pthread_create(&waiting, NULL, acquire_slowly, &wait_ms), 0);
+    await_fault();
+    send_rival();
+    if (patient) {
+        nap_us(500);
+        let_go();
+    }
+    hf_status status = end_wait(waiting);
+    if (patient)
+        must_hold(status);
+    else if (status != HF_TIMEOUT && status != HF_IN_DOUBT && status != HF_UNAVAILABLE)
+        fail_msg("%s: %s instead of a time-out", play.title, hf_status_name(status));
+    if (!patient)
+        let_go();
+}
+
+static void await_bytes(uint32_t line, enum proxy_way way, uint64_t bytes)
+{
+    for (int64_t end = now_ns() + ACTOR_PATIENCE_MS * 1000000LL; proxy_bytes(play.proxy, line, way) < bytes; nap_us(50))
+        if (now_ns() > end)
+            fail_msg("%s: %ju bytes on connection %u, not %ju", play.title,
+                     (uintmax_t)proxy_bytes(play.proxy, line, way), line, (uintmax_t)bytes);
+}
+
+/* What the victim says on its second connection until it listens; known after the first time. */
+static uint64_t until_it_listens;
+
+/* Connects once more, and asks for messages; cut in there, or when the message comes. */
+static void hear_of_it(void)
+{
+    int64_t wait_ms = WAIT_MS;
+    pthread_t waiting;
+    bool is_listening = play.cut.part == LISTENING;
+    if (is_listening)
+        plant_at(0);
+    assert_int_equal(pthread_create(&waiting, NULL, acquire_slowly, &wait_ms), 0);
+    if (is_listening)
+        await_fault();
+    if (is_listening && play.cut.variant == NO_FAULT) {
+        await_bytes(play.line[1], PROXY_REPLIES, 1);
+        nap_us(200000); /* once, for measuring: there is nothing more to be said */
+    } else if (!is_listening) {
+        await_bytes(play.line[1], PROXY_REQUESTS, until_it_listens);
+        plant();
+    }
+    let_go();
+    must_hold(end_wait(waiting));
+    await_fault();
+}
+
+/* Says so if the answer did not come, and goes on until it does. */
+static void change(hf_status (*call)(hf_lease *lease))
+{
+    plant();
+    hf_status status = call(play.lease);
+    await_fault();
+    hf_status expected = play.cut.variant == NO_FAULT ? HF_OK : HF_IN_DOUBT;
+    if (status != expected)
+        fail_msg("%s: %s (%s) instead of %s", play.title, hf_status_name(status), status ? hf_error_text() : "",
+                 hf_status_name(expected));
+    assert_true(hf_lease_ok(play.lease));
+    for (int64_t end = now_ns() + TTL_MS * 500000LL; status != HF_OK; nap_us(500)) {
+        status = call(play.lease);
+        if (status != HF_OK && now_ns() > end)
+            fail_msg("%s: %s (%s) for long", play.title, hf_status_name(status), hf_error_text());
+    }
+}
+
+static hf_status extend(hf_lease *lease)
+{
+    return hf_extend(lease, 0);
+}
+
+static void release(void)
+{
+    believe_in(&arena->beliefs, play.what, play.lease, play.from_ns);
+    plant();
+    hf_status status = hf_release(play.lease);
+    await_fault();
+    hf_status expected = play.cut.variant == NO_FAULT ? HF_OK : HF_IN_DOUBT;
+    if (status != expected)
+        fail_msg("%s: %s instead of %s", play.title, hf_status_name(status), hf_status_name(expected));
+    hf_lease_free(play.lease);
+    play.lease = NULL;
+}
+
+/* ---- One case ---- */
+
+static bool needs_holder(enum part part)
+{
+    return part == WAITING || concerns_messages(part);
+}
+
+static void set_the_stage(const struct cut *cut)
+{
+    static uint32_t names;
+    play.cut = *cut;
+    play.what = ++names;
+    play.lease = play.held = NULL;
+    name_of(play.what, play.name);
+    snprintf(play.title, sizeof play.title, "%s, %s, byte %ju", part_names[cut->part], variant_names[cut->variant],
+             (uintmax_t)cut->byte);
+    if (!play.proxy || play.planted >= PROXY_FAULTS) {
+        if (play.proxy)
+            proxy_end(play.proxy);
+        play.proxy = proxy_start(server_port(scene.server));
+        play.planted = 0;
+    }
+    struct hf_request request = wish(WAIT_MS), warm = wish(0);
+    if (needs_holder(cut->part))
+        must_hold(hf_acquire(play.holder, &request, &play.held));
+    atomic_store(&arena->what, 0);
+    if (!rival_comes_later())
+        send_rival();
+    play.line[0] = proxy_connections(play.proxy) + 1;
+    play.line[1] = play.line[0] + 1;
+    play.victim = open_at(proxy_port(play.proxy));
+    if (cut->part >= EXTENDING)
+        must_hold(hf_acquire(play.victim, &request, &play.lease));
+    if (cut->part == GREETING || cut->part >= EXTENDING)
+        return;
+    hf_lease *lease;
+    warm.name = "warm-up"; /* the connection is up, and nothing goes over it */
+    warm.kind = HF_EXCLUSIVE;
+    must_hold(hf_acquire(play.victim, &warm, &lease));
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+}
+
+static void act(void)
+{
+    switch (play.cut.part) {
+    case GREETING:
+        greet();
+        break;
+    case ACQUIRING:
+        acquire();
+        break;
+    case WAITING:
+        wait_for_it();
+        break;
+    case LISTENING:
+    case HANDING_OVER:
+        hear_of_it();
+        break;
+    case EXTENDING:
+        change(extend);
+        break;
+    case RELEASING:
+        release();
+        break;
+    case UPGRADING:
+        change(hf_upgrade);
+        break;
+    case DOWNGRADING:
+        change(hf_downgrade);
+        break;
+    }
+}
+
+static void count_victims(void *arg, const struct hf_row *row)
+{
+    unsigned *count = arg;
+    *count += strcmp(row->label, "victim") == 0;
+}
+
+/* Nothing holds or waits that the victim left behind. */
+static void look_for_ghosts(void)
+{
+    unsigned ghosts = 0;
+    if (hf_show(play.holder, play.name, count_victims, &ghosts) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    if (ghosts)
+        fail_msg("%s: %u ghosts", play.title, ghosts);
+}
+
+/* The end of the victim: closed means that every release was answered. What was late comes before it, or after. */
+static void clear_the_stage(void)
+{
+    bool late = play.cut.variant == LATE, before = play.cut.byte / stride % 2;
+    if (late && before)
+        assert_true(proxy_deliver(play.proxy, play.fault) > 0);
+    if (play.lease) {
+        believe_in(&arena->beliefs, play.what, play.lease, play.from_ns);
+        hf_status released = hf_release(play.lease);
+        if (released != HF_OK && released != HF_IN_DOUBT) /* the line may have to come up again first */
+            fail_msg("%s: %s", play.title, hf_error_text());
+        hf_lease_free(play.lease);
+    }
+    if (hf_close(play.victim, 5000) != HF_OK)
+        fail_msg("%s: %s", play.title, hf_error_text());
+    if (late && !before)
+        assert_true(proxy_deliver(play.proxy, play.fault) > 0);
+    look_for_ghosts();
+    send_rival();
+    await_rival(play.title);
+    look_for_ghosts();
+}
+
+static void run(enum part part, enum variant variant, uint64_t byte)
+{
+    set_the_stage(&(struct cut){.part = part, .variant = variant, .byte = byte});
+    act();
+    clear_the_stage();
+}
+
+/* ---- Tests ---- */
+
+/* How many bytes the request, or the answer, has at least: nothing else is sent meanwhile. */
+static uint64_t measure(enum part part, enum proxy_way way)
+{
+    set_the_stage(&(struct cut){.part = part, .variant = NO_FAULT});
+    uint32_t line = play.line[concerns_messages(part)];
+    uint64_t before = part == HANDING_OVER ? 0 : proxy_bytes(play.proxy, line, way);
+    act();
+    if (part == HANDING_OVER) /* it comes as the last there */
+        before = play.before;
+    uint64_t bytes = proxy_bytes(play.proxy, line, way) - before;
+    clear_the_stage();
+    return bytes;
+}
+
+static unsigned cuts;
+
+static void cut_every(uint64_t step, enum part part, enum variant variant, uint64_t bytes)
+{
+    int64_t from = now_ns();
+    unsigned count = 0;
+    for (uint64_t byte = first_byte % step; byte < bytes; byte += step, count++)
+        run(part, variant, byte);
+    assert_one_believed(&arena->beliefs);
+    atomic_store(&arena->beliefs.count, 0);
+    print_message("# %s, %s: %u cuts in %ju bytes, %lld ms\n", part_names[part], variant_names[variant], count,
+                  (uintmax_t)bytes, (long long)(now_ns() - from) / 1000000);
+    assert_true(count > 0);
+    cuts += count;
+}
+
+static void cut_part(enum part part)
+{
+    uint64_t request = measure(part, PROXY_REQUESTS), reply = measure(part, PROXY_REPLIES);
+    cut_every(stride, part, LOST, request);
+    cut_every(stride, part, LATE, request);
+    cut_every(stride, part, UNANSWERED, reply);
+    cut_every(stride, part, UNHEARD, reply);
+}
+
+/* Most of it are the scripts, which are long. */
+static void test_greeting(void **state)
+{
+    (void)state;
+    uint64_t request = measure(GREETING, PROXY_REQUESTS), reply = measure(GREETING, PROXY_REPLIES);
+    cut_every(request * stride / 150 + 1, GREETING, LOST, request);
+    cut_every(request * stride / 100 + 1, GREETING, LATE, request);
+    cut_every(reply * stride / 150 + 1, GREETING, UNANSWERED, reply);
+}
+
+static void test_hand_over(void **state)
+{
+    (void)state;
+    until_it_listens = measure(LISTENING, PROXY_REQUESTS);
+    cut_every(stride, LISTENING, LOST, until_it_listens);
+    cut_every(stride, LISTENING, LATE, until_it_listens);
+    uint64_t message = measure(HANDING_OVER, PROXY_REPLIES);
+    cut_every(stride, HANDING_OVER, UNANSWERED, message);
+    cut_every(stride * message / 5, HANDING_OVER, UNHEARD,
+              message); /* each is noticed at the waiter's next look only */
+}
+
+/* ---- The checker ---- */
+
+static void test_overlaps(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t from, to;
+        uint32_t what;
+        bool overlaps;
+    } others[] = {{5, 10, 1, false}, {20, 25, 1, false}, {5, 25, 2, false}, {5, 11, 1, true},
+                  {19, 25, 1, true}, {12, 13, 1, true},  {5, 25, 1, true},  {10, 20, 1, true}};
+    struct belief one, other;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        atomic_store(&arena->beliefs.count, 0);
+        believe(&arena->beliefs, (struct belief){.what = 1, .who = 1, .from_ns = 10, .to_ns = 20});
+        believe(&arena->beliefs,
+                (struct belief){.what = others[i].what, .who = 2, .from_ns = others[i].from, .to_ns = others[i].to});
+        assert_int_equal(two_believed(&arena->beliefs, &one, &other), others[i].overlaps);
+    }
+}
+
+/* By force there are two: the record goes, and its holder does not hear of it. */
+static void test_two_are_seen(void **state)
+{
+    (void)state;
+    struct belief one, other;
+    set_the_stage(&(struct cut){.part = EXTENDING, .variant = NO_FAULT});
+    assert_int_equal(server_count(scene.server, "DEL lock:%s", play.name), 1);
+    await_rival("by force");
+    believe_in(&arena->beliefs, play.what, play.lease, play.from_ns);
+    assert_true(two_believed(&arena->beliefs, &one, &other));
+    hf_lease_free(play.lease);
+    assert_int_equal(hf_close(play.victim, 5000), HF_OK);
+}
+
+static void test_acquire(void **state)
+{
+    (void)state;
+    cut_part(ACQUIRING);
+}
+
+static void test_wait(void **state)
+{
+    (void)state;
+    cut_part(WAITING);
+}
+
+static void test_extend(void **state)
+{
+    (void)state;
+    cut_part(EXTENDING);
+}
+
+static void test_release(void **state)
+{
+    (void)state;
+    cut_part(RELEASING);
+}
+
+static void test_upgrade(void **state)
+{
+    (void)state;
+    cut_part(UPGRADING);
+}
+
+static void test_downgrade(void **state)
+{
+    (void)state;
+    cut_part(DOWNGRADING);
+}
+
+/* A company of the test's own, which lives through it. */
+static int open_stage(void **state)
+{
+    if (scene_setup(state) != 0)
+        return -1;
+    memset(&play, 0, sizeof play);
+    arena = scene_page(sizeof *arena);
+    struct actor *rival = actor_start_part(be_rival, NULL);
+    actor_answer(rival, ORDER_GO, 0);
+    play.holder = open_at(server_port(scene.server));
+    return 0;
+}
+
+static int close_stage(void **state)
+{
+    if (play.proxy)
+        proxy_end(play.proxy);
+    if (hf_close(play.holder, 5000) != HF_OK)
+        print_error("closing the holder: %s\n", hf_error_text());
+    return scene_teardown(state);
+}
+
+#define PLAYED(text, function)                                                                                         \
+    {                                                                                                                  \
+        .name = text, .test_func = function, .setup_func = open_stage, .teardown_func = close_stage                    \
+    }
+
+static const struct CMUnitTest asking[] = {
+    PLAYED("times that overlap are found", test_overlaps),
+    PLAYED("two that hold by force are found", test_two_are_seen),
+    PLAYED("a greeting may be cut anywhere", test_greeting),
+    PLAYED("an acquire may be cut anywhere", test_acquire),
+    PLAYED("a wait may be cut anywhere", test_wait),
+    PLAYED("a hand-over may be cut anywhere, and so may listening for it", test_hand_over),
+};
+static const struct CMUnitTest holding[] = {
+    PLAYED("an extend may be cut anywhere", test_extend),
+    PLAYED("a release may be cut anywhere", test_release),
+    PLAYED("an upgrade may be cut anywhere", test_upgrade),
+    PLAYED("a downgrade may be cut anywhere", test_downgrade),
+};
+
+int main(int argc, char **argv)
+{
+    const char *which = argc > 1 ? argv[1] : "";
+    stride = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 5;
+    first_byte = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
+    bool asks = strcmp(which, "asking") == 0;
+    if (stride == 0 || (!asks && strcmp(which, "holding") != 0)) {
+        fprintf(stderr, "usage: redis_cuts asking|holding [STRIDE [FIRST]]\n");
+        return 64;
+    }
+    int failed = asks ? cmocka_run_group_tests(asking, NULL, NULL) : cmocka_run_group_tests(holding, NULL, NULL);
+    print_message("# %u cuts\n", cuts);
+    return failed;
+}

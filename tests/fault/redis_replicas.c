@@ -1,0 +1,339 @@
+/* redis_replicas.c - replicas=K and fsync=1 on real servers: what was granted had been acknowledged, what was not
+ * acknowledged is not held and not left behind, and the time that is shown never counts on a renewal that was not. */
+#include "redis_scene.h"
+
+#include <pthread.h>
+
+enum { TIMEOUT_MS = 300, TTL_MS = 6000, SLACK_MS = 700 };
+
+static struct server *replica;
+
+/* The primary is the scene's server; clients of its URL want one replica. */
+static void start_replica(const char *query)
+{
+    replica = server_start(&(struct server_options){.kind = scene.kind});
+    server_replica_of(replica, scene.server);
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?replica_timeout=%dms&%s", server_port(scene.server),
+             TIMEOUT_MS, query);
+}
+
+static struct hf_request ask_for(const char *name)
+{
+    return request_of(&(struct want){.name = name, .ttl_ms = TTL_MS});
+}
+
+static int64_t exists(struct server *s, const char *name)
+{
+    return server_count(s, "EXISTS lock:%s", name);
+}
+
+static void expect_refusal(hf_status status, hf_status wanted, const char *words)
+{
+    if (status != wanted || !strstr(hf_error_text(), words))
+        fail_msg("%s (%s), not %s with \"%s\"", hf_status_name(status), status ? hf_error_text() : "",
+                 hf_status_name(wanted), words);
+}
+
+/* Must not be granted; how long that took, in ms. */
+static int64_t must_fail(hf_client *client, const struct hf_request *request, hf_status wanted, const char *words)
+{
+    hf_lease *lease;
+    int64_t from = now_ns();
+    expect_refusal(hf_acquire(client, request, &lease), wanted, words);
+    assert_null(lease);
+    return (now_ns() - from) / 1000000;
+}
+
+/* ---- What MONITOR sees ---- */
+
+/* A connection that sees every command of every other one. */
+static redisContext *begin_monitor(void)
+{
+    redisContext *to = server_connect(scene.server);
+    redisReply *reply = redisCommand(to, "MONITOR");
+    assert_non_null(reply);
+    freeReplyObject(reply);
+    return to;
+}
+
+/* What was sent until now: who sent EVALSHA, who WAIT, and what else those did that sent a WAIT. */
+struct seen {
+    int waits, evals_before_wait;
+    bool only_own; /* whoever sends WAIT sends nothing but scripts and its greeting beside it */
+    char wait_from[64];
+};
+
+static struct seen end_monitor(redisContext *to)
+{
+    struct seen seen = {.only_own = true};
+    char last[64] = "";
+    server_does(scene.server, "ECHO end-of-the-test");
+    for (;;) {
+        redisReply *reply;
+        char from[64] = "", command[64] = "";
+        assert_int_equal(redisGetReply(to, (void **)&reply), REDIS_OK);
+        bool over = strstr(reply->str, "end-of-the-test");
+        /* 1700000000.123456 [0 127.0.0.1:4711] "WAIT" "1" "300" */
+        sscanf(reply->str, "%*s [%*s %63[^]]] \"%63[^\"]\"", from, command);
+        freeReplyObject(reply);
+        if (over)
+            break;
+        if (strcmp(command, "WAIT") == 0 || strcmp(command, "WAITAOF") == 0) {
+            seen.evals_before_wait += strcmp(last, from) == 0;
+            seen.waits++;
+            strcpy(seen.wait_from, from);
+        }
+        if (strcmp(from, "lua") != 0)
+            strcpy(last, strcmp(command, "EVALSHA") == 0 ? from : "");
+        if (seen.wait_from[0] && strcmp(from, seen.wait_from) == 0 && !strstr("EVALSHA WAIT WAITAOF", command))
+            seen.only_own = false;
+    }
+    redisFree(to);
+    return seen;
+}
+
+/* ---- Tests ---- */
+
+static void test_a_grant_was_acknowledged(void **state)
+{
+    (void)state;
+    start_replica("replicas=1");
+    hf_client *client = scene_client();
+    struct hf_request request = ask_for("a");
+    hf_lease *lease, *other;
+    assert_int_equal(hf_acquire(client, &request, &lease), HF_OK); /* connects */
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+    redisContext *monitor = begin_monitor();
+    assert_int_equal(hf_acquire(client, &request, &lease), HF_OK);
+    assert_int_equal(exists(replica, "a"), 1); /* there, without any waiting on our side */
+    assert_int_equal(hf_acquire(client, &request, &other), HF_BUSY);
+    struct seen seen = end_monitor(monitor);
+    print_message("# %d WAIT, on a connection of its own\n", seen.waits);
+    assert_int_equal(seen.waits, 1); /* and none behind the refusal */
+    assert_int_equal(seen.evals_before_wait, 1);
+    assert_true(seen.only_own);
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+    assert_int_equal(exists(scene.server, "a"), 0);
+    assert_int_equal(scene_connections(0), 2); /* one for what replicas acknowledge, one for the rest */
+}
+
+static void test_a_grant_without_replicas_is_taken_back(void **state)
+{
+    (void)state;
+    start_replica("replicas=1");
+    hf_client *client = scene_client();
+    struct hf_request request = ask_for("b");
+    server_pause(replica);
+    int64_t took = must_fail(client, &request, HF_NOT_REPLICATED, "0 of 1 replicas");
+    assert_in_range(took, TIMEOUT_MS - 1, TIMEOUT_MS + SLACK_MS);
+    assert_int_equal(hf_status_exit_code(HF_NOT_REPLICATED), 69);
+    for (int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000; exists(scene.server, "b"); nap_us(1000))
+        assert_true(now_ns() < end);
+    /* With time to wait it is tried until the replica is back. */
+    request.wait_ms = 8000;
+    struct actor *patient = scene_actor();
+    actor_acquire(patient, 1, ORDER_ACQUIRE, &(struct want){.name = "b", .ttl_ms = TTL_MS, .wait_ms = 8000});
+    nap_us(2 * TIMEOUT_MS * 1000);
+    assert_true(actor_is_silent(patient));
+    server_continue(replica);
+    assert_int_equal(actor_answer(patient, ORDER_ACQUIRE, 1).status, HF_OK);
+    assert_int_equal(exists(replica, "b"), 1);
+    actor_does(patient, ORDER_RELEASE, 1);
+}
+
+/* Two are asked for, and there is one. */
+static void test_it_says_how_many(void **state)
+{
+    (void)state;
+    start_replica("replicas=2");
+    struct hf_request request = ask_for("c");
+    must_fail(scene_client(), &request, HF_NOT_REPLICATED, "1 of 2 replicas acknowledged it within 300 ms");
+    assert_int_equal(exists(scene.server, "c"), 0);
+}
+
+static void test_a_renewal_without_replicas_counts_for_nothing(void **state)
+{
+    (void)state;
+    start_replica("replicas=1");
+    struct hf_request request = ask_for("d");
+    request.ttl_ms = 3000;
+    hf_lease *lease;
+    assert_int_equal(hf_acquire(scene_client(), &request, &lease), HF_OK);
+    server_pause(replica);
+    int64_t left = hf_lease_left_ms(lease), from = now_ns();
+    expect_refusal(hf_extend(lease, 3000), HF_NOT_REPLICATED, "0 of 1");
+    assert_true(server_count(scene.server, "PTTL lock:d") > hf_lease_left_ms(lease)); /* the server has extended it */
+    redisReply *killed = server_cli(scene.server, "CLIENT KILL TYPE normal SKIPME yes"); /* so that it is checked */
+    freeReplyObject(killed);
+    int64_t looked = from;
+    while (hf_lease_ok(lease)) { /* its own renewals and checks do not help either */
+        int64_t before = now_ns();
+        int64_t shown = hf_lease_left_ms(lease);
+        if (shown > left - (before - from) / 1000000 + 1)
+            fail_msg("%lld ms left, %lld ms after it was %lld", (long long)shown, (long long)(before - from) / 1000000,
+                     (long long)left);
+        looked = before;
+        assert_true(now_ns() - from < INT64_C(4000000000));
+        nap_us(5000);
+    }
+    assert_true(looked > from);
+    server_continue(replica);
+    hf_lease_free(lease);
+}
+
+/* A message of a hand-over is not enough: the claim is written, and waited for. */
+static void test_a_hand_over_is_acknowledged(void **state)
+{
+    (void)state;
+    start_replica("replicas=1");
+    const struct want want = {.name = "e", .ttl_ms = TTL_MS, .wait_ms = 8000};
+    struct actor *one = scene_actor(), *other = scene_actor();
+    actor_holds(one, 1, &want);
+    actor_acquire(other, 1, ORDER_ACQUIRE, &want);
+    scene_await_queue("e", 1);
+    redisContext *monitor = begin_monitor();
+    actor_does(one, ORDER_RELEASE, 1);
+    struct answer granted = actor_answer(other, ORDER_ACQUIRE, 1);
+    assert_int_equal(granted.status, HF_OK);
+    struct seen seen = end_monitor(monitor);
+    assert_int_equal(seen.waits, 1);
+    assert_int_equal(seen.evals_before_wait, 1);
+    actor_does(other, ORDER_RELEASE, 1);
+    /* And with a replica that does not answer, the hand-over is not a grant. */
+    actor_holds(one, 2, &want);
+    actor_acquire(other, 2, ORDER_ACQUIRE, &(struct want){.name = "e", .ttl_ms = TTL_MS, .wait_ms = 2000});
+    scene_await_queue("e", 1);
+    server_pause(replica);
+    actor_does(one, ORDER_RELEASE, 2);
+    struct answer refused = actor_answer(other, ORDER_ACQUIRE, 2);
+    assert_true(refused.status == HF_NOT_REPLICATED || refused.status == HF_TIMEOUT);
+    server_continue(replica);
+    for (int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000; exists(scene.server, "e"); nap_us(1000))
+        assert_true(now_ns() < end);
+}
+
+/* Several threads of one process: one WAIT vouches for what was written before it, and who comes later waits for the
+ * next one. None is cut off because another's takes long. */
+static void *fail_once(void *arg)
+{
+    struct hf_request request = ask_for(arg);
+    hf_lease *lease;
+    hf_status status = hf_acquire(scene.client, &request, &lease);
+    return strstr(hf_error_text(), "0 of 1") ? (void *)(uintptr_t)status : NULL;
+}
+
+static void test_threads_share(void **state)
+{
+    (void)state;
+    static char names[][8] = {"f1", "f2", "f3"};
+    pthread_t thread[3];
+    start_replica("replicas=1&op_timeout=250ms"); /* the second may come behind the WAIT of the first */
+    struct hf_request request = ask_for("f0");
+    hf_lease *lease;
+    assert_int_equal(hf_acquire(scene_client(), &request, &lease), HF_OK);
+    server_pause(replica);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, fail_once, names[i]), 0);
+    int told = 0;
+    for (int i = 0; i < 3; i++) {
+        void *status;
+        pthread_join(thread[i], &status);
+        told += (uintptr_t)status == HF_NOT_REPLICATED;
+    }
+    print_message("# %d of 3 were told how many replicas acknowledged\n", told);
+    assert_int_equal(told, 3);
+    assert_true(hf_lease_ok(lease));
+    server_continue(replica);
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+    for (int i = 0; i < 3; i++)
+        for (int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000; exists(scene.server, names[i]);
+             nap_us(1000))
+            assert_true(now_ns() < end);
+}
+
+/* A reader that becomes the writer without replicas is a reader again. */
+static void test_an_upgrade_is_taken_back(void **state)
+{
+    (void)state;
+    start_replica("replicas=1");
+    struct hf_request request = request_of(&(struct want){.name = "g", .kind = HF_READ, .ttl_ms = TTL_MS});
+    hf_lease *lease, *other;
+    assert_int_equal(hf_acquire(scene_client(), &request, &lease), HF_OK);
+    server_pause(replica);
+    expect_refusal(hf_upgrade(lease), HF_NOT_REPLICATED, "0 of 1");
+    server_continue(replica);
+    request.wait_ms = 3000;
+    assert_int_equal(hf_acquire(scene_client(), &request, &other), HF_OK); /* both read */
+    assert_true(hf_lease_ok(lease));
+    assert_int_equal(hf_release(other), HF_OK);
+    assert_int_equal(hf_upgrade(lease), HF_OK);
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(other);
+    hf_lease_free(lease);
+}
+
+/* fsync=1: Redis 7.0 has no WAITAOF, and a server without an append-only file cannot have it there. */
+static void test_fsync_is_refused_where_it_cannot_be(void **state)
+{
+    (void)state;
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?fsync=1", server_port(scene.server));
+    struct hf_request request = ask_for("h");
+    request.wait_ms = 5000;
+    const char *words = scene.kind == SERVER_REDIS ? "has no WAITAOF; Redis 7.2" : "no append-only file";
+    int64_t took = must_fail(scene_client(), &request, HF_CONFIG, words);
+    assert_in_range(took, 0, SLACK_MS); /* at once */
+    for (int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000; exists(scene.server, "h"); nap_us(1000))
+        assert_true(now_ns() < end);
+}
+
+static void test_fsync_waits_for_the_file(void **state)
+{
+    (void)state;
+    if (scene.kind == SERVER_REDIS) {
+        print_message("# skipped: Redis 7.0 has no WAITAOF\n");
+        skip();
+    }
+    server_does(scene.server, "CONFIG SET appendonly yes");
+    server_does(scene.server, "CONFIG SET appendfsync everysec");
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?fsync=1&replica_timeout=4s", server_port(scene.server));
+    struct hf_request request = ask_for("i");
+    hf_lease *lease;
+    redisContext *monitor = begin_monitor();
+    assert_int_equal(hf_acquire(scene_client(), &request, &lease), HF_OK);
+    assert_int_equal(end_monitor(monitor).waits, 1);
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+    /* A file that is never synced acknowledges nothing. */
+    server_does(scene.server, "CONFIG SET appendfsync no");
+    assert_int_equal(hf_close(scene.client, 5000), HF_OK);
+    scene.client = NULL;
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?fsync=1&replica_timeout=300ms",
+             server_port(scene.server));
+    must_fail(scene_client(), &request, HF_NOT_REPLICATED, "not in the server's own file within 300 ms");
+    for (int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000; exists(scene.server, "i"); nap_us(1000))
+        assert_true(now_ns() < end);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        {.name = "a grant was acknowledged, on a connection that carries nothing else; a refusal is not waited for",
+         .test_func = test_a_grant_was_acknowledged},
+        {.name = "a grant that no replica acknowledged is taken back, and tried again while there is time",
+         .test_func = test_a_grant_without_replicas_is_taken_back},
+        {.name = "it says how many acknowledged", .test_func = test_it_says_how_many},
+        {.name = "a renewal without replicas does not lengthen the time that is shown",
+         .test_func = test_a_renewal_without_replicas_counts_for_nothing},
+        {.name = "a hand-over is confirmed and acknowledged, or no grant",
+         .test_func = test_a_hand_over_is_acknowledged},
+        {.name = "threads share what replicas acknowledge, and none cuts another off", .test_func = test_threads_share},
+        {.name = "an upgrade without replicas is taken back", .test_func = test_an_upgrade_is_taken_back},
+        {.name = "fsync=1 is refused at once where the server cannot do it",
+         .test_func = test_fsync_is_refused_where_it_cannot_be},
+        {.name = "fsync=1 waits for the server's file", .test_func = test_fsync_waits_for_the_file},
+    };
+    return SCENE_JUDGE(tests);
+}

@@ -1,0 +1,207 @@
+/* redis_wakes.c - the three ways in which a waiter hears of its turn, on real servers: each uses its own commands and
+ * none of the others', and a message that is lost while the waiter's connection is away costs a second at most. */
+#include "proxy.h"
+#include "redis_scene.h"
+
+enum {
+    TTL_MS =
+        20000, /* the next look of a waiter by itself is five seconds away: only the connection's return is sooner */
+    SECOND_MS = 1000,
+    SLACK_MS = 400, /* the machine may be busy */
+};
+
+static const struct {
+    const char *wake;
+    bool pops, subscribes;
+} modes[] = {{"inbox", true, false}, {"pubsub", false, true}, {"poll", false, false}};
+
+enum { MODES = sizeof modes / sizeof *modes };
+
+/* Whoever opens the scene's URL from here on waits that way. */
+static void use_wake(uint16_t port, const char *wake)
+{
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?wake=%s", port, wake);
+}
+
+static int64_t since_ms(int64_t then_ns)
+{
+    return (now_ns() - then_ns) / 1000000;
+}
+
+static void await_calls(const char *command, int64_t calls)
+{
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    while (server_calls(scene.server, command) < calls) {
+        if (now_ns() > end)
+            fail_msg("%s was called %lld times, not %lld", command, (long long)server_calls(scene.server, command),
+                     (long long)calls);
+        nap_us(1000);
+    }
+}
+
+/* One hand-over between two processes. */
+static void hand_over(int64_t ttl_ms)
+{
+    const struct want want = {.name = "turn", .ttl_ms = ttl_ms, .wait_ms = HF_FOREVER};
+    struct actor *one = scene_actor(), *other = scene_actor();
+    actor_holds(one, 1, &want);
+    actor_acquire(other, 1, ORDER_ACQUIRE, &want);
+    scene_await_queue("turn", 1);
+    actor_does(one, ORDER_RELEASE, 1);
+    assert_int_equal(actor_answer(other, ORDER_ACQUIRE, 1).status, HF_OK);
+    actor_does(other, ORDER_RELEASE, 1);
+    actor_does(one, ORDER_CLOSE, 0);
+    actor_does(other, ORDER_CLOSE, 0);
+}
+
+static void test_each_uses_its_own_commands(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODES; i++) {
+        use_wake(server_port(scene.server), modes[i].wake);
+        server_does(scene.server, "CONFIG RESETSTAT");
+        hand_over(2000);
+        if (modes[i].pops) /* it counts when it is answered, which may be after the hand-over was confirmed */
+            await_calls("blmpop", 1);
+        int64_t pops = server_calls(scene.server, "blmpop") + server_calls(scene.server, "blpop"),
+                subscribes = server_calls(scene.server, "subscribe"), pushes = server_calls(scene.server, "rpush"),
+                publishes = server_calls(scene.server, "publish");
+        print_message("# %s: blmpop %lld, subscribe %lld, rpush %lld, publish %lld\n", modes[i].wake, (long long)pops,
+                      (long long)subscribes, (long long)pushes, (long long)publishes);
+        assert_int_equal(pops > 0, modes[i].pops);
+        assert_int_equal(pushes > 0, modes[i].pops);
+        assert_int_equal(subscribes > 0, modes[i].subscribes);
+        assert_int_equal(publishes > 0, modes[i].subscribes);
+    }
+}
+
+/* Connections that wait to be told: each subscribes to one channel, or is in BLMPOP. */
+static int64_t listeners(const char *wake)
+{
+    return strcmp(wake, "pubsub") == 0 ? server_info_number(scene.server, "stats", "pubsub_channels")
+                                       : server_info_number(scene.server, "clients", "blocked_clients");
+}
+
+static void await_listeners(const char *wake, int64_t count)
+{
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    while (listeners(wake) != count) {
+        if (now_ns() > end)
+            fail_msg("%lld listen, not %lld", (long long)listeners(wake), (long long)count);
+        nap_us(1000);
+    }
+}
+
+/* The connection on which the waiter listens, by its client id: the one that runs the command of that mode. */
+static void kill_listener(const char *wake)
+{
+    const char *mark = strcmp(wake, "pubsub") == 0 ? " cmd=subscribe" : " cmd=blmpop";
+    redisReply *list = server_cli(scene.server, "CLIENT LIST");
+    char *rest = list->str, id[32] = "";
+    for (char *line; (line = strsep(&rest, "\n"));)
+        if (strstr(line, mark))
+            assert_int_equal(sscanf(line, "id=%31[0-9]", id), 1);
+    freeReplyObject(list);
+    assert_true(id[0]);
+    assert_int_equal(server_count(scene.server, "CLIENT KILL ID %s", id), 1);
+}
+
+/* The waiter is behind a proxy that lets nobody in, its listening connection is killed, and in this time the lock is
+ * released: nobody hears of it. Returns how long after the way was open again it was granted. */
+static int64_t lose_a_message(struct proxy *proxy, const char *wake)
+{
+    const struct want want = {.name = "turn", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
+    use_wake(server_port(scene.server), wake);
+    struct actor *holder = scene_actor();
+    use_wake(proxy_port(proxy), wake);
+    struct actor *waiter = scene_actor();
+    actor_holds(holder, 1, &want);
+    actor_acquire(waiter, 1, ORDER_ACQUIRE, &want);
+    scene_await_queue("turn", 1);
+    await_listeners(wake, 1);
+    proxy_refuse(proxy, true);
+    kill_listener(wake);
+    await_listeners(wake, 0);
+    actor_does(holder, ORDER_RELEASE, 1);
+    assert_int_equal(server_count(scene.server, "ZCARD {lock:turn}:q"), 0); /* it was handed over */
+    assert_true(actor_is_silent(waiter));
+    int64_t open_again = now_ns();
+    proxy_refuse(proxy, false);
+    struct answer granted = actor_answer(waiter, ORDER_ACQUIRE, 1);
+    assert_int_equal(granted.status, HF_OK);
+    actor_does(waiter, ORDER_RELEASE, 1);
+    actor_does(holder, ORDER_CLOSE, 0);
+    actor_does(waiter, ORDER_CLOSE, 0);
+    return (granted.at_ns - open_again) / 1000000;
+}
+
+static void test_a_lost_message_costs_a_second(void **state)
+{
+    (void)state;
+    struct proxy *proxy = proxy_start(server_port(scene.server));
+    for (int i = 0; i < MODES; i++) {
+        if (!modes[i].pops && !modes[i].subscribes)
+            continue;
+        for (int round = 0; round < 2; round++) {
+            int64_t ms = lose_a_message(proxy, modes[i].wake);
+            print_message("# %s: granted %lld ms after the way was open again\n", modes[i].wake, (long long)ms);
+            assert_in_range(ms, 0, SECOND_MS + SLACK_MS);
+        }
+    }
+    proxy_end(proxy);
+}
+
+/* No proxy: the connection is killed, and comes back by itself while the lock is released. */
+static void test_a_kill_in_the_same_moment_costs_a_second(void **state)
+{
+    (void)state;
+    const struct want want = {.name = "turn", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
+    use_wake(server_port(scene.server), "pubsub");
+    struct actor *holder = scene_actor(), *waiter = scene_actor();
+    for (uint32_t round = 1; round <= 6; round++) {
+        actor_holds(holder, round, &want);
+        actor_acquire(waiter, round, ORDER_ACQUIRE, &want);
+        scene_await_queue("turn", 1);
+        await_listeners("pubsub", 1);
+        nap_us(1200000); /* a connection that lasted a second is opened again at once */
+        int64_t killed = now_ns();
+        kill_listener("pubsub");
+        nap_us((round - 1) * 300);
+        actor_does(holder, ORDER_RELEASE, round);
+        assert_int_equal(actor_answer(waiter, ORDER_ACQUIRE, round).status, HF_OK);
+        assert_in_range(since_ms(killed), 0, SECOND_MS);
+        actor_does(waiter, ORDER_RELEASE, round);
+    }
+}
+
+/* Who is told of nothing looks: the first in line after a twentieth of its ttl. */
+static void test_poll_hears_at_its_next_look(void **state)
+{
+    (void)state;
+    const struct want want = {.name = "turn", .ttl_ms = 4000, .wait_ms = HF_FOREVER};
+    use_wake(server_port(scene.server), "poll");
+    struct actor *holder = scene_actor(), *waiter = scene_actor();
+    actor_holds(holder, 1, &want);
+    actor_acquire(waiter, 1, ORDER_ACQUIRE, &want);
+    scene_await_queue("turn", 1);
+    actor_does(holder, ORDER_RELEASE, 1);
+    int64_t released = now_ns();
+    struct answer granted = actor_answer(waiter, ORDER_ACQUIRE, 1);
+    assert_int_equal(granted.status, HF_OK);
+    assert_in_range((granted.at_ns - released) / 1000000 + 1, 0, 200 + SLACK_MS);
+    assert_int_equal(scene_connections(actor_pid(waiter)), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        {.name = "each way of waking uses its own commands, and none of the others'",
+         .test_func = test_each_uses_its_own_commands},
+        {.name = "a message that nobody heard costs a second at most", .test_func = test_a_lost_message_costs_a_second},
+        {.name = "so does one that crosses the death of the subscriber's connection",
+         .test_func = test_a_kill_in_the_same_moment_costs_a_second},
+        {.name = "poll: a waiter hears of its turn at its next look, on one connection",
+         .test_func = test_poll_hears_at_its_next_look},
+    };
+    return SCENE_JUDGE(tests);
+}

@@ -1,0 +1,162 @@
+/* redlock_scene.h - the scene of a test on a quorum: five servers of its own for each test, or as many as it wants,
+ * that look as if they had run for long. The test looks into them behind the clients' backs. */
+#pragma once
+#include "actors.h"
+#include "proxy.h"
+#include "quorum.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static struct {
+    struct quorum quorum;
+    hf_client *client[8]; /* closed with the scene */
+    unsigned clients;
+    struct proxy *proxy[8][QUORUM_MOST]; /* of a client, before each server */
+    unsigned proxied;
+} scene;
+
+/* ---- Setting ---- */
+
+static inline void scene_start(unsigned servers)
+{
+    server_needed(SERVER_REDIS);
+    quorum_start(&scene.quorum, servers, SERVER_REDIS);
+}
+
+static inline int scene_setup(void **state)
+{
+    memset(&scene, 0, sizeof scene);
+    return stage_setup(state);
+}
+
+static inline int scene_teardown(void **state)
+{
+    int closed = 0;
+    for (unsigned i = 0; i < scene.clients; i++)
+        if (hf_close(scene.client[i], 5000) != HF_OK) {
+            print_error("closing a client of the test: %s\n", hf_error_text());
+            closed = -1;
+        }
+    for (unsigned i = 0; i < scene.proxied; i++)
+        for (unsigned j = 0; j < scene.quorum.count; j++)
+            proxy_end(scene.proxy[i][j]);
+    int staged = stage_teardown(state);
+    servers_end();
+    return staged == 0 ? closed : -1;
+}
+
+#define ON_QUORUM(text, function)                                                                                      \
+    {                                                                                                                  \
+        .name = text, .test_func = function, .setup_func = scene_setup, .teardown_func = scene_teardown                \
+    }
+
+/* ---- Clients ---- */
+
+static inline hf_client *scene_open(const char *url)
+{
+    hf_client **client = &scene.client[scene.clients];
+    assert_true(scene.clients < sizeof scene.client / sizeof *scene.client);
+    if (hf_open(url, NULL, client) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    scene.clients++;
+    return *client;
+}
+
+static inline hf_client *scene_client(const char *query)
+{
+    char url[512];
+    quorum_url(&scene.quorum, query, url, sizeof url);
+    return scene_open(url);
+}
+
+/* A way of its own to each server: the proxies of the way with that number. */
+static inline void scene_proxied_url(const char *query, char *url, size_t size)
+{
+    uint16_t port[QUORUM_MOST];
+    unsigned way = scene.proxied++;
+    assert_true(way < 8);
+    for (unsigned i = 0; i < scene.quorum.count; i++) {
+        scene.proxy[way][i] = proxy_start(server_port(scene.quorum.server[i]));
+        port[i] = proxy_port(scene.proxy[way][i]);
+    }
+    quorum_url_of_ports(port, scene.quorum.count, query, url, size);
+}
+
+static inline void ignore_row(void *arg, const struct hf_row *row)
+{
+    (void)arg, (void)row;
+}
+
+/* Until then the first wait would include the way to the servers. */
+static inline void scene_connect(hf_client *client)
+{
+    if (hf_show(client, "nobody", ignore_row, NULL) != HF_OK)
+        fail_msg("%s", hf_error_text());
+}
+
+/* Must answer that, with words that contain `words`; the milliseconds that it took. */
+static inline int64_t refused(hf_client *client, const struct want *want, hf_status status, const char *words)
+{
+    struct hf_request request = request_of(want);
+    hf_lease *lease;
+    int64_t begin = now_ns();
+    hf_status answer = hf_acquire(client, &request, &lease);
+    int64_t took = (now_ns() - begin) / 1000000;
+    if (answer != status || !strstr(hf_error_text(), words))
+        fail_msg("%s instead of %s with \"%s\": %s", hf_status_name(answer), hf_status_name(status), words,
+                 answer == HF_OK ? "granted" : hf_error_text());
+    return took;
+}
+
+static inline void must_release(hf_lease *lease)
+{
+    if (hf_release(lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    hf_lease_free(lease);
+}
+
+static inline void scene_follow_orders(struct actor *me, void *url)
+{
+    hf_client *client;
+    part_must(hf_open(url, NULL, &client) == HF_OK);
+    part_says(me, &(struct answer){.what = ORDER_GO});
+    part_follows_orders(me, client);
+}
+
+/* A process that follows orders, with a client of its own there. */
+static inline struct actor *scene_actor(const char *url)
+{
+    struct actor *a = actor_start_part(scene_follow_orders, (void *)(uintptr_t)url);
+    actor_answer(a, ORDER_GO, 0);
+    return a;
+}
+
+/* ---- Looking into the servers ---- */
+
+/* On how many of those that are up the key of that lock is. */
+static inline unsigned scene_keys(const char *name)
+{
+    unsigned there = 0;
+    for (unsigned i = 0; i < scene.quorum.count; i++)
+        if (server_pid(scene.quorum.server[i]))
+            there += server_count(scene.quorum.server[i], "EXISTS lock:%s", name) == 1;
+    return there;
+}
+
+static inline bool scene_has_key(unsigned server, const char *name)
+{
+    return server_count(scene.quorum.server[server], "EXISTS lock:%s", name) == 1;
+}
+
+/* Waits until it is on that many; the milliseconds that it took. */
+static inline int64_t scene_await_keys(const char *name, unsigned servers)
+{
+    int64_t begin = now_ns(), end = begin + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    for (unsigned there; (there = scene_keys(name)) != servers; nap_us(1000))
+        if (now_ns() > end)
+            fail_msg("%s is on %u servers, not on %u", name, there, servers);
+    return (now_ns() - begin) / 1000000;
+}

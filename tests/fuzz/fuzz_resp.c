@@ -1,0 +1,438 @@
+/* fuzz_resp.c - whatever bytes come from a server, in whatever pieces: the engine for Redis neither crashes nor grows,
+ * answers each submit once, and says nothing of an ask that was forgotten.
+ *
+ * An input is what the server sends, mixed with what happens meanwhile: ~ and a letter, see do_letter(). */
+#include "fuzz.h"
+
+#include "base/settings.h"
+#include "base/url.h"
+#include "engines/redis/redis.h"
+
+#include <malloc.h>
+
+enum { ASKS = 5, PEOPLE = 4 /* the ask that lists, breaks and resizes */, MEMORY_MAX = 6 << 20, BLOCK = 64 * 1024 };
+
+#define ID "AAAAAAAAAAAAAAAAAAAAAA" /* of the first ask */
+#define TOKEN "1794739091582073"
+#define NUMBER "$16\r\n" TOKEN "\r\n"
+#define QUEUED "*6\r\n:0\r\n:900\r\n:100\r\n$16\r\n1794739091582000\r\n" NUMBER ":0\r\n"
+#define MESSAGE(till) "$80\r\n" ID " 1794739091582099 " till " 1794739091582000 lock:n\r\n"
+#define HUGE_NUMBER ":9223372036854775807\r\n"
+#define KEYS "*2\r\n$6\r\nlock:a\r\n$6\r\nlock:b\r\n"
+#define HOLDER "*5\r\n" NUMBER "$1\r\ne\r\n:1\r\n:1\r\n$51\r\nh 900 1 1 1794739091582073 1000 e 0 b 77 host label\r\n"
+#define NOBODY "*4\r\n" NUMBER "$0\r\n\r\n:0\r\n:0\r\n"
+#define WAITER "$45\r\nw 1794739091582073 2 1000 s 0 d 77 host a b c\r\n"
+
+const char *const fuzz_seeds[] = {
+    "i~a~0~u" NUMBER "~e*2\r\n" NUMBER ":900\r\n~r:1\r\n",
+    "i~a~b~n~0~u*2\r\n:0\r\n:900\r\n" NUMBER "*1\r\n:-1\r\n~f",
+    "i~a~0~u" QUEUED "~1~u*2\r\n$3\r\nbox\r\n*1\r\n" MESSAGE("1794739091882000") "~0~t~k*2\r\n" NUMBER ":900\r\n",
+    "i~a~0~u" QUEUED "~1~u*2\r\n$3\r\nbox\r\n*1\r\n$82\r\n" ID
+    " 1794739091582099 999999999999999999 1794739091582000 lock:n\r\n",
+    "i~a~0~u" QUEUED "~1~u*2\r\n$3\r\nbox\r\n*1\r\n" MESSAGE("1795739091582000"),
+    "i~a~0~u*6\r\n:0\r\n" HUGE_NUMBER HUGE_NUMBER HUGE_NUMBER HUGE_NUMBER ":0\r\n",
+    "i~n~0~u*2\r\n:0\r\n" HUGE_NUMBER "~n" NUMBER "~e*2\r\n" NUMBER HUGE_NUMBER,
+    "i~a~0~u~1" QUEUED "~l*2\r\n" NUMBER ":500\r\n~r:1\r\n",
+    "i~s~a~0~u*3\r\n:-2\r\n$1\r\ns\r\n:5\r\n~a*2\r\n:-3\r\n:1\r\n~a*1\r\n:-4\r\n~a*1\r\n:-5\r\n",
+    "i~a~0~u-NOSCRIPT No matching script\r\n~h" NUMBER "~t~d~T~a~u-READONLY x\r\n~T",
+    "i~a~0~u-ERR max number of clients reached\r\n~a-LOADING\r\n~a-WRONGTYPE\r\n~a-OOM\r\n",
+    "i~a~0~U-NOAUTH Authentication required.\r\n",
+    "i~a~0~U+OK\r\n$34\r\nredis_version:6.2.1\r\nrole:master\r\n\r\n",
+    "i~a~0~U+OK\r\n$12\r\nrole:slave\r\n\r\n",
+    "i~L~0~u~h*2\r\n$1\r\n7\r\n" KEYS HOLDER NOBODY "*2\r\n$1\r\n0\r\n*0\r\n",
+    "i~L~0~u~h*2\r\n$1\r\n0\r\n" KEYS HOLDER "~d",
+    "i~S~0~u~h*6\r\n" NUMBER "$1\r\ns\r\n:5\r\n:1\r\n$4\r\nf -1\r\n" WAITER,
+    "i~P~0~u~h*2\r\n" NUMBER "$76\r\n1794739091582073 1794739091582073 1794739091682073 0 - 1 e 1000 0 b 77 host \r\n",
+    "i~B~0~u~h:1\r\n~F~R~h:-1\r\n~F~R~h:0\r\n",
+    "p~a~0~u" QUEUED
+    "~1~u*3\r\n$9\r\nsubscribe\r\n$3\r\nbox\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$3\r\nbox\r\n" MESSAGE("1794739091882000"),
+    "o~a~0~u" QUEUED "~t~t~T~a" NUMBER,
+    "q~a~2~u" NUMBER ":1\r\n~e*2\r\n" NUMBER ":900\r\n:0\r\n~r~0~u:1\r\n",
+    "q~a~2~u" NUMBER ":0\r\n:1\r\n",
+    "i~a~0~u~x~T~a~u*100000000\r\n~y",
+    "i~a~0~u$600000000\r\n~x",
+    "i~a~b~0~u~!~e~T",
+    NULL};
+unsigned long fuzz_accepted, fuzz_refused;
+
+/* One ask, and what is known of it. */
+struct known {
+    struct hf_ask ask;
+    char id[HF_ID_TEXT + 1];
+    bool there;   /* was submitted, and not forgotten */
+    bool unsent;  /* its last submit has not gone out: the next one stands for it, too */
+    bool queued;  /* was told so: others may follow unasked */
+    unsigned due; /* submits that await their answer */
+    unsigned told;
+};
+
+static struct known known[ASKS];
+static struct known *talked; /* the one that the letters are about */
+static void *redis;
+static hf_nanos now;
+static unsigned line; /* that the bytes come from */
+static bool dialled[LINES], up[LINES];
+static char waiting[LINES][32]; /* requests of the greeting: what each of them is, a letter each */
+static unsigned waiting_len[LINES];
+static size_t split;
+static bool no_room; /* nothing can be sent */
+static bool understood, hung_up;
+
+/* ---- Memory ---- */
+
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t memory_before;
+
+static size_t memory(void)
+{
+    return __sanitizer_get_current_allocated_bytes ? __sanitizer_get_current_allocated_bytes() : mallinfo2().uordblks;
+}
+
+/* ---- The host ---- */
+
+static void dial(void *ctx, unsigned number, const struct hf_address *to)
+{
+    (void)ctx;
+    MUST(number < LINES && !dialled[number] && !up[number]);
+    MUST(strcmp(to->host, "server") == 0 && strcmp(to->port, "1") == 0);
+    dialled[number] = true;
+}
+
+static bool holds(const char *bytes, size_t len, const char *text)
+{
+    return memmem(bytes, len, text, strlen(text)) != NULL;
+}
+
+static bool send_bytes(void *ctx, unsigned number, const void *bytes, size_t len)
+{
+    (void)ctx;
+    MUST(number < LINES && up[number] && len > 4 && *(const char *)bytes == '*');
+    for (int i = 0; i < ASKS; i++)
+        if (holds(bytes, len, known[i].id))
+            known[i].unsent = false;
+    if (no_room)
+        return false;
+    char what = holds(bytes, len, "\r\nINFO\r\n") ? 'i' : holds(bytes, len, "\r\nSCRIPT\r\n") ? 's' : '+';
+    if (waiting_len[number] < sizeof waiting[number])
+        waiting[number][waiting_len[number]++] = what;
+    return true;
+}
+
+static void hang_up(void *ctx, unsigned number)
+{
+    (void)ctx;
+    MUST(number < LINES && (dialled[number] || up[number]));
+    hung_up |= up[number];
+    dialled[number] = up[number] = false;
+}
+
+static void check_news(const struct hf_news *news)
+{
+    MUST(news->cue < HF_N_CUES);
+    MUST(news->cue == HF_N_HINT || (news->asked_at > 0 && news->asked_at <= now));
+    if (news->text)
+        MUST(strlen(news->text) < 1024);
+    if (news->cue == HF_N_FAILED)
+        MUST(news->status != HF_OK && news->text && *news->text);
+    if (news->cue == HF_N_QUEUED)
+        MUST(news->place > 0 && news->retry_at >= news->asked_at);
+    if (news->cue == HF_N_GRANTED || news->cue == HF_N_EXTENDED)
+        MUST(news->token > 0 && news->good >= 0 && news->good <= HF_MS(86400000));
+}
+
+static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
+{
+    (void)ctx;
+    struct known *k = (struct known *)(void *)ask;
+    MUST(k >= known && k < known + ASKS && k->there);
+    check_news(news);
+    understood |= news->cue != HF_N_CUT && news->cue != HF_N_FAILED;
+    k->told++;
+    k->unsent = false;
+    if (news->cue == HF_N_HINT) {
+        MUST(k->queued);
+        return;
+    }
+    MUST(k->due > 0 || k->queued);
+    k->due -= k->due > 0;
+    k->queued |= news->cue == HF_N_QUEUED;
+}
+
+static void row(void *ctx, struct hf_ask *ask, const struct hf_row *one)
+{
+    (void)ctx;
+    MUST(ask == &known[PEOPLE].ask && known[PEOPLE].there && known[PEOPLE].due == 1 && ask->verb == HF_V_LIST);
+    MUST(one->name && *one->name && one->host && one->label && strlen(one->host) + strlen(one->label) < 4096);
+    understood = true;
+}
+
+static void recheck(void *ctx)
+{
+    (void)ctx;
+}
+
+static uint32_t draw(void *ctx)
+{
+    static uint32_t state = 1;
+    (void)ctx;
+    return state = state * 1103515245 + 12345;
+}
+
+static const struct hf_wire_host host = {
+    .dial = dial, .send = send_bytes, .hang_up = hang_up, .tell = tell, .row = row, .recheck = recheck, .random = draw};
+
+/* ---- What happens ---- */
+
+static void submit(struct known *k, enum hf_verb verb)
+{
+    k->due -= k->unsent && k->due > 0; /* it is answered with this one */
+    k->ask.verb = verb;
+    k->ask.doubt = verb == HF_V_RELEASE && k->told > 2;
+    k->ask.until = now + HF_MS(50);
+    k->there = true;
+    k->due++;
+    k->unsent = true;
+    hf_wire_redis.submit(redis, &k->ask, now++);
+}
+
+/* As core/claim does it: one at a time; but a wait may be left, and anything be given back, at any time. */
+static void submit_alone(struct known *k, enum hf_verb verb)
+{
+    talked = k;
+    if (k->due == 0)
+        submit(k, verb);
+}
+
+static void list(enum hf_sight see)
+{
+    known[PEOPLE].ask.see = see;
+    submit_alone(&known[PEOPLE], HF_V_LIST);
+}
+
+static void forget(struct known *k)
+{
+    if (k->there)
+        hf_wire_redis.forget(redis, &k->ask);
+    k->there = k->queued = k->unsent = false;
+    k->due = 0;
+}
+
+static void feed(const char *bytes, size_t len)
+{
+    char *copy = malloc(len ? len : 1); /* of exactly that size */
+    MUST(copy);
+    memcpy(copy, bytes, len);
+    if (up[line] && len)
+        hf_wire_redis.line_bytes(redis, line, copy, len, now++);
+    free(copy);
+    MUST(memory() < memory_before + MEMORY_MAX);
+}
+
+static void come_up(bool politely)
+{
+    static const char *const answers[] = {['+'] = "+OK\r\n",
+                                          ['i'] = "$84\r\nredis_version:7.0.15\r\nrun_id:"
+                                                  "0123456789012345678901234567890123456789\r\nrole:master\r\n\r\n",
+                                          ['s'] = "$40\r\n0123456789012345678901234567890123456789\r\n"};
+    if (!dialled[line])
+        return;
+    dialled[line] = false;
+    up[line] = true;
+    waiting_len[line] = 0;
+    hf_wire_redis.line_up(redis, line, now++);
+    unsigned count = waiting_len[line];
+    for (unsigned i = 0; politely && i < count; i++)
+        feed(answers[(int)waiting[line][i]], strlen(answers[(int)waiting[line][i]]));
+}
+
+static void go_down(hf_status status)
+{
+    if (!up[line] && !dialled[line])
+        return;
+    up[line] = dialled[line] = false;
+    hf_wire_redis.line_down(redis, line, status, "server:1: the server closed the connection", now++);
+}
+
+static void flood(const char *what)
+{
+    static char block[BLOCK];
+    for (size_t i = 0; i < sizeof block; i++)
+        block[i] = what[i % strlen(what)];
+    for (int i = 0; i < 40; i++)
+        feed(block, sizeof block);
+}
+
+static void pass_time(hf_nanos time)
+{
+    now += time;
+    MUST(hf_wire_redis.tick(redis, now) > now);
+}
+
+static void do_letter(char letter)
+{
+    static const struct {
+        char letter;
+        enum hf_verb verb;
+    } verbs[] = {{'e', HF_V_EXTEND}, {'k', HF_V_CHECK}, {'g', HF_V_UPGRADE}, {'w', HF_V_DOWNGRADE}};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (letter == verbs[i].letter && talked != &known[PEOPLE])
+            submit_alone(talked, verbs[i].verb);
+    switch (letter) {
+    case '0': /* from here on bytes come from this line */
+    case '1':
+    case '2':
+        line = (unsigned)(letter - '0');
+        break;
+    case 'a': /* asks, three of which wait */
+    case 'b':
+    case 'c':
+        submit_alone(&known[letter - 'a'], HF_V_ACQUIRE);
+        break;
+    case 'n':
+        submit_alone(&known[3], HF_V_ACQUIRE);
+        break;
+    case 'l':
+        if (talked->there && talked->ask.verb == HF_V_ACQUIRE)
+            submit(talked, HF_V_LEAVE);
+        break;
+    case 'r':
+        if (talked->there && talked != &known[PEOPLE] && talked->due < 3)
+            submit(talked, HF_V_RELEASE);
+        break;
+    case 'L':
+        list(HF_SEE_PREFIX);
+        break;
+    case 'S':
+        list(HF_SEE_ONE);
+        break;
+    case 'P':
+        list(HF_SEE_PAST);
+        break;
+    case 'B':
+        submit_alone(&known[PEOPLE], HF_V_BREAK);
+        break;
+    case 'R':
+        submit_alone(&known[PEOPLE], HF_V_RESIZE);
+        break;
+    case 'f':
+        forget(talked);
+        break;
+    case 'F':
+        forget(&known[PEOPLE]);
+        break;
+    case 'u': /* the line comes up, and the server greets */
+        come_up(true);
+        break;
+    case 'h': /* scripts were loaded */
+        for (int i = 0; i < HF_SCRIPTS; i++)
+            feed("+OK\r\n", 5);
+        break;
+    case 'U':
+        come_up(false);
+        break;
+    case 'd':
+        go_down(HF_UNAVAILABLE);
+        break;
+    case 'D':
+        go_down(HF_CONFIG);
+        break;
+    case 't':
+        pass_time(HF_MS(10));
+        break;
+    case 'T':
+        pass_time(HF_MS(3000));
+        break;
+    case 's': /* byte by byte from here on */
+        split = 1;
+        break;
+    case 'x':
+        flood("x");
+        break;
+    case 'y':
+        flood(":1\r\n");
+        break;
+    case '!':
+        no_room = !no_room;
+        break;
+    }
+}
+
+/* ---- One input ---- */
+
+static void open_redis(char way)
+{
+    struct hf_settings settings;
+    struct hf_url url;
+    const char *query = way == 'p' ? "wake=pubsub" : way == 'o' ? "wake=poll" : way == 'q' ? "replicas=1" : "";
+    memory_before = memory();
+    hf_settings_defaults(&settings);
+    MUST(hf_settings_from_query(&settings, query) == HF_OK);
+    MUST(hf_url_parse(&url, "redis://server:1/0") == HF_OK);
+    MUST(hf_wire_redis.open(&redis, &url, &settings, &host) == HF_OK);
+    memset(known, 0, sizeof known);
+    for (unsigned i = 0; i < ASKS; i++) {
+        known[i].ask = (struct hf_ask){.name = "n",
+                                       .name_len = 1,
+                                       .kind = i == 2 ? HF_READ : HF_EXCLUSIVE,
+                                       .units = 1,
+                                       .capacity = i == 2 ? HF_CAPACITY_MAX : 1,
+                                       .ttl_ms = 1000,
+                                       .queue = i < 3,
+                                       .label = "",
+                                       .token = 1};
+        memset(&known[i].ask.attempt, (int)i, sizeof known[i].ask.attempt);
+        known[i].ask.owner = known[i].ask.attempt;
+        hf_id_text(&known[i].ask.attempt, known[i].id);
+    }
+    talked = known;
+    line = 0;
+    memset(dialled, 0, sizeof dialled);
+    memset(up, 0, sizeof up);
+    now = HF_MS(1000000);
+    split = SIZE_MAX;
+    no_room = understood = hung_up = false;
+}
+
+/* Everybody hears of the end. */
+static void close_redis(void)
+{
+    for (line = 0; line < LINES; line++)
+        go_down(HF_UNAVAILABLE);
+    for (unsigned i = 0; i < ASKS; i++)
+        MUST(!known[i].there || known[i].due == 0);
+    forget(&known[1]);
+    for (unsigned i = 0; i < ASKS; i++)
+        known[i].there = false; /* close() forgets the others */
+    hf_wire_redis.close(redis);
+    for (line = 0; line < LINES; line++)
+        MUST(!up[line] && !dialled[line]);
+}
+
+/* Bytes up to the next letter, in pieces. */
+static size_t feed_pieces(const char *bytes, size_t len)
+{
+    const char *tilde = memchr(bytes, '~', len);
+    size_t run = tilde ? (size_t)(tilde - bytes) : len;
+    for (size_t at = 0, size; at < run; at += size) {
+        size = run - at < split ? run - at : split;
+        feed(bytes + at, size);
+    }
+    return run;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *bytes = (const char *)data;
+    open_redis(size ? bytes[0] : 'i');
+    for (size_t at = 1; at < size;) {
+        at += feed_pieces(bytes + at, size - at);
+        if (at + 1 < size)
+            do_letter(bytes[at + 1]);
+        at += 2;
+    }
+    close_redis();
+    fuzz_accepted += understood;
+    fuzz_refused += hung_up;
+    return 0;
+}

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# crowd.py - many clients wait for a semaphore; a third of them vanishes in different ways; the others get their turn.
+# Prints TAP. Usage: crowd.py PORT CLIENTS PID
+import asyncio
+import json
+import os
+import socket
+import struct
+import sys
+import time
+
+port, clients, pid = (int(word) for word in sys.argv[1:4])
+NAME, CAPACITY = "crowd", 4
+count = 0
+
+
+def result(fine, name, detail=""):
+    global count
+    count += 1
+    print("ok" if fine else "not ok", count, "-", name, flush=True)
+    if not fine:
+        print("#", detail, flush=True)
+
+
+def head(method, path, body=b""):
+    return b"%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (method, path, len(body), body)
+
+
+async def read_answer(reader):
+    while True:
+        text = await reader.readuntil(b"\r\n\r\n")
+        if not text.startswith(b"HTTP/1.1 1"):
+            break
+    length = 0
+    for line in text.split(b"\r\n"):
+        if line.lower().startswith(b"content-length:"):
+            length = int(line[15:])
+    return int(text[9:12]), json.loads(await reader.readexactly(length)) if length else None
+
+
+async def ask(method, path, body=b""):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head(method, path, body))
+    answer = await read_answer(reader)
+    writer.close()
+    return answer
+
+
+WAIT = b'{"ttlMs":30000,"waitMs":120000,"kind":"semaphore","capacity":%d}' % CAPACITY
+turns = 0
+go = asyncio.Event()
+
+
+async def client(i):
+    """One in three vanishes: by a close, a reset, or half a request that never ends."""
+    global turns
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    sock = writer.get_extra_info("socket")
+    writer.write(head(b"POST", b"/v1/locks/%s/leases" % NAME.encode(), WAIT))
+    await writer.drain()
+    if i % 3 == 0:
+        await go.wait()
+        if i % 2 == 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        else:
+            writer.close()
+        return
+    status, lease = await read_answer(reader)
+    if status != 201:
+        raise RuntimeError("%d %r" % (status, lease))
+    inside += 1
+    most = max(most, inside)
+    turns += 1
+    inside -= 1
+    writer.write(head(b"DELETE", b"/v1/leases/" + lease["leaseId"].encode()))
+    status, answer = await read_answer(reader)
+    if status != 204:
+        raise RuntimeError("release: %d %r" % (status, answer))
+    writer.close()
+
+
+async def waiters():
+    status, lock = await ask(b"GET", b"/v1/locks/" + NAME.encode())
+    return len(lock["waiters"]), len(lock["holders"])
+
+
+async def until(seconds, test):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if await test():
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+def descriptors():
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def memory_kb():
+    for line in open("/proc/%d/status" % pid):
+        if line.startswith("VmRSS"):
+            return int(line.split()[1])
+
+
+async def main():
+    before = descriptors()
+    first = []
+    for i in range(CAPACITY):
+        first.append((await ask(b"POST", b"/v1/locks/%s/leases" % NAME.encode(), WAIT))[1]["leaseId"])
+    tasks = [asyncio.create_task(client(i)) for i in range(clients)]
+
+    async def all_wait():
+        return (await waiters())[0] == clients
+
+    result(await until(60, all_wait), "%d clients wait" % clients, await waiters())
+    slowest = 0
+    for _ in range(20):
+        began = time.monotonic()
+        status, _ = await ask(b"GET", b"/health")
+        slowest = max(slowest, time.monotonic() - began)
+    print("# slowest health: %.1f ms, memory %d kB, descriptors %d" % (slowest * 1000, memory_kb(), descriptors()))
+    result(slowest < (0.05 if "HF_ROUGH" not in os.environ else 1), "with all of them waiting /health answers within 50 ms", slowest)
+    vanishing = len(range(0, clients, 3))
+    go.set()
+
+    async def third_left():
+        return (await waiters())[0] == clients - vanishing
+
+    began = time.monotonic()
+    result(await until(10, third_left), "who vanishes is out of the queue", await waiters())
+    print("# all out after %.2f s" % (time.monotonic() - began))
+    for lease in first:
+        await ask(b"DELETE", b"/v1/leases/" + lease.encode())
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    wrong = [outcome for outcome in outcomes if outcome is not None]
+    result(not wrong, "every other one gets its turn", wrong[:3])
+    result(turns == clients - vanishing, "as many turns as clients stayed", turns)
+
+    async def empty():
+        return await waiters() == (0, 0)
+
+    result(await until(10, empty), "the queue is empty and all permits are back", await waiters())
+    grown = await until(10, lambda: asyncio.sleep(0, descriptors() <= before + 3))
+    result(grown, "descriptors are back where they were", (before, descriptors()))
+
+
+asyncio.run(main())
+print("1..%d" % count)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# crowd.sh - 1,000 waiting clients, a third of which vanishes, on each engine.
+. "$(dirname "$0")/serving.sh"
+ulimit -n 8192
+start_redis || exit 70
+for url in "local:$SCRATCH/table" "$REDIS_URL"; do
+    serve "$url" --log none || exit 70
+    echo "# on ${url%%:*}"
+    python3 "$ROOT/tests/server/crowd.py" "${BASE##*:}" "${CLIENTS:-1000}" "$SERVICE_PID" >crowd.tap 2>&1
+    tests_done=$((tests_done + $(grep -cE '^(not )?ok ' crowd.tap)))
+    grep -v '^1\.\.' crowd.tap
+    is "it ran to its end on ${url%%:*}" "$(grep -c '^1\.\.' crowd.tap)" 1
+    stop_service
+    is "the service ends well on ${url%%:*}" $? 0
+done
+done_testing

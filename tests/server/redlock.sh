@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# redlock.sh - the service on a majority of servers: leases, what the engine cannot do, and what happens without a majority.
+. "$(dirname "$0")/serving.sh"
+
+servers=()
+for i in 1 2 3; do
+    start_redis || exit 70
+    servers[i]=$REDIS_PID
+    quorum=${quorum:+$quorum,}127.0.0.1:$REDIS_PORT
+done
+URL="redlock://$quorum?max_ttl=1s"
+serve "local:$SCRATCH/table" --redlock-url "$URL" && BESIDE=$BASE || exit 70
+serve "$URL" || exit 70
+OTHER=$BASE
+serve "$URL" || exit 70
+granted() {
+    acquire first '{"ttlMs":900}'
+    [ "$STATUS" = 201 ]
+}
+until_true 10 granted
+result "servers that are old enough grant" $? "$REPLY"
+status "held by another is 409" 409 POST /v1/locks/first/leases '{"ttlMs":900}'
+status "extended" 200 PATCH "/v1/leases/$LEASE" '{"ttlMs":900}'
+BASE=$OTHER status "through another instance, too" 200 PATCH "/v1/leases/$LEASE" '{"ttlMs":900}'
+BASE=$OTHER status "and released there" 204 DELETE "/v1/leases/$LEASE"
+status "then it is lost" 410 PATCH "/v1/leases/$LEASE" '{}'
+acquire waited '{"ttlMs":900}'
+status "a wait ends with the lock, when that runs out" 201 POST /v1/locks/waited/leases '{"ttlMs":900,"waitMs":10000}'
+status "a semaphore is 501" 501 POST /v1/locks/permits/leases '{"ttlMs":900,"kind":"semaphore","capacity":2}'
+like "with the reason" "$REPLY" 'not offered by the engine redlock'
+status "a longer ttl than max_ttl is 400" 400 POST /v1/locks/long/leases '{"ttlMs":5000}'
+ask POST /v1/locks/keyed/leases '{"ttlMs":900}' -H 'Idempotency-Key: k'
+is "a lease under a key" "$STATUS" 201
+first=$(jq -r .leaseId <<<"$REPLY")
+BASE=$OTHER ask POST /v1/locks/keyed/leases '{"ttlMs":900}' -H 'Idempotency-Key: k'
+is "is the same at another instance" "$(jq -r .leaseId <<<"$REPLY")" "$first"
+status "another body is 422" 422 POST /v1/locks/keyed/leases '{"ttlMs":800}' -H 'Idempotency-Key: k'
+status "the redlock route" 200 POST /api/locks/redlock/r '{"durationMs":100}'
+BASE=$BESIDE status "also beside another engine" 200 POST /api/locks/redlock/r2 '{"durationMs":100}'
+status "health" 200 GET /health
+kill "${servers[1]}" && wait "${servers[1]}"
+granted_again() {
+    acquire "again$RANDOM" '{"ttlMs":900}'
+    [ "$STATUS" = 201 ]
+}
+ok "with two of three it goes on" until_true 5 granted_again
+kill "${servers[2]}" && wait "${servers[2]}"
+is_down() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/health")" = 503 ]; }
+ok "without a majority health is 503" until_true 5 is_down
+status "so is the redlock route" 503 POST /api/locks/redlock/r '{"durationMs":100}'
+said "in its old words" .error 'Quorum not reached'
+fails "no address of a server is in the answer" grep -q 127.0.0.1 <<<"$REPLY"
+stop_service
+is "it stops without a majority" $? 0
+done_testing

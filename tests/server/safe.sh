@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# safe.sh - who may come in: addresses, tokens, rights and scopes, Host and Origin, TLS; limits, each with its status.
+. "$(dirname "$0")/serving.sh"
+URL=local:$SCRATCH/table
+
+# exits NAME CODE COMMAND...
+exits() {
+    local name=$1 wanted=$2 got
+    shift 2
+    said=$(timeout 10 "$@" 2>&1)
+    got=$?
+    is "$name" "$got" "$wanted"
+}
+exits "an address that others can reach is refused" 78 "$HOLDFAST" -u "$URL" serve --listen 0.0.0.0:3999
+like "with the reason" "$said" 'can be reached from outside'
+exits "so is one of IPv6" 78 "$HOLDFAST" -u "$URL" serve --listen '[::]:3999'
+exits "a bad setting is 78" 78 "$HOLDFAST" -u "$URL" serve --max-body lots
+like "and named with its source" "$said" 'max-body "lots" \(flag\) is not a number'
+HOLDFAST_SERVE_MAX_BODY=1 exits "so is one of the environment" 78 "$HOLDFAST" -u "$URL" serve
+like "and its source is named" "$said" 'environment'
+printf '# a comment\nmax-waits = 7\nlisten = 127.0.0.1:4001\nlisten = unix:/tmp/x\n' >config
+is "a file is read" "$("$HOLDFAST" serve --config config --print-config --json | jq -r '.[] | select(.name == "max-waits") | .value[0] + .source')" 7file
+is "the environment beats it" "$(HOLDFAST_SERVE_MAX_WAITS=8 "$HOLDFAST" serve --config config --print-config --json | jq -r '.[] | select(.name == "max-waits").value[0]')" 8
+is "a flag beats both" "$(HOLDFAST_SERVE_MAX_WAITS=8 "$HOLDFAST" serve --config config --max-waits 9 --print-config --json | jq -r '.[] | select(.name == "max-waits").value[0]')" 9
+is "a list adds up" "$("$HOLDFAST" serve --config config --print-config --json | jq -c '.[] | select(.name == "listen").value')" '["127.0.0.1:4001","unix:/tmp/x"]'
+"$HOLDFAST" serve --config config --print-config >printed
+ok "what is printed can be read back" cmp <("$HOLDFAST" serve --config printed --print-config --json | jq 'map(.value)') \
+    <("$HOLDFAST" serve --config config --print-config --json | jq 'map(.value)')
+echo 'nonsense = 1' >bad
+exits "an unknown setting in a file is 78" 78 "$HOLDFAST" -u "$URL" serve --config bad
+
+# ---- Tokens ----
+hash() { printf %s "$1" | sha256sum | cut -d' ' -f1; }
+{
+    echo "# name, rights, prefix"
+    echo "sha256:$(hash reader) read * reader"
+    echo "sha256:$(hash worker) read,acquire jobs/ worker"
+    echo "sha256:$(hash admin) read,acquire,break * admin"
+} >tokens
+chmod 600 tokens
+serve "$URL" --token-file tokens || exit 70
+as() { echo "Authorization: Bearer $1"; }
+status "without a token 401" 401 POST /v1/locks/jobs%2Fa/leases '{}'
+like "with WWW-Authenticate" "$HEAD" 'WWW-Authenticate: Bearer'
+status "with another one 401" 401 POST /v1/locks/jobs%2Fa/leases '{}' -H "$(as wrong)"
+status "the reader may not acquire" 403 POST /v1/locks/jobs%2Fa/leases '{}' -H "$(as reader)"
+status "the worker may" 201 POST /v1/locks/jobs%2Fa/leases '{"ttlMs":20000}' -H "$(as worker)"
+LEASE=$(jq -r .leaseId <<<"$REPLY") TOKEN=$(jq -r .token <<<"$REPLY")
+status "but not out of its scope" 403 POST /v1/locks/other/leases '{}' -H "$(as worker)"
+status "nor with the name in the body" 403 POST /v1/leases '{"name":"other"}' -H "$(as worker)"
+status "nor see it" 403 GET /v1/locks/other '' -H "$(as worker)"
+status "the reader sees" 200 GET /v1/locks/jobs%2Fa '' -H "$(as reader)"
+said "with the worker's name as label" '.holders[0].label' worker
+status "the worker may not break" 403 DELETE "/v1/locks/jobs%2Fa/holder?token=$TOKEN&reason=x" '' -H "$(as worker)"
+status "the admin takes one out of the worker's scope" 201 POST /v1/leases '{"name":"other","ttlMs":20000}' -H "$(as admin)"
+status "which the worker cannot release" 403 DELETE "/v1/leases/$(jq -r .leaseId <<<"$REPLY")" '' -H "$(as worker)"
+ask GET /v1/locks '' -H "$(as worker)"
+said "the worker's list has its scope only" '[.locks[].name] | join(" ")' jobs/a
+status "the admin breaks" 204 DELETE "/v1/locks/jobs%2Fa/holder?token=$TOKEN&reason=x" '' -H "$(as admin)"
+status "health needs no token" 200 GET /health
+status "metrics do" 401 GET /metrics
+status "the same key of another caller is another request" 201 POST /v1/locks/jobs%2Fk/leases '{"ttlMs":20000}' -H "$(as worker)" -H 'Idempotency-Key: k'
+status "so it is busy" 409 POST /v1/locks/jobs%2Fk/leases '{"ttlMs":20000}' -H "$(as admin)" -H 'Idempotency-Key: k'
+fails "no token is in the log" grep -qE 'reader|worker|admin' "$SERVICE_LOG"
+fails "and no id of a lease" grep -qF "$LEASE" "$SERVICE_LOG"
+chmod 666 tokens
+exits "a token file that others can write is 78" 78 "$HOLDFAST" -u "$URL" serve --token-file tokens
+echo "sha256:123 read * x" >short && chmod 600 short
+exits "a bad line is 78" 78 "$HOLDFAST" -u "$URL" serve --token-file short
+
+# ---- Host, Origin, unix sockets ----
+serve "$URL" --listen "unix:$SCRATCH/socket" --allow-host locks.example || exit 70
+status "another Host is 421" 421 GET /livez '' -H 'Host: evil.example'
+status "one that was allowed is not" 200 GET /livez '' -H 'Host: locks.example:80'
+status "another Origin is 403" 403 POST /v1/locks/a/leases '{}' -H 'Origin: https://evil.example'
+status "null, too" 403 POST /v1/locks/a/leases '{}' -H 'Origin: null'
+status "our own is not" 200 GET /livez '' -H "Origin: $BASE"
+is "the unix socket is for its owner" "$(stat -c %a socket)" 600
+is "and answers" "$(curl -s --unix-socket socket http://localhost/livez | jq -r .status)" ok
+status "a log line cannot be forged" 201 POST /v1/locks/log/leases '{"ttlMs":20000}' -H 'X-Correlation-Id: a" event=forged'
+ok "what came from outside is escaped" grep -q 'correlation_id="a\\x22 event=forged"' "$SERVICE_LOG"
+ask GET /
+like "the page has a strict policy" "$HEAD" "Content-Security-Policy: default-src 'none'; script-src 'self'"
+stop_service
+ok "the unix socket is gone afterwards" test ! -e socket
+
+# ---- TLS ----
+openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca 2>/dev/null
+for who in localhost client; do
+    openssl req -newkey rsa:2048 -nodes -keyout $who.key -out $who.csr -subj /CN=$who -addext "subjectAltName=DNS:$who" 2>/dev/null
+    openssl x509 -req -in $who.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -copy_extensions copy -out $who.pem 2>/dev/null
+done
+serve "$URL" --tls-cert localhost.pem --tls-key localhost.key --tls-client-ca ca.pem || exit 70
+TLS=https://localhost:${BASE##*:}
+is "with a certificate of ours a client gets in" "$(curl -s --cacert ca.pem --cert client.pem --key client.key "$TLS/livez" | jq -r .status)" ok
+fails "without one it does not" curl -sf --cacert ca.pem "$TLS/livez"
+fails "nor without TLS" curl -sf -m 5 "$BASE/livez"
+is "a lease over TLS" "$(curl -s --cacert ca.pem --cert client.pem --key client.key -X POST "$TLS/v1/locks/tls/leases" --json '{"ttlMs":20000}' | jq -r .name)" tls
+exits "a certificate without its key is 78" 78 "$HOLDFAST" -u "$URL" serve --tls-cert localhost.pem
+
+# ---- Limits ----
+serve "$URL" --max-waits 3 --max-waits-per-name 2 --max-wait 20s --max-body 300 --max-head 1024 --request-timeout 300ms || exit 70
+for name in one two; do
+    acquire $name
+    leases+=("$LEASE")
+done
+pending=()
+for name in one one two; do
+    curl -s -m 25 -X POST "$BASE/v1/locks/$name/leases" --json '{"waitMs":19000}' >/dev/null &
+    pending+=($!)
+done
+ok "three wait" until_true 5 waiters_are two 1
+ok "two of them for one name" until_true 5 waiters_are one 2
+status "one more in all is 503" 503 POST /v1/locks/two/leases '{"waitMs":1000}'
+said "with a code" .code too_many_waits
+kill "${pending[2]}"
+wait "${pending[2]}" 2>/dev/null
+ok "one left" until_true 5 waiters_are two 0
+status "one more for the name is 429" 429 POST /v1/locks/one/leases '{"waitMs":1000}'
+status "without a wait it is only busy" 409 POST /v1/locks/one/leases '{}'
+status "a longer wait than allowed is 400" 400 POST /v1/locks/one/leases '{"waitMs":20001}'
+kill "${pending[@]:0:2}" && wait "${pending[@]:0:2}" 2>/dev/null
+status "a longer body than allowed is 413" 413 POST /v1/locks/x/leases "{\"label\":\"$(printf 'a%.0s' {1..300})\"}"
+status "a longer head is 431" 431 GET /livez '' -H "X-Long: $(printf 'a%.0s' {1..1100})"
+exec {slow}<>"/dev/tcp/127.0.0.1/${BASE##*:}"
+printf 'GET /livez HTTP/1.1\r\nHost: loc' >&"$slow"
+like "a request that is not complete in time is 408" "$(timeout 5 cat <&"$slow")" 'HTTP/1.1 408'
+exec {slow}>&-
+
+serve "$URL" --max-connections 4 --max-per-address 100 || exit 70
+hold() {
+    local i
+    held=()
+    for ((i = 0; i < $1; i++)); do
+        exec {fd}<>"/dev/tcp/127.0.0.1/${BASE##*:}"
+        held+=("$fd")
+    done
+    sleep 0.2
+}
+hold 4
+status "a connection too many is 503" 503 GET /livez
+for fd in "${held[@]}"; do exec {fd}>&-; done
+ok "afterwards there is room again" until_true 5 curl -sf -o /dev/null "$BASE/livez"
+serve "$URL" --max-connections 100 --max-per-address 3 || exit 70
+hold 3
+status "one too many from an address is 429" 429 GET /livez
+for fd in "${held[@]}"; do exec {fd}>&-; done
+done_testing

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# seeing.sh - health, metrics, the OpenAPI document, the event stream, the page, the routes that run an operation, and an
+# engine that falls silent.
+. "$(dirname "$0")/serving.sh"
+
+start_redis || exit 70
+serve "$REDIS_URL?op_timeout=300ms" --operation "date=/bin/sh -c env>$SCRATCH/ran" --operation fails=/bin/false \
+    --operation gone=/no/such/command --metrics-depth 1 || exit 70
+
+status "health" 200 GET /health
+said "says what it is" '.status + " " + .service' 'ok distributed-lock'
+status "livez" 200 GET /livez
+status "readyz" 200 GET /readyz
+status "readyz?verbose" 200 GET '/readyz?verbose'
+said "has more" '.engine' answers
+status "version" 200 GET /version
+said "is that of the command" .version "$("$HOLDFAST" version --json | jq -r .version)"
+
+# ---- The classic routes ----
+status "an operation runs under a lock" 200 POST /api/locks/simple/printer '{"durationMs":100}'
+said "and the answer is as it always was" 'tojson' '{"success":true,"resourceId":"printer","durationMs":100}'
+curl -s -m 20 -X POST "$BASE/api/locks/simple/printer" --json '{"durationMs":1500}' >slow &
+slow=$!
+is_held() { [ "$(curl -s "$BASE/v1/locks/$1" | jq '.holders | length')" = 1 ]; }
+ok "while it runs the lock is held" until_true 5 is_held printer
+status "so that another one is 409" 409 POST /api/locks/simple/printer '{"durationMs":100}'
+said "with the old words" .error 'Resource locked'
+ok "and when to come again" jq -e '.retryAfterMs > 0' <<<"$REPLY"
+like "also as a field" "$HEAD" 'Retry-After: [1-9]'
+wait $slow
+ok "the first one is done" jq -e .success slow
+fails "and the lock is free" is_held printer
+curl -s -m 20 -X POST "$BASE/api/locks/simple/left" --json '{"durationMs":15000}' >/dev/null &
+slow=$!
+ok "an operation runs" until_true 5 is_held left
+kill -KILL $slow
+wait $slow 2>/dev/null
+is_free() { ! is_held "$1"; }
+ok "its client gone, the sleep ends and the lock is free" until_true 2 is_free left
+status "a command of the configuration runs" 200 POST /api/locks/simple/job '{"operation":"date"}'
+like "with the token in its environment" "$(<ran)" 'HOLDFAST_TOKEN=[0-9]+'
+status "one that fails is 502" 502 POST /api/locks/simple/job '{"operation":"fails"}'
+said "with its exit code" .exitCode 1
+status "one that is not there, too" 502 POST /api/locks/simple/job '{"operation":"gone"}'
+status "one that the configuration does not have is 422" 422 POST /api/locks/simple/job '{"operation":"/bin/sh"}'
+status "a bad duration is 400" 400 POST /api/locks/simple/job '{"durationMs":-1}'
+status "without servers for Redlock that route is 501" 501 POST /api/locks/redlock/job '{}'
+
+# ---- Metrics ----
+acquire team%2Fx
+ask GET /metrics
+like "metrics are text of Prometheus" "$HEAD" 'text/plain; version=0.0.4'
+metric() { awk -v name="$1" '$1 == name { print $2 }' <<<"$REPLY"; }
+ok "grants are counted" test "$(metric holdfast_acquired_total)" -ge 5
+is "the engine is up" "$(metric holdfast_engine_up)" 1
+is "a name's first part is a label when asked for" "$(metric 'holdfast_acquired_by_prefix_total{prefix="team"}')" 1
+fails "and its rest is none" grep -q 'team/x' <<<"$REPLY"
+malformed() {
+    grep -vE '^# (HELP|TYPE) [a-z_]+ .+$|^[a-z_]+(\{[a-z]+="[^"]*"\})? [0-9.e+-]+$' <<<"$REPLY"
+}
+is "every line is well formed" "$(malformed)" ""
+untyped() {
+    awk '/^# TYPE/ { type[$3] = 1; next } /^#/ { next } { name = $1; sub(/\{.*/, "", name); base = name
+        sub(/_(bucket|sum|count)$/, "", base); if (!type[name] && !type[base]) print name }' <<<"$REPLY"
+}
+is "every metric has a type" "$(untyped)" ""
+if command -v promtool >/dev/null; then
+    ok "promtool finds nothing wrong" promtool check metrics <<<"$REPLY"
+    ok "nor with the rules" promtool check rules "$ROOT/packaging/serve/alerts.yml"
+fi
+metrics_of_rules() {
+    grep -ohE 'holdfast_[a-z_]+' "$ROOT"/packaging/serve/{alerts.yml,grafana.json} | sed -E 's/_bucket$//' | sort -u |
+        while read -r name; do grep -q "^# TYPE $name " <<<"$REPLY" || echo "$name"; done
+}
+is "rules and board name only what is there" "$(metrics_of_rules)" ""
+
+# ---- The OpenAPI document ----
+ask GET /openapi.json
+printf '%s' "$REPLY" >openapi.json
+said "the document is OpenAPI 3" .openapi 3.0.3
+wrong_paths() {
+    jq -r '.paths | to_entries[] | .key as $path | .value | to_entries[] | [.key, $path] | @tsv' openapi.json |
+        while IFS=$'\t' read -r method path; do
+            ask "${method^^}" "$(sed 's/{[a-zA-Z]*}/x/g' <<<"$path")" '' -m 1
+            [[ $STATUS != 404 || $path == */leases/* || $path == /assets/* ]] && [ "$STATUS" != 405 ] || echo "$method $path: $STATUS"
+        done
+}
+is "every route of the document is there" "$(wrong_paths)" ""
+is "every parameter of a path is described" "$(jq -r '.paths | to_entries[] | .key as $p | .value[] | . as $o | ($p | [scan("{([a-zA-Z]*)}")[0]]) - [$o.parameters[] | select(.in == "path").name] | .[]' openapi.json)" ""
+is "operation ids are unique" "$(jq -r '[.paths[][].operationId] | group_by(.)[] | select(length > 1)[0]' openapi.json)" ""
+is "every reference leads somewhere" "$(jq -r '. as $all | [.. | ."$ref"? // empty] | unique[] | ltrimstr("#/") | split("/") as $p | select($all | getpath($p) == null)' openapi.json)" ""
+
+# ---- The event stream ----
+curl -sN -m 15 "$BASE/v1/events" >stream &
+stream=$!
+ok "the stream begins with what is there" until_true 5 grep -q '^event: snapshot' stream
+acquire seen
+ok "a new lock is there within a second" until_true 1 grep -q '"event":"granted","name":"seen"' stream
+ask DELETE "/v1/leases/$LEASE"
+ok "its release too" until_true 1 grep -q '"event":"released","name":"seen"' stream
+acquire short '{"ttlMs":1500}'
+ok "one that runs out is told apart" until_true 5 grep -q '"event":"expired","name":"short"' stream
+"$HOLDFAST" -u "$REDIS_URL" run --label cli by-command -- sleep 2 &
+ok "what others take is seen as well" until_true 2 grep -q '"name":"by-command"' stream
+wait $!
+status "patterns" 200 GET /v1/patterns
+said "have losses" '.lossesPerDay[-1].lost >= 1' true
+
+# ---- The page ----
+status "the page" 200 GET /
+like "is HTML" "$HEAD" 'text/html; charset=utf-8'
+for file in style.css app.js icon.svg; do
+    curl -s "$BASE/assets/$file" >asset
+    ok "$file is that of the tree" cmp asset "$ROOT/server/web/$file"
+done
+curl -s "$BASE/" >page
+is "the page takes nothing from elsewhere" "$(grep -oE '(src|href)="[^"]*"' page | grep -vE '"(/assets/|#)')" ""
+fails "and has no script or style of its own in it" grep -qE '<style|style=|onclick|<script>' page
+status "another asset is 404" 404 GET /assets/nothing.js
+
+# ---- An engine that falls silent ----
+kill -STOP "$REDIS_PID"
+status "a silent engine: health is 503" 503 GET /health
+status "asking who holds is 503 or 504, never free" 503 GET /v1/locks/seen
+status "livez is not concerned" 200 GET /livez
+ask POST /v1/locks/silent/leases '{}'
+like "an acquire is 503 or 504" "$STATUS" '^50[34]$'
+fails "and no address is told" grep -q "$REDIS_PORT" <<<"$REPLY"
+ok "the stream says so within two seconds" until_true 2 grep -q '^event: silence' stream
+kill -CONT "$REDIS_PID"
+answers() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/health")" = 200 ]; }
+ok "it comes back by itself" until_true 10 answers
+kill $stream
+wait $stream 2>/dev/null
+kill -KILL "$REDIS_PID"
+wait "$REDIS_PID" 2>/dev/null
+status "a dead engine is 503" 503 GET /health
+stop_service
+is "without an engine it still stops" $? 0
+
+# ---- The unit ----
+mkdir units
+for unit in service socket; do
+    sed "s|/usr/bin/holdfast|$HOLDFAST|" "$ROOT/packaging/serve/holdfast-serve.$unit" >"units/holdfast-serve.$unit"
+done
+verify() { systemd-analyze verify --man=no --recursive-errors=no "$SCRATCH/units/holdfast-serve.service" 2>&1; }
+is "systemd finds nothing to complain about in the unit" "$(verify; echo $?)" 0
+done_testing

@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# serving.sh - what the suites of the service share; sourced at their top. Starts services on free ports, asks them with
+# curl, and runs a suite once for each engine.
+. "$(dirname "${BASH_SOURCE[0]}")/../tap.sh"
+. "$ROOT/tests/servers.sh"
+services=()
+STANDARD='{"ttlMs":20000}'
+trap 'end_services; end_servers; rm -rf "$SCRATCH"' EXIT
+cd "$SCRATCH" || exit 70
+
+# serve URL [OPTION...]: starts one and waits until it serves. SERVICE_PID, BASE (its address) and SERVICE_LOG are those of
+# the last one.
+serve() {
+    local url=$1 tries port end
+    shift
+    for ((tries = 0; tries < 20; tries++)); do
+        port=$((22000 + RANDOM % 10000))
+        BASE=http://127.0.0.1:$port
+        SERVICE_LOG=$SCRATCH/service.$port.log
+        "$HOLDFAST" -u "$url" serve --listen "127.0.0.1:$port" "$@" 2>"$SERVICE_LOG" &
+        SERVICE_PID=$!
+        services+=("$SERVICE_PID")
+        end=$((SECONDS + 15))
+        until grep -q 'serving on 127' "$SERVICE_LOG"; do
+            kill -0 "$SERVICE_PID" 2>/dev/null && [ $SECONDS -lt $end ] || break
+            sleep 0.02
+        done
+        ! grep -q 'serving on 127' "$SERVICE_LOG" || return 0
+        grep -q 'Address already in use' "$SERVICE_LOG" || break
+    done
+    cat "$SERVICE_LOG" >&2
+    return 1
+}
+
+# stop_service [PID]: with SIGTERM; its exit status.
+stop_service() {
+    kill -TERM "${1:-$SERVICE_PID}" && wait "${1:-$SERVICE_PID}"
+}
+
+end_services() {
+    local pid
+    for pid in "${services[@]}"; do
+        kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+    done
+}
+
+# ask METHOD PATH [BODY [CURL OPTION...]]: STATUS, REPLY (the body) and HEAD (the header fields).
+ask() {
+    local method=$1 path=$2 body=${3:-}
+    shift $(($# < 3 ? $# : 3))
+    STATUS=$(curl -s -m 20 -o "$SCRATCH/reply" -D "$SCRATCH/head" -w '%{http_code}' -X "$method" \
+        ${body:+--json "$body"} "$@" "$BASE$path")
+    REPLY=$(cat "$SCRATCH/reply" 2>/dev/null)
+    HEAD=$(tr -d '\r' <"$SCRATCH/head" 2>/dev/null)
+    : >"$SCRATCH/reply"
+}
+
+# status NAME WANTED METHOD PATH [BODY [CURL OPTION...]]: asks, and compares the status.
+status() {
+    local name=$1 wanted=$2
+    shift 2
+    ask "$@"
+    is "$name" "$STATUS" "$wanted"
+}
+
+# said NAME FILTER WANTED: what jq finds in the last reply.
+said() {
+    is "$1" "$(jq -r "$2" <<<"$REPLY" 2>&1)" "$3"
+}
+
+# acquire NAME [BODY]: LEASE is its id.
+acquire() {
+    local body=${2:-}
+    ask POST "/v1/locks/$1/leases" "${body:-$STANDARD}"
+    LEASE=$(jq -r '.leaseId // empty' <<<"$REPLY")
+}
+
+# until_true SECONDS COMMAND...: tries until it succeeds.
+until_true() {
+    local end=$((SECONDS + $1 + 1))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.05
+    done
+}
+
+# waiters NAME: how many the engine knows.
+waiters() {
+    curl -s -m 5 "$BASE/v1/locks/$1" | jq '.waiters | length'
+}
+waiters_are() {
+    [ "$(waiters "$1")" = "$2" ]
+}

@@ -1,0 +1,117 @@
+/* core_quorum.c - votes folded into one answer (G35). */
+#include "core/quorum.h"
+#include "sentence.h"
+
+#define O HF_VOTE_OPEN
+#define Y HF_VOTE_YES
+#define N HF_VOTE_NO
+#define F HF_VOTE_FAILED
+#define U HF_VOTE_UNCOUNTED
+
+static struct hf_quorum quorum_of(unsigned servers, const enum hf_vote *votes)
+{
+    struct hf_quorum q;
+    hf_quorum_open(&q, servers);
+    for (unsigned i = 0; i < servers; i++)
+        q.vote[i] = votes[i];
+    return q;
+}
+
+static enum hf_verdict verdict_of(unsigned servers, const enum hf_vote *votes)
+{
+    struct hf_quorum q = quorum_of(servers, votes);
+    return hf_quorum_verdict(&q);
+}
+#define VERDICT(...)                                                                                                   \
+    verdict_of(sizeof((enum hf_vote[]){__VA_ARGS__}) / sizeof(enum hf_vote), (enum hf_vote[]){__VA_ARGS__})
+
+static void test_majority(void **state)
+{
+    (void)state;
+    static const unsigned needed[] = {0, 1, 2, 2, 3, 3, 4, 4, 5, 5};
+    for (unsigned servers = 1; servers <= HF_SERVERS_MAX; servers++) {
+        assert_int_equal(hf_majority(servers), needed[servers]);
+        assert_true(2 * hf_majority(servers) > servers); /* any two of them share a server */
+    }
+}
+
+static void test_verdict(void **state)
+{
+    (void)state;
+    assert_int_equal(VERDICT(O), HF_VERDICT_OPEN);
+    assert_int_equal(VERDICT(Y), HF_VERDICT_WON);
+    assert_int_equal(VERDICT(N), HF_VERDICT_LOST);
+    assert_int_equal(VERDICT(Y, Y, O, O, O), HF_VERDICT_OPEN);
+    assert_int_equal(VERDICT(Y, Y, Y, O, O), HF_VERDICT_WON); /* the slow are not waited for */
+    assert_int_equal(VERDICT(Y, Y, N, F, O), HF_VERDICT_OPEN);
+    assert_int_equal(VERDICT(Y, Y, N, F, U), HF_VERDICT_LOST);
+    assert_int_equal(VERDICT(N, N, N, O, O), HF_VERDICT_LOST); /* nor when it cannot come any more */
+    assert_int_equal(VERDICT(U, U, U, U, U), HF_VERDICT_LOST);
+    assert_int_equal(VERDICT(Y, Y, O, O), HF_VERDICT_OPEN); /* half of an even number is no majority */
+    assert_int_equal(VERDICT(Y, Y, N, N), HF_VERDICT_LOST);
+    assert_int_equal(VERDICT(Y, Y, Y, N), HF_VERDICT_WON);
+}
+
+/* All votes that five servers can cast: never both a majority of yeses and LOST, never a verdict that an open vote
+ * could still change. */
+static void test_all_votes(void **state)
+{
+    (void)state;
+    for (unsigned code = 0; code < 5 * 5 * 5 * 5 * 5; code++) {
+        enum hf_vote votes[5];
+        for (unsigned i = 0, rest = code; i < 5; i++, rest /= 5)
+            votes[i] = (enum hf_vote)(rest % 5);
+        struct hf_quorum q = quorum_of(5, votes), best = q, worst = q;
+        for (unsigned i = 0; i < 5; i++)
+            if (q.vote[i] == HF_VOTE_OPEN) {
+                best.vote[i] = HF_VOTE_YES;
+                worst.vote[i] = HF_VOTE_NO;
+            }
+        enum hf_verdict verdict = hf_quorum_verdict(&q);
+        if (verdict == HF_VERDICT_OPEN) {
+            assert_int_equal(hf_quorum_verdict(&best), HF_VERDICT_WON);
+            assert_int_equal(hf_quorum_verdict(&worst), HF_VERDICT_LOST);
+        } else {
+            assert_int_equal(hf_quorum_verdict(&best), verdict);
+            assert_int_equal(hf_quorum_verdict(&worst), verdict);
+        }
+        assert_int_equal(verdict == HF_VERDICT_WON, hf_quorum_count(&q, HF_VOTE_YES) >= 3);
+    }
+}
+
+/* Busy is not silence: three that answer could have been a majority. */
+static void test_silent(void **state)
+{
+    (void)state;
+    struct hf_quorum q = quorum_of(5, (enum hf_vote[]){Y, Y, F, F, N});
+    assert_false(hf_quorum_is_silent(&q));
+    q = quorum_of(5, (enum hf_vote[]){Y, Y, F, F, U});
+    assert_true(hf_quorum_is_silent(&q));
+    q = quorum_of(4, (enum hf_vote[]){Y, Y, F, F});
+    assert_true(hf_quorum_is_silent(&q));
+    q = quorum_of(1, (enum hf_vote[]){N});
+    assert_false(hf_quorum_is_silent(&q));
+}
+
+static void test_left(void **state)
+{
+    (void)state;
+    assert_int_equal(hf_quorum_left((hf_nanos[]){7}, 1), 7);
+    assert_int_equal(hf_quorum_left((hf_nanos[]){0}, 1), 0);
+    assert_int_equal(hf_quorum_left((hf_nanos[]){9, 1, 5, 7, 3}, 5), 5); /* three have five and more */
+    assert_int_equal(hf_quorum_left((hf_nanos[]){0, 0, 5, 7, 0}, 5), 0);
+    assert_int_equal(hf_quorum_left((hf_nanos[]){4, 4, 4, 0, 0}, 5), 4);
+    assert_int_equal(hf_quorum_left((hf_nanos[]){1, 2, 3, 4}, 4), 2);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        SENTENCE("any two majorities share a server", test_majority),
+        SENTENCE("a verdict comes as soon as nothing can change it", test_verdict),
+        SENTENCE("no votes of five servers make a verdict that is wrong or late", test_all_votes),
+        SENTENCE("too few that answer are not the same as too many that refuse", test_silent),
+        SENTENCE("the time that a majority has left is what its poorest has", test_left),
+    };
+    return cmocka_run_group_tests_name("core: quorum", tests, NULL, NULL);
+}
