@@ -1,5 +1,5 @@
-/* classic.c - POST /api/locks/simple/… and /api/locks/redlock/…: take the lock, run an operation, give the lock back,
- * answer. An operation is a sleep, or a command that the settings name; what a request says is only which. */
+/* classic.c - POST /api/locks/simple/... and /api/locks/redlock/...: take the lock, run an operation, give the lock
+ * back, answer. An operation is a sleep, or a command that the settings name; what a request says is only which. */
 #include "classic.h"
 #include "engine.h"
 #include "leases.h"

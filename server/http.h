@@ -31,7 +31,7 @@ struct exchange {
     struct evbuffer *extra; /* header fields of the answer */
 
     const struct route *route;                           /* for the handler: NULL until it is found */
-    struct piece arguments[2];                           /* what stands in the target for {…} of the route */
+    struct piece arguments[2];                           /* what stands in the target for {...} of the route */
     const struct right_holder *caller;                   /* who asks; NULL: nobody needs to say */
     void (*gone)(struct exchange *x);                    /* the client left before the answer; NULL: does not matter */
     void (*settled)(struct exchange *x, bool delivered); /* NULL: does not matter */

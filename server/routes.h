@@ -4,7 +4,7 @@
 
 struct route {
     const char *method;
-    const char *path; /* {…} stands for one part */
+    const char *path; /* {...} stands for one part */
     unsigned right;   /* enum right that the caller needs; 0: everybody may */
     void (*handle)(struct exchange *x);
     const char *id;       /* operationId */

@@ -19,6 +19,6 @@ if(LIBEVENT AND LIBEVENT_EXTRA AND LIBEVENT_OPENSSL AND JANSSON AND LIBEVENT_INC
 else()
     message(STATUS "libevent or jansson is missing: no `holdfast serve`")
     get_target_property(with_serve holdfast SOURCES)
-    list(FILTER with_serve EXCLUDE REGEX "cli/serve\\\\.c$")
+    list(FILTER with_serve EXCLUDE REGEX "cli/serve[.]c$")
     set_target_properties(holdfast PROPERTIES SOURCES "${with_serve}")
 endif()

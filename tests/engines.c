@@ -53,7 +53,7 @@ static bool fresh_pubsub(char *to, size_t size)
 
 static bool fresh_poll(char *to, size_t size)
 {
-    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=poll", to, size);
+    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=poll&ttl=4s", to, size);
 }
 
 /* The user whom docs/redis-operations.md describes. */
@@ -102,7 +102,7 @@ static const struct engine engines[] = {
     {"redis", NULL, missing_redis, fresh_redis, .first_come = true},
     {"redis", "valkey", missing_valkey, fresh_valkey, .first_come = true},
     {"redis", "pubsub", missing_redis, fresh_pubsub, .first_come = true},
-    {"redis", "poll", missing_redis, fresh_poll, .first_come = true},
+    {"redis", "poll", missing_redis, fresh_poll, .first_come = true, .looks = true},
     {"redis", "locker", missing_redis, fresh_locker_redis, .first_come = true},
     {"redis", "locker-valkey", missing_valkey, fresh_locker_valkey, .first_come = true},
     {"redlock", NULL, missing_redis, fresh_quorum, .first_come = false},
@@ -130,6 +130,11 @@ void engine_url_with(char *to, size_t size, const char *settings)
 {
     const char *joint = !settings ? "" : strchr(url, '?') ? "&" : "?";
     assert_true(snprintf(to, size, "%s%s%s", url, joint, settings ? settings : "") < (int)size);
+}
+
+int rounds(int usual)
+{
+    return judged->looks ? 1 + usual / 20 : usual;
 }
 
 int64_t brief_ttl_ms(void)

@@ -16,6 +16,7 @@ struct engine {
     bool first_come;      /* there is a queue: waiters are seen, and granted in the order in which they came */
     bool notices_death;   /* what a dead process held is free long before its ttl is over */
     bool lasting_waiters; /* ten thousand waits in one process are no load */
+    bool looks;           /* a waiter is not told of its turn: it looks now and then */
 };
 
 /* ---- Rows ---- */
@@ -33,6 +34,8 @@ const struct engine *engine(void); /* the one that is judged now */
 const char *engine_url(void);
 /* The same with more settings: "history=3"; NULL: none. */
 void engine_url_with(char *url, size_t size, const char *settings);
+/* How often a row that waits for its turn each time repeats that: fewer times where a turn is noticed late. */
+int rounds(int usual);
 /* A ttl that is soon over: the shortest that the engine takes, and not below 50. */
 int64_t brief_ttl_ms(void);
 void engine_afresh(void); /* begins again where nobody ever held anything; the row's client and processes are gone */

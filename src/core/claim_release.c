@@ -111,6 +111,8 @@ struct hf_move hf_act_timer_releasing(struct hf_claim *claim, const struct hf_ev
 /* A grant that nobody wants: a ghost of an earlier ask. The tombstone refuses the next one. */
 struct hf_move hf_act_give_back(struct hf_claim *claim, const struct hf_event *event)
 {
+    if (claim->asked_release && is_overtaken(claim, event->news)) /* the caller's release was sent behind it */
+        return (struct hf_move){.verb = HF_V_NONE};
     claim->doubt = true;
     if (claim->state == HF_S_OVER)
         claim->give_up_at = event->now + claim->t.release_for;

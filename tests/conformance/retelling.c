@@ -171,7 +171,7 @@ static void write_log(struct actor *me, void *arg)
     part_must(fd >= 0 && hf_open(engine_url(), &options, &client) == HF_OK);
     part_says(me, &(struct answer){.what = ORDER_GO});
     part_awaits_go(me);
-    for (int i = 0; i < TURNS; i++)
+    for (int i = 0; i < rounds(TURNS); i++)
         hold_once(client, &seed, i);
     part_says(me, &(struct answer){.what = ORDER_CLOSE, .status = hf_close(client, 5000)});
 }
@@ -264,7 +264,7 @@ static void test_retelling(void **state)
     print_message("# %zu lines, %zu grants\n", count, grants);
     if (wrong)
         fail_msg("%s", wrong);
-    assert_true(grants > WRITERS * TURNS / 2);
+    assert_true(grants > WRITERS * rounds(TURNS) / 2);
     find_line(lines, count, 0, "lost", "lock");
     find_line(lines, count, 0, "denied", "lock");
     find_line(lines, count, 0, "queued", "pool");

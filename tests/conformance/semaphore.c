@@ -264,7 +264,7 @@ static void *pass_in_a_thread(void *arg)
 {
     struct gate *gate = arg;
     unsigned seed = (unsigned)atomic_fetch_add(&gate->seats, 1);
-    for (int i = 0; i < TURNS; i++)
+    for (int i = 0; i < rounds(TURNS); i++)
         pass_once(gate->client, gate, &seed);
     return NULL;
 }
@@ -297,7 +297,7 @@ static void pass_in_a_process(struct actor *me, void *arg)
     struct gate *gate = arg;
     unsigned seed = (unsigned)atomic_fetch_add(&gate->seats, 1);
     part_must(hf_open(engine_url(), NULL, &client) == HF_OK);
-    for (int i = 0; i < PROCESS_TURNS; i++)
+    for (int i = 0; i < rounds(PROCESS_TURNS); i++)
         pass_once(client, gate, &seed);
     part_says(me, &(struct answer){.what = ORDER_GO, .status = hf_close(client, 5000)});
 }

@@ -363,7 +363,7 @@ static void test_connections(void **state)
 
 /* ---- A cycle that nobody disturbs ---- */
 
-enum { CYCLES = 2000, STRAY_CALLS = 10 /* of the background thread, in all of these cycles */ };
+enum { CYCLES = 2000, STRAY_CALLS = CYCLES / 50 /* of the background thread, which looks after time-outs */ };
 
 /* Each kind in turn, released by name of the deed. */
 static bool run_cycles(hf_client *client, int count)

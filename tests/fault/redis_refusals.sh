@@ -3,7 +3,7 @@
 # the wait is over, what will not pass fails at once with 77 or 78, and nothing of it is ever called busy. That the
 # server did refuse is read from its own statistics.
 . "$(dirname "$0")/../cli/tap.sh"
-. "$(dirname "$0")/../servers.sh"
+. "$ROOT/tests/servers.sh"
 
 # asks WAIT: one try to get the lock `job`; its words are in $said, its exit code in $code, its time in $took (ms).
 asks() {
@@ -21,7 +21,7 @@ passes_later() {
     result "$name: 69" $((code != 69)) "exit code $code: $said"
     result "$name: tried until the wait is over" $((took < 550)) "after $took ms: $said"
     like "$name: it says why" "$said" "$words"
-    "$HOLDFAST" -u "${URL:-$REDIS_URL}" run --ttl 2s -w 9s job true 2>said &
+    "$HOLDFAST" -u "${URL:-$REDIS_URL}" run --ttl 2s -w 9s job true 2>said 9>&- &
     waiter=$!
     sleep 0.3
     "$@" >/dev/null
@@ -106,16 +106,15 @@ demoted() {
     has_refused "$2"
 }
 demoted yes UNBLOCKED
-demoted no UNBLOCKED
-# told ANSWER WORDS: what a held connection hears when the server becomes a replica under it.
+# told STALE READ-ONLY WORD: what a held connection hears when the server becomes a replica under it.
 told() {
-    redis_cli CONFIG SET replica-serve-stale-data "$1" >/dev/null
+    redis_cli CONFIG SET replica-serve-stale-data "$1" replica-read-only "$2" >/dev/null
     "$HOLDFAST" -u "$REDIS_URL" run --ttl 1s job bash -c "redis-cli -s $REDIS_SOCKET REPLICAOF 127.0.0.1 1; sleep 0.6" >said 2>&1
-    has_refused "$2"
+    has_refused "$3"
     redis_cli REPLICAOF NO ONE >/dev/null
 }
-told yes READONLY
-told no MASTERDOWN
+told yes yes READONLY
+told no no MASTERDOWN
 redis_cli CONFIG SET replica-serve-stale-data yes >/dev/null
 eventually test "$(redis_cli EXISTS lock:job)" = 0
 
@@ -152,7 +151,7 @@ URL=redis://127.0.0.1:$REDIS_PORT/99 fails_at_once "a database that is not there
 
 # ---- Rights
 redis_cli ACL SETUSER some reset on '>right' '~lock:*' '~{lock:*' '&{lock:*' +@all -evalsha >/dev/null
-url() { echo "redis://$1@127.0.0.1:$REDIS_PORT/0$2"; }
+url() { echo "redis://$1@127.0.0.1:$REDIS_PORT/0${2:-}"; }
 URL=$(url some:wrong) fails_at_once WRONGPASS 77 'refuses user or password.*WRONGPASS'
 URL=$(url nobody:right) fails_at_once "an unknown user" 77 'refuses user or password.*WRONGPASS'
 URL=$(url nobody) fails_at_once "a user without a password is not somebody else" 77 'refuses user or password.*WRONGPASS'
@@ -187,8 +186,7 @@ folder=$REDIS_FOLDER
 stop_server
 await_answer() { redis_cli PING 2>&1 | grep -q -e PONG -e LOADING; }
 await_server() { eventually await_answer; } # it answers that it loads
-mv "$folder/dump.rdb" "$SCRATCH/dump.rdb"
-start_redis --key-load-delay 1000 --loading-process-events-interval-bytes 1024 --dbfilename ../dump.rdb || exit 70
+start_redis --key-load-delay 1000 --loading-process-events-interval-bytes 1024 --dir "$folder" || exit 70
 loaded() { redis_cli INFO persistence | grep -q loading:0; }
 passes_later LOADING "is loading its data.*LOADING" eventually loaded
 has_refused LOADING

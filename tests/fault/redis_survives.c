@@ -13,7 +13,7 @@ enum {
     LONG_TTL_MS = 30000,
     OP_MS = 100, /* what one request may take with the first of them */
     WAIT_MS = 9000,
-    SOON_MS = 1500, /* for what happens at once, on a machine with much else to do */
+    SOON_MS = 2000, /* for what happens at once, on a machine with much else to do */
     DROPS = 5,
     MANY = 1000,
 };
@@ -154,8 +154,9 @@ static void live_through(void (*trouble)(void))
 {
     hf_client *far = open_far();
     hf_lease *held = hold(scene_client(), "turn", TTL_MS, NULL);
-    struct waiter first = {.client = far, .name = "turn", .wait_ms = WAIT_MS};
-    struct waiter second = {.client = scene_client(), .name = "turn", .wait_ms = WAIT_MS};
+    static struct waiter first, second; /* a test that fails leaves them waiting */
+    first = (struct waiter){.client = far, .name = "turn", .wait_ms = WAIT_MS};
+    second = (struct waiter){.client = scene_client(), .name = "turn", .wait_ms = WAIT_MS};
     begin_wait(&first, 1);
     begin_wait(&second, 2);
     for (int i = 0; i < DROPS; i++) {
@@ -181,6 +182,9 @@ static void live_through(void (*trouble)(void))
 
 static void cut_lines(void)
 {
+    for (int64_t end = now_ns() + ACTOR_PATIENCE_MS * 1000000LL; !proxy_open(proxy); nap_us(500))
+        if (now_ns() > end)
+            fail_msg("nobody comes back");
     assert_true(proxy_cut_all(proxy) >= 1);
 }
 
@@ -192,7 +196,10 @@ static void test_cut_lines(void **state)
 
 static void kill_clients(void)
 {
-    assert_true(server_count(scene.server, "CLIENT KILL TYPE normal") >= 2);
+    for (int64_t end = now_ns() + ACTOR_PATIENCE_MS * 1000000LL; !scene_connections(0); nap_us(500))
+        if (now_ns() > end)
+            fail_msg("nobody comes back");
+    assert_true(server_count(scene.server, "CLIENT KILL TYPE normal") >= 1);
 }
 
 static void test_killed_clients(void **state)
@@ -213,16 +220,22 @@ static void test_forgotten_scripts(void **state)
     live_through(forget_scripts);
 }
 
-/* Longer than a request may take. */
-static void pause_clients(void)
-{
-    server_does(scene.server, "CLIENT PAUSE %d ALL", 3 * OP_MS);
-}
-
+/* Longer than a request may take, and than a place in the queue lasts without a look: here the order is not kept. */
 static void test_paused_clients(void **state)
 {
     (void)state;
-    live_through(pause_clients);
+    hf_client *other = open_at(server_port(scene.server));
+    hf_lease *held = hold(scene_client(), "turn", TTL_MS, NULL);
+    static struct waiter w;
+    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
+    begin_wait(&w, 1);
+    for (int i = 0; i < DROPS; i++)
+        server_does(scene.server, "CLIENT PAUSE %d ALL", 3 * OP_MS); /* the next one is held up, too */
+    assert_false(atomic_load(&w.over));
+    give(held);
+    end_wait(&w);
+    give(w.lease);
+    close_in_time(other);
 }
 
 /* ---- The server starts again ---- */
@@ -233,11 +246,12 @@ static void test_restart_with_data(void **state)
     struct loss loss = {0};
     hf_client *other = open_at(server_port(scene.server));
     hf_lease *held = hold(scene_client(), "turn", TTL_MS, &loss);
-    struct waiter w = {.client = other, .name = "turn", .wait_ms = WAIT_MS};
+    static struct waiter w;
+    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
     begin_wait(&w, 1);
     uint64_t token = hf_lease_token(held);
     server_restart(scene.server, true);
-    nap_us(TTL_MS * 1000 * 2); /* it is renewed meanwhile, or it would be over */
+    nap_us(TTL_MS * 1000 * 3 / 2); /* it is renewed meanwhile, or it would be over */
     assert_int_equal(atomic_load(&loss.times), 0);
     assert_true(hf_lease_ok(held) && hf_lease_left_ms(held) > 0);
     assert_int_equal(hf_lease_token(held), token);
@@ -256,7 +270,8 @@ static void test_restart_without_data(void **state)
     struct loss loss = {0};
     hf_client *other = open_at(server_port(scene.server));
     hf_lease *held = hold(scene_client(), "turn", 3 * TTL_MS, &loss);
-    struct waiter w = {.client = other, .name = "turn", .wait_ms = WAIT_MS};
+    static struct waiter w;
+    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
     begin_wait(&w, 1);
     int64_t from = now_ns();
     server_restart(scene.server, false);
@@ -279,7 +294,8 @@ static void test_flushed(void **state)
     struct loss loss = {0};
     hf_client *other = open_at(server_port(scene.server));
     hf_lease *held = hold(scene_client(), "turn", TTL_MS, &loss);
-    struct waiter w = {.client = other, .name = "turn", .wait_ms = WAIT_MS};
+    static struct waiter w;
+    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
     begin_wait(&w, 1);
     int64_t from = now_ns();
     server_does(scene.server, "FLUSHALL");
@@ -540,12 +556,12 @@ static void test_many_renewed_together(void **state)
     assert_int_equal(atomic_load(&granted), MANY);
     int64_t calls = server_calls(scene.server, "evalsha");
     uint64_t sent = atomic_load(&sends);
-    nap_us(3 * TTL_MS * 1000);
+    nap_us(2 * TTL_MS * 1000);
     calls = server_calls(scene.server, "evalsha") - calls;
     sent = atomic_load(&sends) - sent;
     print_message("# %lld renewals, %llu sends\n", (long long)calls, (unsigned long long)sent);
     assert_int_equal(atomic_load(&loss.times), 0);
-    assert_true(calls >= 6 * MANY); /* every third of the ttl */
+    assert_true(calls >= 5 * MANY); /* every third of the ttl */
     assert_true(sent * 4 < (uint64_t)calls);
     for (int i = 0; i < MANY; i++) {
         assert_true(hf_lease_ok(leases[i]));

@@ -712,7 +712,8 @@ static bool run_kept(const char *path, unsigned number)
 static bool is_rare(unsigned which)
 {
     return which == PLANT_TURN_DRIFT || which == PLANT_RETRY_TIME || which == PLANT_OLD_PUSH ||
-           which == PLANT_NO_CUT_BACK || which == PLANT_STEP_COUNTS || which == PLANT_STEP_WAITS;
+           which == PLANT_NO_CUT_BACK || which == PLANT_STEP_COUNTS || which == PLANT_STEP_WAITS ||
+           which == PLANT_GATHERED || which == PLANT_GATHER_DEAD;
 }
 
 static bool find_all(struct options o, const struct limits *limits, bool rare)

@@ -226,6 +226,20 @@ static void a_refusal_for_good_ends_a_wait_at_once_and_one_without_wait_is_its_o
     }
 }
 
+/* A refresh and the message of the hand-over crossed: the caller has released by the time the refresh says that it is
+ * ours. The release was sent behind it, and its answer is the caller's. */
+static void a_grant_that_the_callers_release_has_overtaken_is_not_given_back_again(void **state)
+{
+    (void)state;
+    struct table_top top = handed_over((struct hf_claim_terms){.auto_renew = false}, 700, 400);
+    wish(&top, HF_I_RELEASE, 410);
+    expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_GRANTED, 399, 411);
+    expect(&top, HF_S_RELEASING, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell(&top, HF_N_RELEASED, 412);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_RELEASED, HF_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +257,7 @@ int main(void)
         cmocka_unit_test(a_failure_counts_no_more_once_the_engine_said_busy_or_queued),
         cmocka_unit_test(who_had_a_place_in_the_queue_times_out_whatever_failed_behind_it),
         cmocka_unit_test(a_refusal_for_good_ends_a_wait_at_once_and_one_without_wait_is_its_outcome),
+        cmocka_unit_test(a_grant_that_the_callers_release_has_overtaken_is_not_given_back_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

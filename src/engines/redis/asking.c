@@ -281,18 +281,16 @@ void hf_attempt_send_unsent(struct hf_redis *r, const struct line *line, hf_nano
 void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t key_len, hf_nanos now)
 {
     struct hf_keys keys;
-    struct hf_timing t;
     const char *name = hf_keys_name(r->prefix, key, key_len);
     struct line *line = &r->line[LINE_COMMANDS];
     if (!name || line->state != LINE_UP)
         return;
     if (hf_keys_of(&keys, r->prefix, name, key_len - (size_t)(name - key)) != HF_OK)
         return;
-    hf_timing_fill(&t, r->limits.ttl_min_ms, &r->limits, &r->wishes);
     hf_attempt_script(r, HF_SCRIPT_RELEASE, &keys, 6);
     hf_command_word(&r->command, id, HF_ID_TEXT);
     hf_command_word(&r->command, "r", 1);
-    hf_command_number(&r->command, t.release_for / HF_MS(1));
+    hf_command_word(&r->command, "0", 1); /* whatever was in doubt has left its tombstone before it was forgotten */
     hf_command_number(&r->command, r->history);
     hf_command_number(&r->command, r->history_age_ms);
     hf_command_text(&r->command, "-");

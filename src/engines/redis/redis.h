@@ -62,7 +62,7 @@ struct line {
     char run_id[41];  /* of the server; "": it would not say */
     uint32_t orphans; /* in the queue: requests of nobody whose answers are due */
     hf_status trouble;
-    char why[600]; /* DOWN: because of that */
+    char why[800]; /* DOWN: because of that */
 };
 
 /* ---- The engine ---- */
@@ -167,7 +167,7 @@ void hf_line_hint_all(struct hf_redis *r);
 const char *hf_line_info_field(const char *info, const char *field);   /* what follows it; NULL: it is not there */
 void hf_line_forget(struct line *line, const struct attempt *attempt); /* its answers concern nobody any more */
 
-enum { HF_RIGHT_MAX = 2 * HF_PREFIX_MAX + 16 };
+enum { HF_RIGHT_MAX = 3 * HF_PREFIX_MAX + 24 };
 
 /* What an error reply means. */
 struct refusal {

@@ -46,7 +46,7 @@ void hf_right_lacking(const struct hf_redis *r, const char *error, char text[HF_
     if (strstr(error, "channel"))
         snprintf(text, HF_RIGHT_MAX, "&{%s*", r->prefix);
     else if (strstr(error, " key"))
-        snprintf(text, HF_RIGHT_MAX, "~%s* ~{%s*", r->prefix, r->prefix);
+        snprintf(text, HF_RIGHT_MAX, "~%s* ~{%s* ~~?:%s*", r->prefix, r->prefix, r->prefix);
     else if (name)
         snprintf(text, HF_RIGHT_MAX, "+%.*s", (int)strcspn(name + 9, "'"), name + 9);
     else if (line)

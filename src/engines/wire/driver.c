@@ -17,6 +17,7 @@ static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
     struct hf_wire_record *record = hf_wire_record_of(wire, ask);
     if (!record)
         return;
+    record->answered = true;
     hf_wire_record_put(record, news);
     hf_wire_record_touch(wire, record);
 }
@@ -136,6 +137,7 @@ static bool submit(struct hf_wire *wire, struct hf_wire_record *record, hf_nanos
     struct hf_ask *ask = record->ask;
     uint32_t unread = record->count;
     record->attended = !ask->bell;
+    record->answered = false;
     wire->type->submit(wire->engine, ask, now);
     bool at_once = unread == 0 && record->count == 1 && hf_wire_record_take(record, news);
     hf_wire_record_touch(wire, record);
@@ -183,7 +185,7 @@ void hf_wire_unattend(void *self, struct hf_ask *ask)
         record->attended = false;
         hf_wire_record_touch(wire, record);
         hf_wire_settle(wire);
-        see_off(wire, ask);
+        see_off(wire, record->answered && !ask->lines ? NULL : ask); /* a cycle of one caller wakes nobody */
     }
     pthread_mutex_unlock(&wire->io);
 }

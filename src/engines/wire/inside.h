@@ -52,6 +52,7 @@ struct hf_wire_record {
     } box[HF_WIRE_BOX]; /* a ring of `count` unread ones */
     char *said;         /* the text of the last one that was taken out */
     bool attended;      /* a caller parks; without one the news are nudged about */
+    bool answered;      /* there were news since the last submit */
     bool woken;         /* hf_wire_wake came while nobody was parked */
     bool touched;       /* stands in hf_wire.touched */
     uint32_t stake;     /* lines that it counts for in hf_wire.stakes */

@@ -67,7 +67,11 @@
     X(STEP_COUNTS, "step-counts", "one who looks is shown the time that a clock's step back added", "extend",          \
       "return { token, math.min(left, tonumber(given)) }", "return { token, left }")                                   \
     X(STEP_WAITS, "step-waits", "a hand-over lasts as much longer as the clock stepped back", "*",                     \
-      "local till = math.min(tonumber(due), now + tonumber(span) * 1000)", "local till = tonumber(due)")
+      "local till = math.min(tonumber(due), now + tonumber(span) * 1000)", "local till = tonumber(due)")               \
+    X(GATHERED, "gathered", "an ask that is let in beside its owner's other one is told to wait", "ask",               \
+      "held = not token and me.owner ~= '-' and read_hold(me.id)\n", "held = false\n")                                 \
+    X(GATHER_DEAD, "gather-dead", "a dead ask of an owner is let in with the others", "*",                             \
+      "    if w and w.due > now then\n", "    if w then\n")
 
 enum plant {
 #define X(id, name, text, script, from, to) PLANT_##id,

@@ -144,8 +144,8 @@ struct attempt_of_user {
     unsigned process, life, user, owner, level;
     unsigned units; /* what the user relies on while the claim is valid */
     enum hf_verb wants;
-    bool alive, decided, ended, freed;
-    bool disturbed, forfeited, disowned, gave_up, upgrade_doubt, told_too_big;
+    bool alive, decided, ended;
+    bool disturbed, forfeited, disowned, gave_up, upgrade_doubt;
     uint32_t timer;
     hf_nanos hold_for, started;
     hf_nanos gone_at;   /* when its process died, or it was left to itself */
@@ -158,7 +158,7 @@ struct attempt_of_user {
 struct tally {
     uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, parts, stalls,
         kills, restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades,
-        extends, cancels, reentries, detached, barges, dials, scripts, stored, undone;
+        extends, cancels, reentries, detached, barges, dials, scripts, stored;
 };
 
 enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, KINDS };

@@ -109,7 +109,9 @@ local function look()
     plain = form == 'plain' and { id = id, token = token, ttl = tonumber(ttl), meta = meta } or nil
     return
   end
+  if value.err:sub(1, 9) ~= 'WRONGTYPE' then call('GET', lock) end -- raises it, with its place
   local state = redis.pcall('HMGET', lock, '@k', '@c', '@d', '@u')
+  if state.err and state.err:sub(1, 9) ~= 'WRONGTYPE' then call('HMGET', lock, '@k') end
   if state.err or not state[1] then return redis.error_reply('WRONGTYPE the key of this lock holds something else') end
   form, class = 'many', state[1]
   capacity, declared, used = tonumber(state[2]), tonumber(state[3]), tonumber(state[4])

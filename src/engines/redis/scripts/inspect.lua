@@ -46,7 +46,7 @@ local rows = { whole(now), class, capacity, used }
 if form == 'plain' then
   rows[5] = 'h ' .. call('PTTL', lock) .. ' 1 1 ' .. plain.token .. ' ' .. plain.ttl .. ' e ' .. plain.meta
 elseif form == 'foreign' then
-  rows[5] = 'f ' .. call('PTTL', lock)
+  rows[5] = 'f ' .. whole(call('PTTL', lock)) -- .. alone would print 1e+15
 elseif form == 'many' then
   local live = call('ZRANGEBYSCORE', ends, whole(now + 1), '+inf', 'WITHSCORES')
   local till, owners = {}, {}
