@@ -16,7 +16,7 @@ test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
 	$(call compile,build-$(1),--target suites-$(1))
 formatted = find src include cli server tests examples -name '*.[ch]'
 
-.PHONY: build demo test nightly sim test-builds man install uninstall deb format format-check clean help
+.PHONY: build demo examples test nightly sim test-builds man install uninstall deb format format-check clean help
 .DEFAULT_GOAL := build
 
 build: ## the command, the shared and the static library, in build/
@@ -28,6 +28,12 @@ demo: ## two jobs take turns under a lock: installs what it needs, builds, shows
 	@scripts/install-packages demo
 	@$(MAKE) --no-print-directory build
 	@examples/demo.sh
+
+examples: ## builds and runs examples/ against servers of its own: a line each with what was proved
+	@scripts/install-packages test
+	@$(MAKE) --no-print-directory build
+	@$(call compile,build,--target examples)
+	@BUILD=build examples/run
 
 test: ## all tests: installs what they need, builds, runs (ONLY='unit-*' picks suites by name)
 	@scripts/install-packages test

@@ -1,7 +1,9 @@
-/* advise.c - the verb `advise`: which lock fits which story. It asks nothing: options tell the story, a table knows the
- * rest. */
+/* advise.c - the verb `advise`: which lock fits which story. Options tell the story, or on a terminal the answers to
+ * six questions at most; a table knows the rest. docs/choosing.md draws the same tree. */
 #include "text.h"
 #include "verbs.h"
+#include <string.h>
+#include <unistd.h>
 
 enum story_trait {
     SKIP = 1,
@@ -13,6 +15,9 @@ enum story_trait {
     SEVERAL = 64,
     CORRECT = 128,
     MACHINES = 256,
+    DATABASE = 512,
+    QUEUE = 1024,
+    RATE = 2048,
 };
 
 #define TRAIT(name, bit, help)                                                                                         \
@@ -30,6 +35,10 @@ static const struct option_spec OPTIONS[] = {
     TRAIT("several", SEVERAL, "several locks at once"),
     TRAIT("correct", CORRECT, "a late writer must do no harm, whatever happens"),
     TRAIT("machines", MACHINES, "on several machines"),
+    TRAIT("database", DATABASE, "all that must be protected is in one database"),
+    TRAIT("queue", QUEUE, "each piece of work must be done, by anybody, once"),
+    TRAIT("rate", RATE, "so many calls a second, not so many at once"),
+    {"ask", 0, NULL, STORE_CONSTANT, OPTION_FIELD(ask), 1, 1, "ask for the story, also where no terminal is"},
     OPTION_JSON,
     OPTION_HELP,
 };
@@ -62,16 +71,102 @@ static const struct advice {
      "that refuse older ones."},
     {MACHINES, "the jobs run on several machines", "holdfast -u URL run NAME -- CMD, URL of a server that all reach",
      "local: is for one machine. `holdfast version` says which engines are built in."},
+    {MACHINES | CORRECT, "two writers on different machines would destroy data",
+     "holdfast -u 'redis://HOST/0?replicas=1' run NAME -- CMD, and holdfast fence sql",
+     "replicas=K survives the loss of the server, redlock://A,B,C that of a minority; only the token survives a writer "
+     "that "
+     "was asleep. Have what is written refuse older ones."},
+    {DATABASE, "all that must be protected is in one database",
+     "no lock: a transaction, SELECT ... FOR UPDATE, or UNIQUE",
+     "The database excludes and remembers in one place, and cannot disagree with itself. A lock beside it can."},
+    {QUEUE, "each piece of work must be done, by anybody, once", "no lock: a queue, and work that may be done twice",
+     "A lock says who works now, not what is done. A queue remembers; a key for each piece makes doing it twice "
+     "harmless."},
+    {RATE, "not more than so many calls a second", "no lock: a rate limiter",
+     "A semaphore bounds how many are at it at once, not how often they come."},
 };
 #define ADVICE_COUNT (sizeof ADVICE / sizeof ADVICE[0])
 
-/* Traits that are told one by one where no advice has them together. */
-static bool fits(const struct advice *advice, int64_t story, bool exact)
+static bool within(int64_t part, int64_t whole)
 {
-    if (story == 0)
-        return true;
-    return exact ? advice->traits == story : advice->traits != 0 && (advice->traits & ~story) == 0;
+    return (part & ~whole) == 0;
 }
+
+/* Does this advice belong to the story, and is it not a part of another one that does? */
+static bool fits(const struct advice *advice, int64_t story)
+{
+    if (story == 0 || !within(advice->traits, story))
+        return advice->traits == story;
+    for (size_t i = 0; i < ADVICE_COUNT; i++)
+        if (ADVICE[i].traits != advice->traits && within(ADVICE[i].traits, story) &&
+            within(advice->traits, ADVICE[i].traits))
+            return false;
+    return true;
+}
+
+/* ---- Questions ---- */
+
+static const struct question {
+    const char *text;
+    struct {
+        const char *key, *means;
+        int64_t traits;
+        bool last; /* nothing more needs to be known */
+    } answer[5];
+} QUESTIONS[] = {
+    {"Is all that must be protected in one database?", {{"n", "no", 0, false}, {"y", "yes", DATABASE, true}}},
+    {"What must not happen?",
+     {{"1", "two at once", 0, false},
+      {"n", "more than N at once", MANY, false},
+      {"w", "somebody reads or writes while another writes", READERS, false},
+      {"q", "a piece of work is forgotten or done twice", QUEUE, true},
+      {"r", "more than N calls a second", RATE, true}}},
+    {"Who comes while it is taken:", {{"w", "waits for its turn", 0, false}, {"s", "skips it this time", SKIP, false}}},
+    {"Who holds it is:",
+     {{"p", "one process or command", 0, false}, {"s", "a script, in several steps", SCRIPT, false}}},
+    {"Are they on several machines?", {{"n", "no", 0, false}, {"y", "yes", MACHINES, false}}},
+    {"If two are at it in spite of all:",
+     {{"t", "it costs time or money", 0, false}, {"d", "data is destroyed", CORRECT, false}}},
+};
+#define QUESTION_COUNT (sizeof QUESTIONS / sizeof QUESTIONS[0])
+#define ANSWER_COUNT (sizeof QUESTIONS[0].answer / sizeof QUESTIONS[0].answer[0])
+
+/* Puts a question on stderr until one of its answers comes; an empty line is the first one. -1: there is no answer. */
+static int put_question(const struct question *question)
+{
+    char line[64];
+    for (;;) {
+        fprintf(stderr, "%s\n", question->text);
+        for (size_t i = 0; i < ANSWER_COUNT && question->answer[i].key; i++)
+            fprintf(stderr, "  %s  %s\n", question->answer[i].key, question->answer[i].means);
+        fprintf(stderr, "[%s] ", question->answer[0].key);
+        if (!fgets(line, sizeof line, stdin))
+            return -1;
+        line[strcspn(line, "\n")] = '\0';
+        for (size_t i = 0; i < ANSWER_COUNT && question->answer[i].key; i++)
+            if (strcmp(line, question->answer[i].key) == 0 || (i == 0 && !*line))
+                return (int)i;
+    }
+}
+
+/* Asks for the story; 64 when the answers end before the questions do. */
+static int ask_story(int64_t *story)
+{
+    for (size_t i = 0; i < QUESTION_COUNT; i++) {
+        int chosen = put_question(&QUESTIONS[i]);
+        if (chosen < 0) {
+            complain("advise: there is no answer to: %s", QUESTIONS[i].text);
+            return EXIT_USAGE;
+        }
+        *story |= QUESTIONS[i].answer[chosen].traits;
+        if (QUESTIONS[i].answer[chosen].last)
+            break;
+    }
+    fprintf(stderr, "\n");
+    return 0;
+}
+
+/* ---- Answers ---- */
 
 static void print_one(const struct advice *advice, bool json, const char *comma)
 {
@@ -88,18 +183,12 @@ static void print_one(const struct advice *advice, bool json, const char *comma)
     printf("}");
 }
 
-static int run_advise(const struct cli_options *options, int argc, char **argv)
+static void print_fitting(int64_t story, bool all, bool json)
 {
     const char *comma = "";
-    bool exact = false, json = options->json != 0;
-    int code = check_operands(&VERB_ADVISE, argc, argv, 0, 0);
-    if (code != 0)
-        return code;
-    for (size_t i = 0; i < ADVICE_COUNT; i++)
-        exact |= options->story != 0 && ADVICE[i].traits == options->story;
     printf(json ? "[" : "");
     for (size_t i = 0; i < ADVICE_COUNT; i++) {
-        if (!fits(&ADVICE[i], options->story, exact))
+        if (!all && !fits(&ADVICE[i], story))
             continue;
         print_one(&ADVICE[i], json, comma);
         comma = ",";
@@ -108,6 +197,18 @@ static int run_advise(const struct cli_options *options, int argc, char **argv)
         printf("\n]\n");
     else if (!*comma)
         printf("No lock has only that; tell more of the story, or see all: holdfast advise\n");
+}
+
+static int run_advise(const struct cli_options *options, int argc, char **argv)
+{
+    int64_t story = options->story;
+    bool asks = options->ask != 0 || (story == 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
+    int code = check_operands(&VERB_ADVISE, argc, argv, 0, 0);
+    if (code == 0 && asks)
+        code = ask_story(&story);
+    if (code != 0)
+        return code;
+    print_fitting(story, story == 0 && !asks, options->json != 0);
     return finish_stdout();
 }
 
@@ -115,7 +216,8 @@ const struct verb VERB_ADVISE = {
     .name = "advise",
     .operands = "",
     .summary = "Says which lock fits which story; options tell yours.",
-    .details = "Without options: all stories. With --json: an array of objects with the keys story, use and why.\n",
+    .details = "Without options it asks six questions at most; where no terminal is, it prints all stories.\n"
+               "With --json: an array of objects with the keys story, use and why.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_advise,

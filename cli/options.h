@@ -32,6 +32,7 @@ struct cli_options {
     const char *table, *key_column, *token_column;
     int64_t duration_ms;
     int64_t story; /* bits of enum story_trait, for advise */
+    int64_t ask;   /* of advise */
     int64_t json, lines, help, version;
     const char *config;   /* a file */
     int64_t print_config; /* of serve */

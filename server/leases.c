@@ -5,7 +5,11 @@
  *
  * An Idempotency-Key becomes the attempt id, so that the engine itself knows the second try for the first, through
  * whatever instance it comes. That the body is the same is kept in the engine too: a record, which is a lease on a name
- * made of caller and key, taken by an attempt made of all that and the body. Another body finds it held. */
+ * made of caller and key, taken by an attempt made of all that and the body. Another body finds it held.
+ *
+ * Whoever knows an attempt can release it, so an instance whose client left could take away what another one, asked
+ * again under the same key, has just granted. Therefore a key has a turn: a lock that an instance holds from before it
+ * asks until its answer is written or its grant is given back. A retry elsewhere waits for that. */
 #include "leases.h"
 #include "engine.h"
 #include "kept.h"
@@ -20,6 +24,11 @@
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define HEX_BYTES (2 * SHA256_DIGEST_LENGTH + 1)
 #define KEY_MAX 255
+#define TURN_SUFFIX "/turn"
+#define TURN_TTL_MS INT64_C(5000) /* an instance that died holds up a retry for no longer */
+#define TURN_GRACE_MS                                                                                                  \
+    INT64_C(2000) /* a client that left is noticed within a second: even who does not wait waits so                    \
+                   */
 
 struct asker {
     struct exchange *x;
@@ -27,7 +36,7 @@ struct asker {
     struct asker *next;
 };
 
-enum phase { PHASE_RECORD, PHASE_LOCK };
+enum phase { PHASE_TURN, PHASE_RECORD, PHASE_LOCK };
 
 struct wait {
     struct leases *leases;
@@ -35,6 +44,8 @@ struct wait {
     struct asker *askers;
     enum phase phase;
     hf_lease *lease;
+    hf_lease *turn;            /* of the key; NULL: there is none, or not yet */
+    int64_t until_ms;          /* the end of what it may wait */
     struct hf_request request; /* its texts are below */
     char name[HF_NAME_MAX + 1], label[HF_LABEL_MAX + 1], correlation[HF_CORRELATION_MAX + 1];
     bool keyed, renews, counted;
@@ -48,7 +59,7 @@ struct wait {
 /* A lease between its grant and the last answer about it. */
 struct grant {
     struct leases *leases;
-    hf_lease *lease;
+    hf_lease *lease, *turn;
     size_t askers;
     bool delivered, renews;
     char id[LEASE_ID_MAX];
@@ -132,12 +143,65 @@ static bool may_wait(struct exchange *x, struct wait *wait)
     return false;
 }
 
+/* ---- Giving back ---- */
+
+struct give_back {
+    struct job job;
+    struct leases *leases;
+    hf_lease *lease, *turn; /* each may be NULL */
+};
+
+/* Without its turn an instance does not know whether another one has granted the same attempt meanwhile: then the lease
+ * is left to its time. */
+static void do_give_back(struct job *job)
+{
+    struct give_back *give = (struct give_back *)(void *)job;
+    char text[HF_EXPORT_MAX]; /* a lease that was exported outlives its handle */
+    bool ours = !give->turn || hf_lease_ok(give->turn);
+    if (give->lease && (ours || hf_lease_export(give->lease, text, sizeof text) != HF_OK))
+        (void)hf_release(give->lease);
+    if (give->turn)
+        (void)hf_release(give->turn);
+}
+
+static void after_give_back(struct job *job)
+{
+    struct give_back *give = (struct give_back *)(void *)job;
+    hf_lease_free(give->lease);
+    hf_lease_free(give->turn);
+    give->leases->busy--;
+    free(give);
+}
+
+/* First the lease, then the turn under which it was taken. */
+static void give_back(struct leases *leases, hf_lease *lease, hf_lease *turn)
+{
+    struct workers *workers = leases->server->workers; /* NULL: at the very end */
+    struct give_back *give = calloc(1, sizeof *give), last;
+    if (!lease && !turn) {
+        free(give);
+        return;
+    }
+    if (workers && give) {
+        *give = (struct give_back){{do_give_back, after_give_back, NULL}, leases, lease, turn};
+        leases->busy++;
+        workers_post(workers, &give->job);
+        return;
+    }
+    free(give);
+    last = (struct give_back){.leases = leases, .lease = lease, .turn = turn};
+    do_give_back(&last.job);
+    hf_lease_free(lease);
+    hf_lease_free(turn);
+}
+
 /* ---- Waits and who asks in them ---- */
 
 static void free_wait(struct wait *wait)
 {
     struct leases *leases = wait->leases;
     uncount_wait(wait);
+    give_back(leases, NULL, wait->turn);
     *(wait->prev ? &wait->prev->next : &leases->waits) = wait->next;
     if (wait->next)
         wait->next->prev = wait->prev;
@@ -189,50 +253,16 @@ static struct exchange *take_asker(struct wait *wait)
 
 /* ---- Granted ---- */
 
-struct give_back {
-    struct job job;
-    struct leases *leases;
-    hf_lease *lease;
-};
-
-static void do_give_back(struct job *job)
-{
-    struct give_back *give = (struct give_back *)(void *)job;
-    (void)hf_release(give->lease);
-}
-
-static void after_give_back(struct job *job)
-{
-    struct give_back *give = (struct give_back *)(void *)job;
-    hf_lease_free(give->lease);
-    give->leases->busy--;
-    free(give);
-}
-
-static void give_back(struct leases *leases, hf_lease *lease)
-{
-    struct workers *workers = leases->server->workers; /* NULL: at the very end */
-    struct give_back *give = workers ? calloc(1, sizeof *give) : NULL;
-    if (!give) {
-        (void)hf_release(lease);
-        hf_lease_free(lease);
-        return;
-    }
-    *give = (struct give_back){{do_give_back, after_give_back, NULL}, leases, lease};
-    leases->busy++;
-    workers_post(workers, &give->job);
-}
-
 static void end_grant(struct grant *grant)
 {
     struct leases *leases = grant->leases;
     bool stopping = leases->server->stopping;
     if (!grant->delivered)
         leases->server->metrics.undelivered++;
-    if (!grant->delivered || (grant->renews && stopping))
-        give_back(leases, grant->lease);
-    else if (!grant->renews || !kept_add(grant->id, grant->lease))
+    bool unwanted = !grant->delivered || (grant->renews && stopping);
+    if (!unwanted && (!grant->renews || !kept_add(grant->id, grant->lease)))
         hf_lease_free(grant->lease);
+    give_back(leases, unwanted ? grant->lease : NULL, grant->turn);
     explicit_bzero(grant->id, sizeof grant->id);
     free(grant);
 }
@@ -272,12 +302,15 @@ static void finish_granted(struct wait *wait)
         if (!wait->askers)
             wait->leases->server->metrics.undelivered++;
         free(grant);
-        give_back(wait->leases, wait->lease);
+        give_back(wait->leases, wait->lease, wait->turn);
+        wait->turn = NULL;
         for (struct exchange *x; (x = take_asker(wait));)
             answer_status(x, HF_NO_MEMORY, NULL, NULL);
         return;
     }
-    *grant = (struct grant){.leases = wait->leases, .lease = wait->lease, .renews = wait->renews, .askers = 1};
+    *grant = (struct grant){
+        .leases = wait->leases, .lease = wait->lease, .turn = wait->turn, .renews = wait->renews, .askers = 1};
+    wait->turn = NULL; /* until the answer is written */
     bool fine = print_grant(grant);
     for (struct exchange *x; (x = take_asker(wait));) {
         if (!fine) {
@@ -368,6 +401,10 @@ static void start_lock(struct wait *wait)
         free_wait(wait);
         return;
     }
+    if (wait->request.wait_ms > 0) { /* less what went by before the key's turn came */
+        int64_t left = wait->until_ms - clock_ms();
+        wait->request.wait_ms = left > 0 ? left : 0;
+    }
     wait->outcome = hf_acquire_start(client, &wait->request, on_done, wait, &wait->lease);
     if (wait->outcome == HF_OK)
         return;
@@ -375,30 +412,69 @@ static void start_lock(struct wait *wait)
     finish_refused(wait);
 }
 
-/* The record outlives whatever is done under its key, as far as the engine admits. */
-static int64_t record_ttl(const struct wait *wait)
+/* As long as the engine admits. */
+static int64_t bounded_ttl(const struct wait *wait, int64_t ttl)
 {
     const char *source;
     const struct server *server = wait->leases->server;
-    int64_t most = DAY_MS, ttl = wait->request.ttl_ms + wait->request.wait_ms + RECORD_MS;
+    int64_t most = DAY_MS;
     if (server->redlock == server->engine)
         (void)hf_client_setting(engine_client(server->engine), "max_ttl", &most, &source);
     return ttl < most ? ttl : most;
 }
 
-static void start_record(struct wait *wait)
+static void start_own(struct wait *wait, const struct hf_request *request)
 {
     hf_client *client = engine_client(wait->leases->server->engine);
-    struct hf_request request = {.size = sizeof request,
-                                 .name = wait->record,
-                                 .flags = HF_DETACHED,
-                                 .ttl_ms = record_ttl(wait),
-                                 .label = "an Idempotency-Key",
-                                 .attempt = wait->body};
-    wait->outcome = hf_acquire_start(client, &request, on_done, wait, &wait->lease);
+    wait->outcome = hf_acquire_start(client, request, on_done, wait, &wait->lease);
     if (wait->outcome == HF_OK)
         return;
     snprintf(wait->words, sizeof wait->words, "%s", hf_error_text());
+    finish_refused(wait);
+}
+
+static void start_turn(struct wait *wait)
+{
+    char name[sizeof wait->record + sizeof TURN_SUFFIX];
+    snprintf(name, sizeof name, "%s" TURN_SUFFIX, wait->record);
+    struct hf_request request = {.size = sizeof request,
+                                 .name = name,
+                                 .flags = HF_AUTO_RENEW,
+                                 .ttl_ms = bounded_ttl(wait, TURN_TTL_MS),
+                                 .wait_ms = wait->request.wait_ms + TURN_GRACE_MS,
+                                 .label = "the turn of an Idempotency-Key"};
+    start_own(wait, &request);
+}
+
+/* The record outlives whatever is done under its key. */
+static void start_record(struct wait *wait)
+{
+    struct hf_request request = {.size = sizeof request,
+                                 .name = wait->record,
+                                 .flags = HF_DETACHED,
+                                 .ttl_ms = bounded_ttl(wait, wait->request.ttl_ms + wait->request.wait_ms + RECORD_MS),
+                                 .label = "an Idempotency-Key",
+                                 .attempt = wait->body};
+    wait->phase = PHASE_RECORD;
+    start_own(wait, &request);
+}
+
+static void finish_turn(struct wait *wait)
+{
+    bool taken = wait->outcome == HF_BUSY || wait->outcome == HF_TIMEOUT;
+    if (wait->outcome == HF_OK)
+        wait->turn = wait->lease;
+    else
+        hf_lease_free(wait->lease);
+    wait->lease = NULL;
+    if (wait->turn && wait->askers && !wait->leases->server->stopping) {
+        start_record(wait);
+        return;
+    }
+    for (struct exchange *x; taken && (x = take_asker(wait));) {
+        exchange_field(x, "Retry-After", "1");
+        answer_problem(x, 409, "key_in_use", "another request under this Idempotency-Key is under way", NULL);
+    }
     finish_refused(wait);
 }
 
@@ -431,8 +507,8 @@ static void on_done(hf_lease *lease, hf_status outcome, void *arg)
     wait->outcome = outcome;
     if (outcome != HF_OK)
         snprintf(wait->words, sizeof wait->words, "%s", hf_error_text());
-    if (wait->phase == PHASE_RECORD) {
-        finish_record(wait);
+    if (wait->phase != PHASE_LOCK) {
+        wait->phase == PHASE_TURN ? finish_turn(wait) : finish_record(wait);
         return;
     }
     if (outcome == HF_OK) {
@@ -617,8 +693,9 @@ static void begin(struct exchange *x, struct wait *wait)
         wait->next->prev = wait;
     leases->waits = wait;
     count_wait(wait);
+    wait->until_ms = clock_ms() + wait->request.wait_ms;
     if (wait->keyed)
-        start_record(wait);
+        start_turn(wait);
     else
         start_lock(wait);
 }
@@ -695,7 +772,7 @@ void leases_free(struct leases *leases)
 
 static void release_kept(void *arg, hf_lease *lease)
 {
-    give_back(arg, lease);
+    give_back(arg, lease, NULL);
 }
 
 void leases_stop(struct leases *leases)

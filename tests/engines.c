@@ -53,7 +53,7 @@ static bool fresh_pubsub(char *to, size_t size)
 
 static bool fresh_poll(char *to, size_t size)
 {
-    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=poll&ttl=4s", to, size);
+    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=poll&ttl=1s", to, size);
 }
 
 /* The user whom docs/redis-operations.md describes. */
@@ -134,7 +134,7 @@ void engine_url_with(char *to, size_t size, const char *settings)
 
 int rounds(int usual)
 {
-    return judged->looks ? 1 + usual / 20 : usual;
+    return judged->looks ? 1 + usual / 6 : usual;
 }
 
 int64_t brief_ttl_ms(void)

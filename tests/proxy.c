@@ -198,6 +198,11 @@ static void happen(struct proxy *p, struct connection *c, enum proxy_way way, in
         reset_on_close(c->fd[1]);
         close_connection(p, c);
         break;
+    case PROXY_HALF:
+        c->stream[way].told = true;
+        shutdown(c->fd[!way], SHUT_WR);
+        c->stream[way].dropping = true;
+        break;
     case PROXY_DROP:
         c->stream[way].dropping = true;
         break;

@@ -26,6 +26,7 @@ enum proxy_fault_kind {
     PROXY_STALL, /* nothing more is passed on in either direction, and nobody is told; what the client sends is kept */
     PROXY_DROP,  /* nothing more is passed on in this direction; the other one goes on */
     PROXY_LATE,  /* the client's side is closed; what it sent is kept. Only for requests */
+    PROXY_HALF,  /* whoever receives in this direction is told that nothing more comes; the other one goes on */
 };
 
 /* Happens when byte `after` + 1 of the stream comes to the proxy: those before it are passed on, that one is not. So a

@@ -111,7 +111,6 @@ static void log_line(void *guest, const struct hf_log_event *event)
 {
     printf("  %-6s lock: %s %s, token %" PRIu64 ", waited %" PRId64 " ms, held %" PRId64 " ms\n", (const char *)guest,
            event->name, event->event, event->token, event->waited_ms, event->held_ms);
-    fflush(stdout);
 }
 
 static void say(const struct guest *me, char word)
@@ -168,12 +167,11 @@ static void start(struct guest *guest)
 {
     if (pipe(guest->said) != 0 || pipe(guest->go) != 0)
         fail(guest->name, "no pipe");
-    fflush(stdout);
     guest->pid = fork();
     if (guest->pid < 0)
         fail(guest->name, "no process");
     if (guest->pid == 0)
-        exit(book(guest)); /* flushes what it printed */
+        exit(book(guest));
     close(guest->go[0]);
     close(guest->said[1]);
 }
@@ -281,6 +279,7 @@ static void too_slow(void)
 int main(int argc, char **argv)
 {
     char scratch[] = "/tmp/booking.XXXXXX";
+    setvbuf(stdout, NULL, _IOLBF, 0); /* lines of several processes, in their order */
     int made = argc > 2 ? -1 : mkstemp(scratch);
     if (argc <= 2 && made < 0)
         fail(scratch, "cannot be made");

@@ -12,7 +12,7 @@ set -euo pipefail
 
 export HOLDFAST=${HOLDFAST:-holdfast} HOLDFAST_URL=${1:-${HOLDFAST_URL:-local:}}
 scratch=$(mktemp -d)
-trap 'jobs -p | xargs -r kill -KILL 2>/dev/null; rm -rf "$scratch"' EXIT
+trap 'jobs -p | xargs -r kill -KILL 2>/dev/null || true; rm -rf "$scratch"' EXIT
 cd "$scratch"
 fail() {
     echo "nightly: $*" >&2

@@ -137,7 +137,6 @@ static void be_cashier(int cashier)
 
 static pid_t start_cashier(int cashier)
 {
-    fflush(stdout);
     pid_t pid = fork();
     if (pid < 0)
         fail("no process");
@@ -177,6 +176,7 @@ int main(int argc, char **argv)
     pid_t cashier[CASHIERS];
     if (argc < 3)
         fail("usage: payment URL CONNINFO [KILL]");
+    setvbuf(stdout, NULL, _IOLBF, 0); /* lines of several processes, in their order */
     url = argv[1];
     conninfo = argv[2];
     make_ledger();

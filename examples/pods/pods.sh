@@ -9,7 +9,7 @@ here=$(realpath "$(dirname "$0")")
 export HOLDFAST=${HOLDFAST:-holdfast} HOLDFAST_URL=${1:-${HOLDFAST_URL:-}} LOCK=mailer LOCK_TTL=2s LOCK_GRACE=500ms
 scratch=$(mktemp -d)
 declare -A pod # the process outside of each namespace
-trap 'kill -KILL "${pod[@]}" 2>/dev/null; wait; rm -rf "$scratch"' EXIT
+trap 'kill -KILL "${pod[@]}" 2>/dev/null || true; wait; rm -rf "$scratch"' EXIT
 cd "$scratch"
 fail() {
     echo "pods: $*" >&2
@@ -36,7 +36,7 @@ signal() {
     kill "-$2" "$(ps -o pid= --ppid "${pod[$1]}")"
 }
 ready() { [ -e "$1.ready" ]; }
-waits() { grep -q '' "$1.log"; }
+waits() { [ -s "$1.log" ]; }
 
 start mailer-1
 until_true ready mailer-1

@@ -189,7 +189,7 @@ static void do_it_all(struct relay *relay)
     MUST(hf_acquire(relay->client, ASK(.name = "at once"), &now) == HF_OK);
     hf_lease_free(now);
     MUST(hf_acquire_start(relay->client, PATIENT(.name = "blocked"), note_victim, relay, &relay->victim) == HF_OK);
-    if (atomic_load(&relay->done) < rounds(RELAYS))
+    if (atomic_load(&relay->done) < RELAYS)
         MUST(hf_acquire_start(relay->client, PATIENT(.name = "relay"), relay_done, relay, &ignored) == HF_OK);
 }
 
@@ -243,12 +243,12 @@ static void test_everything_inside_callbacks(void **state)
     relay.client = client;
     hf_lease *blocked = take(row_client(), ASK(.name = "blocked", .ttl_ms = 60000)), *first;
     assert_int_equal(hf_acquire_start(client, PATIENT(.name = "relay"), relay_done, &relay, &first), HF_OK);
-    await_count(&relay.done, rounds(RELAYS));
-    await_count(&relay.lost, rounds(RELAYS) / 5); /* the last thing that happens by itself */
+    await_count(&relay.done, RELAYS);
+    await_count(&relay.lost, RELAYS / 5); /* the last thing that happens by itself */
     close_client(client);
     give(blocked);
     assert_int_equal(atomic_load(&relay.wrong), 0);
-    assert_true(atomic_load(&relay.logged) > 3 * rounds(RELAYS));
+    assert_true(atomic_load(&relay.logged) > 3 * RELAYS);
     struct view seen = look_at(row_client(), "blocked");
     assert_int_equal(seen.holders + seen.waiters, 0);
 }

@@ -285,7 +285,7 @@ int main(void)
         ROW("a wait that is over leaves no place in the queue", test_timeout),
         ROW("what a killed process held is free again, with a higher token", test_death),
         ROW("closing frees what was held", test_close_frees),
-        ROW("8 processes count to 480 (by looking: to 32) under the lock, one at a time", test_race),
+        ROW("8 processes count to 480 (by looking: to 88) under the lock, one at a time", test_race),
         ROW("names that agree in their first 1 to 511 bytes share no state", test_names_are_apart),
         ROW("300 names of odd letters share no state", test_random_names_are_apart),
         ROW("another kind or capacity is a mismatch while a name is in use, and none after", test_mismatch),

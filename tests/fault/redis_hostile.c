@@ -6,10 +6,10 @@
 #include <malloc.h>
 
 /* With this ttl one request may take 50 ms. Without a wait a call ends after two of them, and two more for leaving. */
-enum { TTL_MS = 1000, OP_MS = 50, CALL_MS = 4 * OP_MS, SLACK_MS = 700, WAIT_MS = 5000 };
+enum { TTL_MS = 1000, OP_MS = 50, CALL_MS = 4 * OP_MS, SLACK_MS = 1000, WAIT_MS = 5000, LOOK_MS = 400 };
 
 /* What a hostile answer may cost at its peak, in KiB. The sanitizer keeps freed blocks, and has its own notes. */
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { COST_KB = 12 * 1024 };
 #else
 enum { COST_KB = 3 * 1024 };
@@ -139,7 +139,7 @@ static void granted_later(const char *what, const struct reply_script *reply)
 
 /* ---- Too little ---- */
 
-#define QUEUED "*6\r\n:0\r\n:900\r\n:100\r\n$16\r\n1794739091582000\r\n$16\r\n" TOKEN "\r\n:0\r\n"
+#define QUEUED "*6\r\n:0\r\n:900\r\n:400\r\n$16\r\n1794739091582000\r\n$16\r\n" TOKEN "\r\n:0\r\n"
 
 static void test_cut_off(void **state)
 {
@@ -483,7 +483,7 @@ static void hand_over_to_nobody(char *out, size_t size)
     write_message(out, size, "AAAAAAAAAAAAAAAAAAAAAA", message_numbers);
 }
 
-/* Waits in the queue, where it is told to look after 100 ms. How long did it take, and how often did it ask? */
+/* Waits in the queue, where it is told to look after LOOK_MS. How long did it take, and how often did it ask? */
 static int64_t wait_for_turn(const struct script *script, unsigned *asks)
 {
     hf_lease *lease;
@@ -526,7 +526,7 @@ static void test_messages(void **state)
         impostor_end();
         print_message("# \"%s\": %u asks, %lld ms\n", message_numbers, asks, (long long)took);
         assert_int_equal(asks, messages[i].becomes == TAKEN ? 1 : 2);
-        assert_true((took < 100) == (messages[i].becomes != IGNORED));
+        assert_true((took < LOOK_MS) == (messages[i].becomes != IGNORED));
     }
 }
 
@@ -538,8 +538,7 @@ static void test_ghost(void **state)
     message_numbers = NEXT_TOKEN " " SOON_US " " NOW_US;
     wait_for_turn(&(struct script){.ask = {.bytes = QUEUED}, .hostile = 1, .answer_pop = hand_over_to_nobody}, &asks);
     assert_int_equal(asks, 2);
-    assert_int_equal(atomic_load(&impostor.tombstones), 1);
-    assert_int_equal(atomic_load(&impostor.releases), 2);
+    assert_int_equal(atomic_load(&impostor.releases), 2); /* that one, and ours */
     impostor_end();
 }
 

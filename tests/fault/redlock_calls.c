@@ -101,6 +101,8 @@ static void test_errors_differ(void **state)
     assert_int_equal(scene_keys("job"), 3);
     for (unsigned i = 2; i < 5; i++)
         server_kill9(scene.quorum.server[i]);
+    for (unsigned i = 0; i < 2; i++)
+        server_does(scene.quorum.server[i], "DEL lock:job");
     refused(client, &job, HF_NO_QUORUM, "2 of 5 servers");
 }
 
@@ -398,9 +400,12 @@ static void test_exported(void **state)
     scene_start(5);
     hf_client *first = scene_client(NULL), *second = scene_client(NULL);
     char text[1024];
+    scene_connect(first);
     server_pause(scene.quorum.server[0]);
     hf_lease *lease = must_acquire(first, &(struct want){.name = "job", .ttl_ms = 5000, .flags = HF_DETACHED});
     uint64_t token = hf_lease_token(lease);
+    for (unsigned i = 1; i < 5; i++)
+        assert_true(scene_has_key(i, "job"));
     assert_int_equal(hf_lease_export(lease, text, sizeof text), HF_OK);
     hf_lease_free(lease);
     server_continue(scene.quorum.server[0]);

@@ -1,15 +1,13 @@
 /* redlock_chaos.c - eight processes on five servers while servers are killed and come back empty, stand still, and are
  * cut off from some clients and not from others; and while clients are killed and stand still. What the clients write
  * down is judged by history_check (G35, G36). Usage: redlock_chaos [SECONDS [SEED]] */
+#include "history.h"
 #include "redlock_scene.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SERVERS = 5, CLIENTS = 8, WAYS = 4 }; /* so many clients have proxies of their own before the servers */
@@ -48,13 +46,10 @@ struct holding {
     char name[48];
 };
 
-/* One write(2) of a line goes to the log's end as a whole. */
 static void note(const struct holding *h, const char *what, int64_t time, const char *said)
 {
-    char line[160];
-    int len = snprintf(line, sizeof line, "%s %s %llu %lld%s\n", what, h->name,
-                       (unsigned long long)hf_lease_token(h->lease), (long long)time, said);
-    part_must(write(h->part->shared->log, line, (size_t)len) == len);
+    part_must(history_note(h->part->shared->log, "%s %s %llu %lld%s\n", what, h->name,
+                           (unsigned long long)hf_lease_token(h->lease), (long long)time, said));
 }
 
 /* It is good now if it is good a little later. */
@@ -244,26 +239,8 @@ static struct shared *open_stage(const char *log)
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&shared->fence, &attributes);
-    shared->log = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    assert_true(shared->log >= 0);
+    shared->log = history_open(log);
     return shared;
-}
-
-static int judge_history(const char *log)
-{
-    char self[512] = "", checker[600];
-    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-    snprintf(checker, sizeof checker, "%s/history_check", dirname(self));
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        dup2(2, 1);
-        execl(checker, checker, log, (char *)NULL);
-        _exit(70);
-    }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 71;
 }
 
 static void test_chaos(void **state)
@@ -299,7 +276,7 @@ static void test_chaos(void **state)
     assert_true(chaos.kills && chaos.hangs && chaos.cuts && chaos.stops && chaos.murders);
     assert_true(so_far > (unsigned)seconds && in_peace > 5);
     close(shared->log);
-    assert_int_equal(judge_history(log), 0);
+    assert_int_equal(history_judge(log), 0);
     munmap(shared, sizeof *shared);
 }
 

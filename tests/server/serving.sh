@@ -75,14 +75,30 @@ acquire() {
     LEASE=$(jq -r '.leaseId // empty' <<<"$REPLY")
 }
 
-# until_true SECONDS COMMAND...: tries until it succeeds.
+# until_true SECONDS COMMAND...: tries until it succeeds. The last try begins in time.
 until_true() {
-    local end=$((SECONDS + $1 + 1))
+    local began=${EPOCHREALTIME/./} most=$(($1 * 1000000)) tried
     shift
-    until "$@"; do
-        [ $SECONDS -lt $end ] || return 1
+    while tried=$((${EPOCHREALTIME/./} - began)) && [ $tried -le $most ]; do
+        ! "$@" || return 0
         sleep 0.05
     done
+    return 1
+}
+
+# include SCRIPT [ARGUMENT...]: the tests of a Python script become part of this suite. One that ended early is a failure.
+include() {
+    python3 "$@" >included.tap
+    tests_done=$((tests_done + $(grep -cE '^(not )?ok ' included.tap)))
+    grep -v '^1\.\.' included.tap
+    is "$(basename "$1") ran to its end" "$(grep -c '^1\.\.' included.tap)" 1
+}
+
+# milliseconds COMMAND...: how long it took.
+milliseconds() {
+    local began=${EPOCHREALTIME/./}
+    "$@" >/dev/null
+    echo $(((${EPOCHREALTIME/./} - began) / 1000))
 }
 
 # waiters NAME: how many the engine knows.

@@ -203,7 +203,7 @@ static void close_for_client(unsigned number)
     struct link *l = &w.link[number];
     l->client_open = false;
     w.client[l->client].link[l->line] = -1;
-    schedule((struct occurrence){.at = l->last_up, .what = SERVER_CLOSES, .who = number});
+    schedule((struct occurrence){.at = l->last_up > w.now ? l->last_up : w.now, .what = SERVER_CLOSES, .who = number});
 }
 
 static void hang_up(void *ctx, unsigned line)
@@ -459,7 +459,7 @@ static void restart_empty(unsigned i)
         if (w.link[j].server == i && w.link[j].server_open) {
             w.link[j].server_open = false;
             if (w.link[j].client_open)
-                schedule((struct occurrence){.at = w.link[j].last_down + delay(), .what = LINK_DOWN, .who = j});
+                schedule((struct occurrence){.at = w.now + delay(), .what = LINK_DOWN, .who = j});
         }
     if (s->lies)
         s->jumped_us += INT64_C(3600000000);
@@ -549,7 +549,7 @@ static bool is_postponed(struct occurrence o)
     }
     if (until <= w.now)
         return false;
-    o.at = until;
+    o.at = until + (o.what == TICK || o.what == WISH); /* it reads before it looks at the clock */
     schedule(o);
     return true;
 }
@@ -557,6 +557,8 @@ static bool is_postponed(struct occurrence o)
 static void happen(void)
 {
     struct occurrence o = take_first();
+    if (o.at < w.now)
+        abort();
     w.now = o.at;
     if (is_postponed(o))
         return;

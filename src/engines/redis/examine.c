@@ -137,7 +137,7 @@ static void find_connections(const struct report *report, const char *info)
 {
     int64_t now = number(info, "connected_clients:"), most = number(info, "maxclients:");
     int64_t refused = number(info, "rejected_connections:");
-    bool many = most && now > most - most / 10;
+    bool many = most && now >= most - most / 10;
     find(report, "connections",
          many      ? HF_HEALTH_WARN
          : refused ? HF_HEALTH_NOTE

@@ -99,7 +99,8 @@ void hf_line_down(struct hf_redis *r, struct line *line, hf_status status, const
 {
     if (line->state == LINE_DOWN)
         return;
-    snprintf(line->why, sizeof line->why, "%s", why);
+    bool unheard = line->state == LINE_GREETING && line->answered_at < line->since && !r->address.tls;
+    snprintf(line->why, sizeof line->why, "%s%s", why, unheard ? ": is this a port for TLS?" : "");
     fall(r, line, status, now);
 }
 
@@ -423,8 +424,9 @@ hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now)
         due = line->since + r->connect_timeout;
         if (now < due)
             return due;
-        hf_line_drop(r, line, HF_UNAVAILABLE, now, "no connection within %lld ms",
-                     (long long)(r->connect_timeout / HF_MS(1)));
+        hf_line_drop(r, line, HF_UNAVAILABLE, now, "no connection within %lld ms%s",
+                     (long long)(r->connect_timeout / HF_MS(1)),
+                     r->address.tls && line->state == LINE_DIALLING ? ": is this a port for TLS?" : "");
     } else if (line->state == LINE_UP && line->count) {
         const struct request *first = most_impatient(r, line);
         hf_nanos patience = first->patience;

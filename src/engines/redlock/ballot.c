@@ -130,11 +130,15 @@ static bool ask_server(struct hf_redlock *l, struct seat *seat, enum hf_verb ver
     return true;
 }
 
-/* All of it before a claim gives up on its own request, which it does after two op_timeouts. */
+/* All of it before a claim gives up on its own request, which it does after two op_timeouts; but one that stood still
+ * meanwhile gets its second answer, too. */
 static hf_nanos end_of_round(const struct hf_redlock *l, const struct ballot *b, enum round round, hf_nanos now)
 {
     hf_nanos op_timeout = timing_of(l, b->ttl_ms).op_timeout;
-    return round == ROUND_RAISE ? b->first_asked + op_timeout / 8 * 15 : now + op_timeout / 2 * 3;
+    if (round != ROUND_RAISE)
+        return now + op_timeout / 2 * 3;
+    hf_nanos of_try = b->first_asked + op_timeout / 8 * 15, least = now + op_timeout / 2;
+    return of_try > least ? of_try : least;
 }
 
 static void begin_round(struct hf_redlock *l, struct ballot *b, enum round round, hf_nanos now)
@@ -326,20 +330,24 @@ static void lose_expired(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     end_try(l, b, &news, now);
 }
 
+static hf_nanos end_of_try(const struct hf_redlock *l, const struct ballot *b)
+{
+    return b->first_asked + HF_MS(b->ttl_ms) - hf_timing_drift(&l->limits, HF_MS(b->ttl_ms));
+}
+
 static void grant(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
     struct hf_news news = news_of(b, HF_N_GRANTED);
-    hf_nanos ttl = HF_MS(b->ttl_ms);
-    b->valid_until = b->first_asked + ttl - hf_timing_drift(&l->limits, ttl);
-    if (b->valid_until <= now) {
+    if (end_of_try(l, b) <= now) {
         lose_expired(l, b, now);
         return;
     }
+    b->valid_until = end_of_try(l, b);
     b->round = ROUND_NONE;
     b->over_at = HF_NEVER;
     b->held = true;
     news.asked_at = b->first_asked;
-    news.good = ttl;
+    news.good = HF_MS(b->ttl_ms);
     news.token = b->token;
     if (b->bid)
         hf_bid_tell(l, b->bid, &news);
@@ -349,6 +357,10 @@ static void raise_tokens(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
     struct hf_quorum asked = b->quorum;
     unsigned agreed = 0;
+    if (end_of_try(l, b) <= now) {
+        lose_expired(l, b, now);
+        return;
+    }
     b->token = 0;
     for (unsigned i = 0; i < l->servers; i++)
         if (asked.vote[i] == HF_VOTE_YES && b->seat[i].token > b->token)
