@@ -1,5 +1,6 @@
 /* advise.c - the verb `advise`: which lock fits which story. Options tell the story, or on a terminal the answers to
  * six questions at most; a table knows the rest. docs/choosing.md draws the same tree. */
+#include "advise_times.h"
 #include "text.h"
 #include "verbs.h"
 #include <string.h>
@@ -39,6 +40,10 @@ static const struct option_spec OPTIONS[] = {
     TRAIT("queue", QUEUE, "each piece of work must be done, by anybody, once"),
     TRAIT("rate", RATE, "so many calls a second, not so many at once"),
     {"ask", 0, NULL, STORE_CONSTANT, OPTION_FIELD(ask), 1, 1, "ask for the story, also where no terminal is"},
+    {"from-history", 0, "NAME", STORE_TEXT, OPTION_FIELD(from_history), 0, 0, "say which ttl fits past holds of NAME"},
+    {"from-metrics", 0, "SOURCE", STORE_TEXT, OPTION_FIELD(from_metrics), 0, 0,
+     "the same from metrics of serve: http://..., a file, or - for stdin"},
+    OPTION_URL,
     OPTION_JSON,
     OPTION_HELP,
 };
@@ -95,7 +100,7 @@ static bool within(int64_t part, int64_t whole)
 /* Does this advice belong to the story, and is it not a part of another one that does? */
 static bool fits(const struct advice *advice, int64_t story)
 {
-    if (story == 0 || !within(advice->traits, story))
+    if (story == 0 || advice->traits == 0 || !within(advice->traits, story))
         return advice->traits == story;
     for (size_t i = 0; i < ADVICE_COUNT; i++)
         if (ADVICE[i].traits != advice->traits && within(ADVICE[i].traits, story) &&
@@ -199,16 +204,34 @@ static void print_fitting(int64_t story, bool all, bool json)
         printf("No lock has only that; tell more of the story, or see all: holdfast advise\n");
 }
 
+/* The whole story as one command line. */
+static void print_together(int64_t story)
+{
+    bool script = story & SCRIPT;
+    if (story & (DATABASE | QUEUE | RATE))
+        return;
+    printf("together:\n    holdfast%s %s%s%s%s NAME%s\n", story & MACHINES ? " -u URL" : "",
+           script ? "acquire --lease FILE --ttl 10m" : "run", story & SKIP ? " -n -E 0" : "",
+           story & MANY ? " --capacity N" : "", story & READERS ? " -s (or -x to write)" : "",
+           script ? "; ...; holdfast release --lease FILE" : " -- CMD");
+}
+
 static int run_advise(const struct cli_options *options, int argc, char **argv)
 {
     int64_t story = options->story;
     bool asks = options->ask != 0 || (story == 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
     int code = check_operands(&VERB_ADVISE, argc, argv, 0, 0);
+    if (code == 0 && options->from_history)
+        return advise_from_history(options);
+    if (code == 0 && options->from_metrics)
+        return advise_from_metrics(options);
     if (code == 0 && asks)
         code = ask_story(&story);
     if (code != 0)
         return code;
     print_fitting(story, story == 0 && !asks, options->json != 0);
+    if (asks && !options->json)
+        print_together(story);
     return finish_stdout();
 }
 
@@ -217,7 +240,8 @@ const struct verb VERB_ADVISE = {
     .operands = "",
     .summary = "Says which lock fits which story; options tell yours.",
     .details = "Without options it asks six questions at most; where no terminal is, it prints all stories.\n"
-               "With --json: an array of objects with the keys story, use and why.\n",
+               "With --json: an array of objects with the keys story, use and why;\n"
+               "with --from-history or --from-metrics one object (docs/json.md).\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_advise,

@@ -9,7 +9,9 @@
  *
  * Whoever knows an attempt can release it, so an instance whose client left could take away what another one, asked
  * again under the same key, has just granted. Therefore a key has a turn: a lock that an instance holds from before it
- * asks until its answer is written or its grant is given back. A retry elsewhere waits for that. */
+ * asks until its answer is written or its grant is given back. A retry elsewhere waits for that. And an engine may
+ * refuse for a while what was given up in doubt, so a try after one that came to nothing needs another attempt: the
+ * attempt is made of the key and the token of its record, and the record is taken anew then. */
 #include "leases.h"
 #include "engine.h"
 #include "kept.h"
@@ -38,20 +40,27 @@ struct asker {
 
 enum phase { PHASE_TURN, PHASE_RECORD, PHASE_LOCK };
 
+/* What a request under an Idempotency-Key has besides its lease. */
+struct keyed {
+    hf_lease *turn, *record; /* NULL: not yet, or not any more */
+    int64_t record_ms;
+    char body[HEX_BYTES]; /* caller, key and body: the attempt of the record */
+};
+
 struct wait {
     struct leases *leases;
     struct wait *next, *prev;
     struct asker *askers;
     enum phase phase;
     hf_lease *lease;
-    hf_lease *turn;            /* of the key; NULL: there is none, or not yet */
     int64_t until_ms;          /* the end of what it may wait */
     struct hf_request request; /* its texts are below */
     char name[HF_NAME_MAX + 1], label[HF_LABEL_MAX + 1], correlation[HF_CORRELATION_MAX + 1];
-    bool keyed, renews, counted;
+    bool renews, counted;
     char record[sizeof RECORD_PREFIX + HEX_BYTES]; /* the name of the record */
+    char key[HEX_BYTES];                           /* caller and key, a secret; empty: there is none */
     char attempt[HEX_BYTES];                       /* of the lock */
-    char body[HEX_BYTES];                          /* caller, key and body: the attempt of the record */
+    struct keyed keyed;
     hf_status outcome;
     char words[512];
 };
@@ -59,7 +68,8 @@ struct wait {
 /* A lease between its grant and the last answer about it. */
 struct grant {
     struct leases *leases;
-    hf_lease *lease, *turn;
+    hf_lease *lease;
+    struct keyed keyed;
     size_t askers;
     bool delivered, renews;
     char id[LEASE_ID_MAX];
@@ -148,51 +158,88 @@ static bool may_wait(struct exchange *x, struct wait *wait)
 struct give_back {
     struct job job;
     struct leases *leases;
-    hf_lease *lease, *turn; /* each may be NULL */
+    hf_lease *lease; /* NULL: only what belongs to the key */
+    struct keyed keyed;
+    bool again; /* the next try under the key needs another attempt */
 };
+
+/* Made to outlive its handle. */
+static bool leave_behind(hf_lease *lease)
+{
+    char text[HF_EXPORT_MAX];
+    bool fine = hf_lease_export(lease, text, sizeof text) == HF_OK;
+    explicit_bzero(text, sizeof text);
+    return fine;
+}
+
+static struct hf_request record_request(const char *name, const struct keyed *keyed)
+{
+    return (struct hf_request){.size = sizeof(struct hf_request),
+                               .name = name,
+                               .flags = HF_DETACHED,
+                               .ttl_ms = keyed->record_ms,
+                               .label = "an Idempotency-Key",
+                               .attempt = keyed->body};
+}
+
+/* The same record under another token. */
+static void renew_record(hf_client *client, const struct keyed *keyed)
+{
+    struct hf_request request = record_request(hf_lease_name(keyed->record), keyed);
+    hf_lease *lease = NULL;
+    if (hf_release(keyed->record) == HF_OK && hf_acquire(client, &request, &lease) == HF_OK)
+        (void)leave_behind(lease);
+    hf_lease_free(lease);
+}
 
 /* Without its turn an instance does not know whether another one has granted the same attempt meanwhile: then the lease
  * is left to its time. */
 static void do_give_back(struct job *job)
 {
     struct give_back *give = (struct give_back *)(void *)job;
-    char text[HF_EXPORT_MAX]; /* a lease that was exported outlives its handle */
-    bool ours = !give->turn || hf_lease_ok(give->turn);
-    if (give->lease && (ours || hf_lease_export(give->lease, text, sizeof text) != HF_OK))
+    hf_lease *turn = give->keyed.turn;
+    bool ours = !turn || hf_lease_ok(turn);
+    if (give->lease && (ours || !leave_behind(give->lease)))
         (void)hf_release(give->lease);
-    if (give->turn)
-        (void)hf_release(give->turn);
+    if (give->keyed.record && give->again && ours)
+        renew_record(engine_client(give->leases->server->engine), &give->keyed);
+    if (turn)
+        (void)hf_release(turn);
+}
+
+static void free_given(const struct give_back *give)
+{
+    hf_lease_free(give->lease);
+    hf_lease_free(give->keyed.record);
+    hf_lease_free(give->keyed.turn);
 }
 
 static void after_give_back(struct job *job)
 {
     struct give_back *give = (struct give_back *)(void *)job;
-    hf_lease_free(give->lease);
-    hf_lease_free(give->turn);
+    free_given(give);
     give->leases->busy--;
     free(give);
 }
 
-/* First the lease, then the turn under which it was taken. */
-static void give_back(struct leases *leases, hf_lease *lease, hf_lease *turn)
+/* A lease, and what belongs to its key; takes over both. */
+static void give_back(struct leases *leases, hf_lease *lease, struct keyed *keyed, bool again)
 {
     struct workers *workers = leases->server->workers; /* NULL: at the very end */
-    struct give_back *give = calloc(1, sizeof *give), last;
-    if (!lease && !turn) {
-        free(give);
-        return;
-    }
-    if (workers && give) {
-        *give = (struct give_back){{do_give_back, after_give_back, NULL}, leases, lease, turn};
+    struct give_back given = {{do_give_back, after_give_back, NULL}, leases, lease, *keyed, again};
+    struct give_back *give = malloc(sizeof *give);
+    bool nothing = !lease && !keyed->turn;
+    *keyed = (struct keyed){.turn = NULL};
+    if (workers && give && !nothing) {
+        *give = given;
         leases->busy++;
         workers_post(workers, &give->job);
         return;
     }
     free(give);
-    last = (struct give_back){.leases = leases, .lease = lease, .turn = turn};
-    do_give_back(&last.job);
-    hf_lease_free(lease);
-    hf_lease_free(turn);
+    if (!nothing)
+        do_give_back(&given.job);
+    free_given(&given);
 }
 
 /* ---- Waits and who asks in them ---- */
@@ -201,11 +248,18 @@ static void free_wait(struct wait *wait)
 {
     struct leases *leases = wait->leases;
     uncount_wait(wait);
-    give_back(leases, NULL, wait->turn);
+    give_back(leases, NULL, &wait->keyed, wait->phase == PHASE_LOCK && wait->outcome != HF_BUSY);
     *(wait->prev ? &wait->prev->next : &leases->waits) = wait->next;
     if (wait->next)
         wait->next->prev = wait->prev;
     free(wait);
+}
+
+/* Out of the queue; not without the turn, for then another instance may stand there under the same attempt, or hold. */
+static void give_up(struct wait *wait)
+{
+    if (wait->lease && (!wait->keyed.turn || hf_lease_ok(wait->keyed.turn)))
+        hf_cancel(wait->lease);
 }
 
 /* The client left: the last one takes the place in the queue along. */
@@ -220,8 +274,8 @@ static void on_gone(struct exchange *x)
     free(asker);
     x->work = NULL;
     wait->leases->server->metrics.left++;
-    if (!wait->askers && wait->lease)
-        hf_cancel(wait->lease);
+    if (!wait->askers)
+        give_up(wait);
     exchange_answer(x, 499, NULL, NULL, 0);
 }
 
@@ -262,7 +316,7 @@ static void end_grant(struct grant *grant)
     bool unwanted = !grant->delivered || (grant->renews && stopping);
     if (!unwanted && (!grant->renews || !kept_add(grant->id, grant->lease)))
         hf_lease_free(grant->lease);
-    give_back(leases, unwanted ? grant->lease : NULL, grant->turn);
+    give_back(leases, unwanted ? grant->lease : NULL, &grant->keyed, unwanted);
     explicit_bzero(grant->id, sizeof grant->id);
     free(grant);
 }
@@ -302,15 +356,14 @@ static void finish_granted(struct wait *wait)
         if (!wait->askers)
             wait->leases->server->metrics.undelivered++;
         free(grant);
-        give_back(wait->leases, wait->lease, wait->turn);
-        wait->turn = NULL;
+        give_back(wait->leases, wait->lease, &wait->keyed, true);
         for (struct exchange *x; (x = take_asker(wait));)
             answer_status(x, HF_NO_MEMORY, NULL, NULL);
         return;
     }
     *grant = (struct grant){
-        .leases = wait->leases, .lease = wait->lease, .turn = wait->turn, .renews = wait->renews, .askers = 1};
-    wait->turn = NULL; /* until the answer is written */
+        .leases = wait->leases, .lease = wait->lease, .keyed = wait->keyed, .renews = wait->renews, .askers = 1};
+    wait->keyed = (struct keyed){.turn = NULL}; /* the grant's until its answer is written */
     bool fine = print_grant(grant);
     for (struct exchange *x; (x = take_asker(wait));) {
         if (!fine) {
@@ -383,6 +436,19 @@ static void finish_refused(struct wait *wait)
 
 /* ---- Asking ---- */
 
+static void print_hex(const unsigned char hash[SHA256_DIGEST_LENGTH], char text[HEX_BYTES])
+{
+    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++)
+        snprintf(text + 2 * i, 3, "%02x", hash[i]);
+}
+
+static void digest(const void *data, size_t len, char text[HEX_BYTES])
+{
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    SHA256(data, len, hash);
+    print_hex(hash, text);
+}
+
 static void on_done(hf_lease *lease, hf_status outcome, void *arg);
 
 static void lost_lease(hf_lease *lease, hf_status why, void *arg)
@@ -449,12 +515,8 @@ static void start_turn(struct wait *wait)
 /* The record outlives whatever is done under its key. */
 static void start_record(struct wait *wait)
 {
-    struct hf_request request = {.size = sizeof request,
-                                 .name = wait->record,
-                                 .flags = HF_DETACHED,
-                                 .ttl_ms = bounded_ttl(wait, wait->request.ttl_ms + wait->request.wait_ms + RECORD_MS),
-                                 .label = "an Idempotency-Key",
-                                 .attempt = wait->body};
+    wait->keyed.record_ms = bounded_ttl(wait, wait->request.ttl_ms + wait->request.wait_ms + RECORD_MS);
+    struct hf_request request = record_request(wait->record, &wait->keyed);
     wait->phase = PHASE_RECORD;
     start_own(wait, &request);
 }
@@ -463,11 +525,11 @@ static void finish_turn(struct wait *wait)
 {
     bool taken = wait->outcome == HF_BUSY || wait->outcome == HF_TIMEOUT;
     if (wait->outcome == HF_OK)
-        wait->turn = wait->lease;
+        wait->keyed.turn = wait->lease;
     else
         hf_lease_free(wait->lease);
     wait->lease = NULL;
-    if (wait->turn && wait->askers && !wait->leases->server->stopping) {
+    if (wait->keyed.turn && wait->askers && !wait->leases->server->stopping) {
         start_record(wait);
         return;
     }
@@ -478,16 +540,26 @@ static void finish_turn(struct wait *wait)
     finish_refused(wait);
 }
 
-/* The record stays when its handle goes: it belongs to the text, which nobody needs. */
+static void name_attempt(struct wait *wait)
+{
+    char text[HEX_BYTES + 24];
+    int len = snprintf(text, sizeof text, "%s %llu", wait->key, (unsigned long long)hf_lease_token(wait->keyed.record));
+    digest(text, (size_t)len, wait->attempt);
+    wait->request.attempt = wait->attempt;
+}
+
 static void finish_record(struct wait *wait)
 {
-    char text[HF_EXPORT_MAX];
     hf_status outcome = wait->outcome;
+    if (outcome == HF_OK && !leave_behind(wait->lease))
+        outcome = HF_LOST;
     if (outcome == HF_OK)
-        outcome = hf_lease_export(wait->lease, text, sizeof text);
-    hf_lease_free(wait->lease);
+        wait->keyed.record = wait->lease;
+    else
+        hf_lease_free(wait->lease);
     wait->lease = NULL;
     if (outcome == HF_OK && !wait->leases->server->stopping) {
+        name_attempt(wait);
         start_lock(wait);
         return;
     }
@@ -523,19 +595,6 @@ static void on_done(hf_lease *lease, hf_status outcome, void *arg)
 
 /* ---- Reading a request ---- */
 
-static void print_hex(const unsigned char hash[SHA256_DIGEST_LENGTH], char text[HEX_BYTES])
-{
-    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++)
-        snprintf(text + 2 * i, 3, "%02x", hash[i]);
-}
-
-static void digest(const void *data, size_t len, char text[HEX_BYTES])
-{
-    unsigned char hash[SHA256_DIGEST_LENGTH];
-    SHA256(data, len, hash);
-    print_hex(hash, text);
-}
-
 /* Whose keys these are: the hash of the token, which nobody else knows, or the certificate. */
 static void print_caller(const struct exchange *x, char text[HEX_BYTES + 128])
 {
@@ -557,18 +616,16 @@ static bool use_key(struct exchange *x, struct wait *wait, json_t *body)
     }
     print_caller(x, caller);
     char *canonical = json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS);
-    int len = asprintf(&text, "attempt\n%s\n%.*s", caller, (int)key->len, key->at);
+    int len = asprintf(&text, "key\n%s\n%.*s", caller, (int)key->len, key->at);
     int all = asprintf(&plain, "body\n%s\n%.*s\n%s\n%s", caller, (int)key->len, key->at, wait->name,
                        canonical ? canonical : "");
     bool fine = canonical && len > 0 && all > 0;
     if (fine) {
         char record[HEX_BYTES];
-        digest(text, (size_t)len, wait->attempt);
-        digest(plain, (size_t)all, wait->body);
-        digest(wait->attempt, strlen(wait->attempt), record); /* the attempt is a secret, a name is none */
+        digest(text, (size_t)len, wait->key);
+        digest(plain, (size_t)all, wait->keyed.body);
+        digest(wait->key, strlen(wait->key), record); /* the key is a secret, a name is none */
         snprintf(wait->record, sizeof wait->record, RECORD_PREFIX "%s", record);
-        wait->request.attempt = wait->attempt;
-        wait->keyed = true;
     } else {
         answer_status(x, HF_NO_MEMORY, NULL, NULL);
     }
@@ -661,8 +718,8 @@ static bool read_request(struct exchange *x, struct wait *wait, json_t *body)
 /* The wait under the same key, if this instance has one. */
 static struct wait *find_shared(struct leases *leases, const struct wait *wanted)
 {
-    for (struct wait *wait = wanted->keyed ? leases->waits : NULL; wait; wait = wait->next)
-        if (wait->keyed && wait->askers && strcmp(wait->attempt, wanted->attempt) == 0)
+    for (struct wait *wait = *wanted->key ? leases->waits : NULL; wait; wait = wait->next)
+        if (wait->askers && strcmp(wait->key, wanted->key) == 0)
             return wait;
     return NULL;
 }
@@ -672,7 +729,7 @@ static void begin(struct exchange *x, struct wait *wait)
     struct leases *leases = wait->leases;
     struct wait *shared = find_shared(leases, wait);
     if (shared) {
-        if (strcmp(shared->body, wait->body) != 0)
+        if (strcmp(shared->keyed.body, wait->keyed.body) != 0)
             answer_problem(x, 422, "key_reused", "this Idempotency-Key was used with another request", NULL);
         else if (!join(shared, x))
             answer_status(x, HF_NO_MEMORY, NULL, NULL);
@@ -694,7 +751,7 @@ static void begin(struct exchange *x, struct wait *wait)
     leases->waits = wait;
     count_wait(wait);
     wait->until_ms = clock_ms() + wait->request.wait_ms;
-    if (wait->keyed)
+    if (*wait->key)
         start_turn(wait);
     else
         start_lock(wait);
@@ -772,7 +829,8 @@ void leases_free(struct leases *leases)
 
 static void release_kept(void *arg, hf_lease *lease)
 {
-    give_back(arg, lease, NULL);
+    struct keyed none = {.turn = NULL};
+    give_back(arg, lease, &none, false);
 }
 
 void leases_stop(struct leases *leases)

@@ -3,6 +3,7 @@
 #include "leases.h"
 #include "routes.h"
 #include "rows.h"
+#include "view.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,8 +234,10 @@ static void after_break(struct job *job)
         answer_problem(b->x, 412, "changed_hands", "nobody holds it with that token (any more)", NULL);
     else if (b->status != HF_OK)
         answer_status(b->x, b->status, b->words, NULL);
-    else
+    else {
+        view_broken(b->server->view, (uint64_t)b->token, b->reason);
         exchange_answer(b->x, 204, NULL, NULL, 0);
+    }
     free(b);
 }
 

@@ -97,18 +97,37 @@ static void note_queued(struct metrics *metrics, const struct hf_log_event *even
         group->contended++;
 }
 
-static enum loss cause_of(const struct hf_log_event *event)
+/* Who could not renew has words for it. Without any the engine said that it is gone: somebody took it away, unless
+ * renewing had ended. */
+static enum loss cause_of(const struct metrics *metrics, const struct hf_log_event *event)
 {
-    if (event->status == HF_UNAVAILABLE || event->status == HF_NO_QUORUM || event->status == HF_IN_DOUBT)
+    if (event->status != HF_LOST || (event->text && *event->text))
         return LOSS_ENGINE;
-    return event->status == HF_NOT_HELD ? LOSS_BROKEN : LOSS_EXPIRED;
+    return metrics->max_hold_ms > 0 && event->held_ms >= metrics->max_hold_ms ? LOSS_EXPIRED : LOSS_BROKEN;
+}
+
+/* False: it was noted before. */
+static bool note_end(struct metrics *metrics, uint64_t token)
+{
+    uint64_t *end = &metrics->ends[token % ENDS];
+    bool first = *end != token;
+    *end = token;
+    return first;
 }
 
 void metrics_released(struct metrics *metrics, uint64_t token)
 {
     struct granted *granted = &metrics->grants[token % GRANTS];
+    (void)note_end(metrics, token);
     if (granted->token == token)
         histogram_note(&metrics->hold, (double)(clock_ms() - granted->at_ms) / 1000);
+}
+
+bool metrics_expired(struct metrics *metrics, uint64_t token)
+{
+    bool first = note_end(metrics, token);
+    metrics->lost[LOSS_EXPIRED] += first;
+    return first;
 }
 
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth)
@@ -121,7 +140,9 @@ void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int
         metrics->released++;
         release_of(metrics, event->name)->at_ms = event->wall_ms;
     } else if (strcmp(event->event, "lost") == 0) {
-        metrics->lost[cause_of(event)]++;
+        metrics->lost[cause_of(metrics, event)] += note_end(metrics, event->token);
+    } else if (strcmp(event->event, "extended") == 0) {
+        metrics->renewed++;
     } else if (strcmp(event->event, "broken") == 0) {
         metrics->broken++;
     }
@@ -219,6 +240,9 @@ static void print_seen(FILE *out, const struct server *server)
 {
     const struct sighting *seen = view_sighting(server->view);
     gauge(out, "engine_up", "Whether the engine answered when it was last looked at.", seen->up);
+    if (server->redlock)
+        gauge(out, "quorum_servers_up", "Servers of the quorum that answered when they were last asked.",
+              (double)seen->servers_up);
     gauge(out, "held", "Holds in the engine, whoever took them.", (double)seen->held);
     gauge(out, "waiters", "Waiters in the engine, whoever asks.", (double)seen->waiters);
     gauge(out, "oldest_holder_seconds", "How long the oldest hold has lasted.", (double)seen->oldest_holder_ms / 1000);

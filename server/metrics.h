@@ -1,6 +1,7 @@
 /* metrics.h - what is counted, and how it is told to Prometheus. On the thread of the loop. */
 #pragma once
 #include "holdfast.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,11 +32,13 @@ struct granted {
     uint64_t token;
     int64_t at_ms;
 };
-enum { RELEASES = 256, GRANTS = 4096 };
+enum { RELEASES = 256, GRANTS = 4096, ENDS = 1024 };
 
 struct metrics {
     struct release releases[RELEASES];
     struct granted grants[GRANTS];
+    uint64_t ends[ENDS]; /* tokens whose end is known, so that it is not counted twice */
+    int64_t max_hold_ms; /* no renewal after this */
     struct histogram wait, hold, hand_off, renew_slack, round_trip;
     uint64_t acquired, contended, refused, released, renewed, broken, undelivered, left;
     uint64_t lost[LOSSES];
@@ -49,4 +52,6 @@ void histogram_note(struct histogram *histogram, double seconds);
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth);
 /* A lease was given back over HTTP, where the library's handle does not know when it was granted. */
 void metrics_released(struct metrics *metrics, uint64_t token);
+/* A client asked for a lease that had ended. False: that was known before. */
+bool metrics_expired(struct metrics *metrics, uint64_t token);
 void metrics_free(struct metrics *metrics);

@@ -38,6 +38,8 @@ static void on_log(void *arg, const struct hf_log_event *event)
     if (!event->name || is_record(event->name))
         return;
     metrics_note(&server->metrics, event, setting_number(&server->settings, SET_METRICS_DEPTH));
+    if (event->level == HF_LOG_DEBUG) /* every renewal */
+        return;
     const struct log_field fields[] = {
         {"name", event->name, 0},
         {"token", NULL, (int64_t)event->token},
@@ -254,6 +256,7 @@ static int run(struct service *service, const struct serve_order *order)
     signal(SIGPIPE, SIG_IGN);
     raise_descriptors();
     server->base = event_base_new();
+    server->metrics.max_hold_ms = setting_number(&server->settings, SET_MAX_HOLD);
     int code = server->base ? open_http(service) : no_memory();
     if (code == 0)
         code = open_engines(server, order->url);

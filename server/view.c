@@ -14,6 +14,7 @@
 
 #define UNWATCHED_MS 5000 /* how often to look when no page is open */
 #define PAST_MAX 400      /* changes that a new page is told of */
+#define BROKEN_MAX 100    /* holds that were taken away and may still be seen */
 
 struct stream {
     struct exchange *x;
@@ -28,7 +29,8 @@ struct view {
     bool looks, stopped; /* looks: a job is under way */
     json_t *seen;        /* rows of the last look by their key; NULL: none yet */
     json_t *past;        /* changes, newest last */
-    int64_t seen_at;
+    json_t *broken;      /* reasons by the token that was taken away, until it is seen that it is gone */
+    int64_t seen_at, counted_at;
     struct sighting sighting;
     struct patterns patterns;
 };
@@ -39,6 +41,8 @@ struct look {
     json_t *rows;
     hf_status status;
     int64_t took_ms;
+    bool counts; /* the servers of the quorum, too */
+    size_t servers_up;
 };
 
 static int64_t wall_ms(void)
@@ -162,6 +166,12 @@ static void note_end(struct view *view, json_t *changes, json_t *row, int64_t pa
         note_change(view, changes, "left", row, "does not wait any more");
         return;
     }
+    json_t *reason = json_object_get(view->broken, text_of(row, "token"));
+    if (reason) {
+        note_change(view, changes, "broken", row, json_string_value(reason));
+        json_object_del(view->broken, text_of(row, "token"));
+        return;
+    }
     int64_t left_ms = number_of(row, "leftMs");
     bool expired = left_ms >= 0 && left_ms <= passed_ms;
     if (expired)
@@ -205,7 +215,7 @@ static json_t *find_changes(struct view *view, json_t *rows, json_t *now)
 
 static void measure(struct view *view, json_t *rows)
 {
-    struct sighting seen = {.up = true};
+    struct sighting seen = {.up = true, .servers_up = view->sighting.servers_up};
     int64_t passed_ms = view->seen ? clock_ms() - view->seen_at : 0;
     for (size_t i = 0; i < json_array_size(rows); i++) {
         json_t *row = json_array_get(rows, i);
@@ -237,12 +247,21 @@ static void append_row(void *rows, const struct hf_row *row)
         rows_append(rows, row);
 }
 
+/* A server that does not answer has nothing to say of itself. */
+static void count_server(void *count, const struct hf_finding *finding)
+{
+    *(size_t *)count += strcmp(finding->what, "server") == 0 && finding->health != HF_HEALTH_BAD;
+}
+
 static void do_look(struct job *job)
 {
     struct look *look = (struct look *)(void *)job;
     int64_t began = clock_ms();
     look->status = hf_list(engine_client(look->view->server->engine), NULL, append_row, look->rows);
     look->took_ms = clock_ms() - began;
+    if (look->counts &&
+        hf_examine(engine_client(look->view->server->redlock), count_server, &look->servers_up) != HF_OK)
+        look->servers_up = 0;
 }
 
 static void take_in(struct view *view, struct look *look)
@@ -279,6 +298,8 @@ static void after_look(struct job *job)
     struct look *look = (struct look *)(void *)job;
     struct view *view = look->view;
     view->looks = false;
+    if (look->counts)
+        view->sighting.servers_up = look->servers_up;
     if (look->status == HF_OK)
         take_in(view, look);
     else
@@ -294,6 +315,9 @@ static void start_look(struct view *view)
     if (!look)
         return;
     *look = (struct look){.job = {do_look, after_look, NULL}, .view = view, .rows = json_array()};
+    look->counts = view->server->redlock && clock_ms() - view->counted_at >= UNWATCHED_MS;
+    if (look->counts)
+        view->counted_at = clock_ms();
     view->looks = true;
     workers_post(view->server->workers, &look->job);
 }
@@ -342,8 +366,9 @@ struct view *view_new(struct server *server)
         return NULL;
     view->server = server;
     view->past = json_array();
+    view->broken = json_object();
     view->timer = event_new(server->base, -1, 0, on_timer, view);
-    if (!view->timer || !view->past) {
+    if (!view->timer || !view->past || !view->broken) {
         view_free(view);
         return NULL;
     }
@@ -367,8 +392,18 @@ void view_free(struct view *view)
         event_free(view->timer);
     json_decref(view->seen);
     json_decref(view->past);
+    json_decref(view->broken);
     patterns_free(&view->patterns);
     free(view);
+}
+
+void view_broken(struct view *view, uint64_t token, const char *reason)
+{
+    char key[24];
+    snprintf(key, sizeof key, "%llu", (unsigned long long)token);
+    if (json_object_size(view->broken) >= BROKEN_MAX)
+        json_object_clear(view->broken);
+    json_object_set_new(view->broken, key, json_string(reason));
 }
 
 const struct sighting *view_sighting(const struct view *view)

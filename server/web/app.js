@@ -327,9 +327,9 @@ async function listen() {
 
 // ---- Start ----
 
-addEventListener('hashchange', () => { show(); if (current().view === 'patterns') showPatterns(); $('main').focus(); });
+addEventListener('hashchange', () => { show(); if (current().view === 'patterns') showPatterns(); if (document.activeElement !== $('filter')) $('main').focus(); });
 addEventListener('keydown', (event) => {
-  if (event.key === '/' && !/input/i.test(event.target.tagName)) { event.preventDefault(); location.hash = '#/'; $('filter').focus(); }
+  if (event.key === '/' && !/input/i.test(event.target.tagName)) { event.preventDefault(); location.hash = '#/'; show(); $('filter').focus(); }
 });
 $('filter').addEventListener('input', showNow);
 $('break').addEventListener('click', openBreaking);

@@ -48,7 +48,7 @@ json=$("$HOLDFAST" list --json)
 is "the JSON parses and has a row for each" "$(jq length <<<"$json")" 5
 is "a line for each row" "$(wc -l <<<"$json")" 7
 is "every row has all keys" "$(jq -r '.[] | keys_unsorted | join(" ")' <<<"$json" | sort -u)" \
-    "name kind role capacity used units count place token left_ms since_ms ttl_ms pid host label detached"
+    "name kind role capacity used units count place token left_ms since_ms ttl_ms pid host label detached foreign servers"
 is "strings survive" "$(jq -r '.[0].label' <<<"$json")" 'say "hi" \o/'
 is "waiters are in their order" "$(jq -c '[.[] | select(.role == "waiter") | [.place, .label]]' <<<"$json")" \
     '[[1,"second"],[2,"third"]]'

@@ -274,7 +274,8 @@ static void test_retelling(void **state)
     assert_true(grants > WRITERS * (size_t)turns() / 2);
     find_line(lines, count, 0, "lost", "lock");
     find_line(lines, count, 0, "denied", "lock");
-    find_line(lines, count, 0, "queued", "pool");
+    if (!engine()->looks) /* there most of them wait for the lock, and the pool has room */
+        find_line(lines, count, 0, "queued", "pool");
     doctor(lines, count);
 }
 

@@ -5,13 +5,14 @@
 #include "actors.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BELIEFS = 1 << 14 };
+enum { BELIEFS = 1 << 16 };
 
 struct belief {
-    uint32_t what; /* a number for the name */
+    uint32_t what; /* a number for the name, from 1 on */
     pid_t who;
     int64_t from_ns, to_ns;
 };
@@ -36,21 +37,33 @@ static inline void believe_in(struct beliefs *all, uint32_t what, const hf_lease
         believe(all, (struct belief){.what = what, .who = getpid(), .from_ns = from_ns, .to_ns = to_ns});
 }
 
-/* The first two that overlap; false: none do. Of one process the times must not either. */
+static inline int by_beginning(const void *a, const void *b)
+{
+    const struct belief *one = a, *other = b;
+    if (one->what != other->what)
+        return one->what < other->what ? -1 : 1;
+    return one->from_ns < other->from_ns ? -1 : one->from_ns > other->from_ns;
+}
+
+/* Two that overlap; false: none do. Of one process the times must not either. */
 static inline bool two_believed(const struct beliefs *all, struct belief *one, struct belief *other)
 {
     uint32_t count = atomic_load(&all->count);
-    count = count < BELIEFS ? count : BELIEFS;
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t k = i + 1; k < count; k++) {
-            const struct belief *a = &all->belief[i], *b = &all->belief[k];
-            if (a->what == b->what && a->from_ns < b->to_ns && b->from_ns < a->to_ns) {
-                *one = *a;
-                *other = *b;
-                return true;
-            }
-        }
-    return false;
+    size_t size = (count < BELIEFS ? count : BELIEFS) * sizeof *all->belief;
+    struct belief *sorted = malloc(size + 1);
+    assert_non_null(sorted);
+    memcpy(sorted, all->belief, size);
+    qsort(sorted, size / sizeof *sorted, sizeof *sorted, by_beginning);
+    bool found = false;
+    *one = (struct belief){.what = 0}; /* that which lasts longest, of those that began before */
+    for (size_t i = 0; i < size / sizeof *sorted && !found; i++) {
+        *other = sorted[i];
+        found = one->what == other->what && other->from_ns < one->to_ns;
+        if (!found && (one->what != other->what || other->to_ns > one->to_ns))
+            *one = *other;
+    }
+    free(sorted);
+    return found;
 }
 
 #define assert_one_believed(all) check_one_believed(all, __FILE__, __LINE__)

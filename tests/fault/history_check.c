@@ -6,13 +6,20 @@
  * A line of the log is an event; times are nanoseconds of a clock that all share:
  *
  *     grant LEASE TOKEN TIME            from here on its holder believes in it
- *     valid LEASE TOKEN TIME            its holder saw at that time, or later, that it is good
- *     write LEASE TOKEN TIME yes|no     what the fence said to a write, in the order of the fence
- *     end LEASE TOKEN TIME              its holder does not believe in it any more
+ *     grant LEASE TOKEN TIME ASKED REACH    also: it began to ask then, and believes for REACH at most without the
+ * server valid LEASE TOKEN TIME            its holder saw at that time, or later, that it is good write LEASE TOKEN
+ * TIME yes|no     what the fence said to a write, in the order of the fence end LEASE TOKEN TIME              its
+ * holder does not believe in it any more call CALL 0 TIME                  a call into the library begins, return CALL
+ * 0 TIME LATEST         and returns, which it should by LATEST dead PREFIX 0 TIME                who made the calls
+ * that begin with PREFIX was killed: one of them may not return forgot WHY BEHIND FROM TO         between these times
+ * the only server lost data or its clock went forward. BEHIND is 1 if its clock showed less then than it had shown
+ * before
  *
- * LEASE is any word. What is checked: two leases were never good at the same time; whoever was granted later has a
- * higher token; the fence admitted in the order of the tokens; a write while the lease was seen to be good, before and
- * after it, was admitted. A last line that is cut off is of a process that was killed while it wrote. */
+ * LEASE, CALL and WHY are any words. What is checked: two leases were never good at the same time; whoever was granted
+ * later has a higher token; the fence admitted in the order of the tokens; a write while the lease was seen to be good,
+ * before and after it, was admitted; every call returned once and in time. A lease that was asked for before the server
+ * forgot it may be good beside others, but for its REACH only, and without the counter tokens begin again at a clock
+ * that is behind. A last line that is cut off is of a process that was killed while it wrote. */
 #include "unit/sentence.h"
 
 #include <inttypes.h>
@@ -27,16 +34,41 @@ struct lease {
     char name[48];
     uint64_t token;
     int64_t from, until; /* it was seen to be good at both, and so in between */
+    int64_t asked, reach;
     bool ended;
     int64_t refused_at; /* a write that the fence refused; 0: none */
 };
 
+struct call {
+    char name[48];
+    bool returned;
+};
+
+struct forgetting {
+    bool behind;
+    int64_t from, to;
+};
+
+struct dead {
+    char prefix[48];
+};
+
+/* A list of such things that grows. */
+#define LIST(type)                                                                                                     \
+    struct {                                                                                                           \
+        struct type *at;                                                                                               \
+        size_t count, room;                                                                                            \
+    }
+
 static struct {
-    struct lease *lease;
-    size_t count, room;
-    unsigned writes, refusals;
+    LIST(lease) leases;
+    LIST(call) calls;
+    LIST(forgetting) forgot;
+    LIST(dead) dead;
+    unsigned writes, refusals, excused;
+    int64_t latest_by; /* how close to its deadline a call returned */
     uint64_t admitted; /* the highest token so far */
-} history;
+} history = {.latest_by = INT64_MAX};
 
 static unsigned violations;
 
@@ -44,27 +76,86 @@ static unsigned violations;
 
 /* ---- Reading ---- */
 
-static struct lease *find(const char *name)
+static void *grown(void *at, size_t count, size_t *room, size_t size)
 {
-    for (size_t i = history.count; i-- > 0;)
-        if (strcmp(history.lease[i].name, name) == 0)
-            return &history.lease[i];
-    return NULL;
+    if (count < *room)
+        return at;
+    *room = *room ? *room * 2 : 1024;
+    at = reallocarray(at, *room, size);
+    if (!at)
+        abort();
+    return at;
 }
 
-static void hear_grant(const char *name, uint64_t token, int64_t time)
+/* A new last one of a list. */
+#define ADDED(list)                                                                                                    \
+    ((list).at = grown((list).at, (list).count, &(list).room, sizeof *(list).at), &(list).at[(list).count++])
+
+/* What is looked for is mostly among the last. */
+#define FIND(list, wanted)                                                                                             \
+    for (size_t i = (list).count; i-- > 0;)                                                                            \
+        if (strcmp((list).at[i].name, wanted) == 0)                                                                    \
+            return &(list).at[i];                                                                                      \
+    return NULL
+
+static struct lease *find_lease(const char *name)
 {
-    if (find(name))
+    FIND(history.leases, name);
+}
+
+static struct call *find_call(const char *name)
+{
+    FIND(history.calls, name);
+}
+
+static bool hear_grant(const char *name, uint64_t token, int64_t time, const char *rest)
+{
+    if (find_lease(name))
         VIOLATION("%s: granted twice", name);
-    if (history.count == history.room) {
-        history.room = history.room ? history.room * 2 : 1024;
-        history.lease = realloc(history.lease, history.room * sizeof *history.lease);
-        if (!history.lease)
-            abort();
-    }
-    struct lease *l = &history.lease[history.count++];
-    *l = (struct lease){.token = token, .from = time, .until = time};
+    struct lease *l = ADDED(history.leases);
+    *l = (struct lease){.token = token, .from = time, .until = time, .asked = time};
     snprintf(l->name, sizeof l->name, "%s", name);
+    return !*rest || sscanf(rest, "%" SCNd64 " %" SCNd64, &l->asked, &l->reach) == 2;
+}
+
+static bool hear_call(const char *name)
+{
+    if (find_call(name))
+        VIOLATION("%s: called twice", name);
+    struct call *c = ADDED(history.calls);
+    *c = (struct call){.returned = false};
+    snprintf(c->name, sizeof c->name, "%s", name);
+    return true;
+}
+
+static bool hear_return(const char *name, int64_t time, const char *rest)
+{
+    int64_t latest;
+    struct call *c = find_call(name);
+    if (sscanf(rest, "%" SCNd64, &latest) != 1)
+        return false;
+    if (!c || c->returned)
+        VIOLATION("%s: returned %s", name, c ? "twice" : "without a call");
+    else
+        c->returned = true;
+    if (time > latest)
+        VIOLATION("%s: returned %" PRId64 " us after its deadline", name, (time - latest) / 1000);
+    history.latest_by = latest - time < history.latest_by ? latest - time : history.latest_by;
+    return true;
+}
+
+static bool hear_dead(const char *prefix)
+{
+    struct dead *d = ADDED(history.dead);
+    snprintf(d->prefix, sizeof d->prefix, "%s", prefix);
+    return true;
+}
+
+static bool hear_forgot(uint64_t behind, int64_t from, const char *rest)
+{
+    struct forgetting *f = ADDED(history.forgot);
+    *f = (struct forgetting){.behind = behind, .from = from};
+    return sscanf(rest, "%" SCNd64, &f->to) == 1;
 }
 
 /* The fence refused a write of a lease that was good before it; now it turns out to have been good after it, too. */
@@ -88,35 +179,48 @@ static void hear_write(struct lease *l, int64_t time, const char *said)
         l->refused_at = time;
 }
 
-static bool hear(const char *line)
+/* Of a lease that was granted. */
+static bool hear_of_lease(struct lease *l, const char *what, int64_t time, const char *rest)
 {
-    char what[16], name[48], said[8] = "";
-    uint64_t token;
-    int64_t time;
-    int fields = sscanf(line, "%15s %47s %" SCNu64 " %" SCNd64 " %7s", what, name, &token, &time, said);
-    if (fields < 4)
-        return false;
-    if (strcmp(what, "grant") == 0) {
-        hear_grant(name, token, time);
-        return true;
-    }
-    struct lease *l = find(name);
-    if (!l || l->token != token) {
-        VIOLATION("%s: %s without a grant of token %" PRIu64, name, what, token);
-        return true;
-    }
     if (strcmp(what, "valid") == 0) {
         if (l->ended)
-            VIOLATION("%s: good after its end", name);
+            VIOLATION("%s: good after its end", l->name);
         check_refusal(l);
         l->until = time > l->until ? time : l->until;
-    } else if (strcmp(what, "write") == 0 && fields == 5) {
-        hear_write(l, time, said);
+    } else if (strcmp(what, "write") == 0 && *rest) {
+        hear_write(l, time, rest);
     } else if (strcmp(what, "end") == 0) {
         l->ended = true;
     } else {
         return false;
     }
+    return true;
+}
+
+static bool hear(char *line)
+{
+    char what[16], name[48];
+    uint64_t token;
+    int64_t time;
+    int length = 0;
+    line[strcspn(line, "\n")] = '\0';
+    if (sscanf(line, "%15s %47s %" SCNu64 " %" SCNd64 " %n", what, name, &token, &time, &length) < 4)
+        return false;
+    const char *rest = line + length;
+    if (strcmp(what, "grant") == 0)
+        return hear_grant(name, token, time, rest);
+    if (strcmp(what, "call") == 0)
+        return hear_call(name);
+    if (strcmp(what, "return") == 0)
+        return hear_return(name, time, rest);
+    if (strcmp(what, "dead") == 0)
+        return hear_dead(name);
+    if (strcmp(what, "forgot") == 0)
+        return hear_forgot(token, time, rest);
+    struct lease *l = find_lease(name);
+    if (l && l->token == token)
+        return hear_of_lease(l, what, time, rest);
+    VIOLATION("%s: %s without a grant of token %" PRIu64, name, what, token);
     return true;
 }
 
@@ -128,23 +232,89 @@ static int by_start(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
+/* Did the server forget it, and did it end in time after that? */
+static bool was_forgotten(const struct lease *l)
+{
+    for (size_t i = 0; i < history.forgot.count; i++) {
+        const struct forgetting *f = &history.forgot.at[i];
+        if (l->asked <= f->to && l->until >= f->from && l->until <= f->to + l->reach)
+            return true;
+    }
+    return false;
+}
+
+static void check_together(const struct lease *a, const struct lease *b)
+{
+    if (a->until < b->from)
+        return;
+    if (was_forgotten(a) || was_forgotten(b)) {
+        history.excused++;
+        return;
+    }
+    VIOLATION("%s (token %" PRIu64 ") was good until %" PRId64 ", and %s (token %" PRIu64 ") from %" PRId64
+              " on: %" PRId64 " us together",
+              a->name, a->token, a->until, b->name, b->token, b->from, (a->until - b->from) / 1000);
+}
+
+/* Did the counter begin again, at a clock that was behind, between these two? */
+static bool counter_was_lost(const struct lease *a, const struct lease *b)
+{
+    for (size_t i = 0; i < history.forgot.count; i++) {
+        const struct forgetting *f = &history.forgot.at[i];
+        if (f->behind && a->asked <= f->to && b->until >= f->from)
+            return true;
+    }
+    return false;
+}
+
+/* `highest` has the highest token of those before; the one that has it now. */
+static const struct lease *check_token(const struct lease *highest, const struct lease *l)
+{
+    if (!highest || l->token > highest->token)
+        return l;
+    if (counter_was_lost(highest, l))
+        return l;
+    if (!was_forgotten(l))
+        VIOLATION("%s has token %" PRIu64 ", but %s before it had %" PRIu64, l->name, l->token, highest->name,
+                  highest->token);
+    return highest;
+}
+
 static void check_leases(void)
 {
-    if (history.count)
-        qsort(history.lease, history.count, sizeof *history.lease, by_start);
-    const struct lease *last = NULL; /* of those before, the one that was good longest */
-    for (size_t i = 0; i < history.count; i++) {
-        const struct lease *l = &history.lease[i];
-        if (last && last->until >= l->from)
-            VIOLATION("%s (token %" PRIu64 ") was good until %" PRId64 ", and %s (token %" PRIu64 ") from %" PRId64
-                      " on: %" PRId64 " us together",
-                      last->name, last->token, last->until, l->name, l->token, l->from, (last->until - l->from) / 1000);
-        if (i > 0 && l->token <= history.lease[i - 1].token)
-            VIOLATION("%s has token %" PRIu64 ", but %s before it had %" PRIu64, l->name, l->token,
-                      history.lease[i - 1].name, history.lease[i - 1].token);
-        if (!last || l->until > last->until)
-            last = l;
+    const struct lease *at = history.leases.at, *highest = NULL;
+    if (history.leases.count)
+        qsort(history.leases.at, history.leases.count, sizeof *at, by_start);
+    for (size_t i = 0; i < history.leases.count; i++) {
+        for (size_t j = 0; j < i; j++)
+            check_together(&at[j], &at[i]);
+        highest = check_token(highest, &at[i]);
     }
+}
+
+static bool is_of_dead(const char *name)
+{
+    for (size_t i = 0; i < history.dead.count; i++)
+        if (strncmp(name, history.dead.at[i].prefix, strlen(history.dead.at[i].prefix)) == 0)
+            return true;
+    return false;
+}
+
+static void check_calls(void)
+{
+    for (size_t i = 0; i < history.calls.count; i++)
+        if (!history.calls.at[i].returned && !is_of_dead(history.calls.at[i].name))
+            VIOLATION("%s: never returned", history.calls.at[i].name);
+}
+
+static void summarize(void)
+{
+    printf("%zu leases, %u writes, %u of them refused by the fence: %u violations\n", history.leases.count,
+           history.writes, history.refusals, violations);
+    if (history.calls.count)
+        printf("%zu calls, the closest to its deadline by %" PRId64 " ms; %zu times the server forgot, %u times two "
+               "were good for a while after it\n",
+               history.calls.count, history.latest_by / 1000000, history.forgot.count, history.excused);
 }
 
 static int judge(const char *path)
@@ -158,15 +328,18 @@ static int judge(const char *path)
     while (fgets(line, sizeof line, log)) {
         bool whole = strchr(line, '\n') != NULL;
         if (whole && !hear(line)) {
-            fprintf(stderr, "%s: not an event: %s", path, line);
+            fprintf(stderr, "%s: not an event: %s\n", path, line);
             violations++;
         }
     }
     fclose(log);
     check_leases();
-    printf("%zu leases, %u writes, %u of them refused by the fence: %u violations\n", history.count, history.writes,
-           history.refusals, violations);
-    free(history.lease);
+    check_calls();
+    summarize();
+    free(history.leases.at);
+    free(history.calls.at);
+    free(history.forgot.at);
+    free(history.dead.at);
     return violations ? 1 : 0;
 }
 
@@ -253,6 +426,46 @@ static void test_sequence(void **state)
     check_planted(&(struct planted){"nonsense\n", "not an event"});
 }
 
+/* a was asked for before the server forgot everything, between 150 and 160, and reaches 100 from there. */
+static void test_forgotten(void **state)
+{
+    (void)state;
+    check_planted(&(struct planted){
+        "grant a 10 100 90 100\nforgot all 0 150 160\ngrant b 20 200 170 100\nvalid a 10 260\nvalid b 20 261\n", NULL});
+    check_planted(&(struct planted){
+        "grant a 10 100 90 100\nforgot all 0 150 160\ngrant b 20 200 170 100\nvalid a 10 261\nvalid b 20 300\n",
+        "together"});
+    check_planted(&(struct planted){
+        "grant a 10 190 161 100\nforgot all 0 150 160\ngrant b 20 200 170 100\nvalid a 10 210\n", "together"});
+    check_planted(&(struct planted){
+        "grant a 10 100 90 100\nforgot all 0 300 310\ngrant b 20 200 170 100\nvalid a 10 210\n", "together"});
+    check_planted(&(struct planted){"grant b 20 200 170 100\nforgot all 0 150 160\ngrant a 10 210 90 100\n", NULL});
+    check_planted(&(struct planted){"forgot all 0 150\n", "not an event"});
+}
+
+static void test_counter(void **state)
+{
+    (void)state;
+    check_planted(&(struct planted){"grant a 20 100 90 10\nforgot all 1 150 160\ngrant b 10 200 190 10\n", NULL});
+    check_planted(
+        &(struct planted){"grant a 20 100 90 10\nforgot all 0 150 160\ngrant b 10 200 190 10\n", "b has token 10"});
+    check_planted(&(struct planted){
+        "grant a 20 100 90 10\nforgot all 1 150 160\ngrant b 10 200 190 10\ngrant c 9 300 290 10\n", "c has token 9"});
+}
+
+static void test_calls(void **state)
+{
+    (void)state;
+    check_planted(&(struct planted){"call a 0 100\nreturn a 0 200 200\n", NULL});
+    check_planted(&(struct planted){"call a 0 100\nreturn a 0 201 200\n", "after its deadline"});
+    check_planted(&(struct planted){"call a 0 100\n", "never returned"});
+    check_planted(&(struct planted){"call 1-a 0 100\ndead 1- 0 150\n", NULL});
+    check_planted(&(struct planted){"call 1-a 0 100\ndead 2- 0 150\n", "never returned"});
+    check_planted(&(struct planted){"call a 0 100\nreturn a 0 150 200\nreturn a 0 160 200\n", "returned twice"});
+    check_planted(&(struct planted){"return a 0 150 200\n", "without a call"});
+    check_planted(&(struct planted){"call a 0 100\ncall a 0 110\nreturn a 0 150 200\n", "called twice"});
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -260,6 +473,9 @@ int main(int argc, char **argv)
         SENTENCE("two leases that were good together are found", test_overlap),
         SENTENCE("a token that did not rise is found", test_tokens),
         SENTENCE("a fence that let the past in, or kept the present out, is found", test_fence),
+        SENTENCE("what the server forgot may be good for its reach, and not longer", test_forgotten),
+        SENTENCE("tokens may fall only when the counter was lost while the clock was behind", test_counter),
+        SENTENCE("a call that returns late, twice or never is found", test_calls),
         SENTENCE("events that cannot follow each other are found", test_sequence),
     };
     if (argc > 1)

@@ -1,6 +1,6 @@
 /* redis_cuts.c - the wire is cut in the middle of every request and every answer: the request is lost, or carried out
  * and not answered, or carried out when the client has long moved on. Whatever comes of it is said, two never hold by
- * their own clocks, and no call that ended leaves a hold or a place in a queue behind.
+ * their own clocks (G1), and no call that ended leaves a hold or a place in a queue behind (G4).
  *
  *     redis_cuts asking|holding [STRIDE [FIRST]]      a stride of 1 is every byte
  *

@@ -660,18 +660,27 @@ static void test_greetings(void **state)
     }
 }
 
-/* Who may not ask INFO, or have a name, may still have locks. */
+/* Who may not ask INFO, or have a name, may still have locks; and so may who hears strange things there. */
 static void test_modest_rights(void **state)
 {
     (void)state;
-    hf_lease *lease;
-    impostor_start(&(struct script){.setname = "-NOPERM no\r\n", .info = "-NOPERM no\r\n"});
-    hf_client *client = open_at("", "");
-    struct call call = acquire(client, 0, &lease);
-    must_be(&call, "modest rights", HF_OK);
-    hf_lease_free(lease);
-    assert_int_equal(hf_close(client, 2000), HF_OK);
-    impostor_end();
+    static const struct script scripts[] = {
+        {.setname = "-NOPERM no\r\n", .info = "-NOPERM no\r\n"},
+        {.info = INFO_OF("7.0.15", "master") "uptime_in_seconds:99999999999999999999\r\n"},
+        {.info = INFO_OF("7.0.15", "master") "uptime_in_seconds:-9999999999\r\n"},
+        {.info = "uptime_in_seconds:"},
+        {.info = ""},
+    };
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        hf_lease *lease;
+        impostor_start(&scripts[i]);
+        hf_client *client = open_at("", "");
+        struct call call = acquire(client, 0, &lease);
+        must_be(&call, scripts[i].info, HF_OK);
+        hf_lease_free(lease);
+        assert_int_equal(hf_close(client, 2000), HF_OK);
+        impostor_end();
+    }
 }
 
 #define ALONE(text, function)                                                                                          \

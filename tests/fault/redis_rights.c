@@ -79,7 +79,7 @@ static bool hand_over(struct tried *tried, hf_client *one, hf_client *other, int
         return false;
     if (hf_acquire_start(other, &request, note, &told, &waiter) != HF_OK)
         fail_msg("%s", hf_error_text());
-    int64_t end = now_ns() + (held_ms + 100) * 1000000;
+    int64_t end = now_ns() + (held_ms + 30) * 1000000;
     while (now_ns() < end && !atomic_load(&told.calls))
         nap_us(1000);
     went(tried, end_lease(holder));
@@ -132,7 +132,7 @@ static bool oversee(struct tried *tried, hf_client *client)
 /* What was refused is not waited for. */
 static void close_after(hf_client *client, bool done)
 {
-    if (hf_close(client, done ? 5000 : 100) != HF_OK && done)
+    if (hf_close(client, done ? 5000 : 20) != HF_OK && done)
         fail_msg("%s", hf_error_text());
 }
 

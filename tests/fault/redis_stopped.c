@@ -1,6 +1,6 @@
 /* redis_stopped.c - the server is stopped (SIGSTOP) while one holds and others wait. Longer than the ttl: the holder
- * hears of its loss in time, by its own clock, nobody holds twice, and when the server goes on so does all the rest.
- * Shorter: nothing is lost. */
+ * hears of its loss in time, by its own clock (G13), nobody holds twice (G1), and when the server goes on so does all
+ * the rest. Shorter: nothing is lost. */
 #include "beliefs.h"
 #include "redis_scene.h"
 

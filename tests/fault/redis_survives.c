@@ -1,6 +1,6 @@
 /* redis_survives.c - what a client lives through: connections that drop, a server that starts again with and without
  * its data, forgotten scripts, pauses. Who waits goes on waiting until its own deadline, to the millisecond; who holds
- * hears soon of what is gone and keeps the rest; closing is bounded and says what it left. */
+ * hears soon of what is gone and keeps the rest; closing is bounded and says what it left (G32). */
 #include "proxy.h"
 #include "redis_scene.h"
 

@@ -39,6 +39,11 @@ static void await_calls(const char *command, int64_t calls)
     }
 }
 
+static void ignore_outcome(hf_lease *lease, hf_status status, void *arg)
+{
+    (void)lease, (void)status, (void)arg;
+}
+
 /* One hand-over between two processes. */
 static void hand_over(int64_t ttl_ms)
 {
@@ -192,6 +197,97 @@ static void test_poll_hears_at_its_next_look(void **state)
     assert_int_equal(scene_connections(actor_pid(waiter)), 1);
 }
 
+/* The box stands in a record whose fields are separated by blanks. */
+static void test_blanks_in_the_prefix(void **state)
+{
+    (void)state;
+    const struct want want = {.name = "turn", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
+    for (int i = 0; i < MODES; i++) {
+        if (!modes[i].pops && !modes[i].subscribes)
+            continue;
+        snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?prefix=my%%20app:&wake=%s",
+                 server_port(scene.server), modes[i].wake);
+        struct actor *holder = scene_actor(), *waiter = scene_actor();
+        actor_holds(holder, 1, &want);
+        actor_acquire(waiter, 1, ORDER_ACQUIRE, &want);
+        while (server_count(scene.server, "ZCARD %s", "{my app:turn}:q") == 0)
+            nap_us(1000);
+        await_listeners(modes[i].wake, 1);
+        actor_does(holder, ORDER_RELEASE, 1);
+        int64_t released = now_ns();
+        struct answer granted = actor_answer(waiter, ORDER_ACQUIRE, 1);
+        assert_int_equal(granted.status, HF_OK);
+        assert_in_range((granted.at_ns - released) / 1000000 + 1, 0, SLACK_MS);
+        actor_does(waiter, ORDER_RELEASE, 1);
+        actor_does(holder, ORDER_CLOSE, 0);
+        actor_does(waiter, ORDER_CLOSE, 0);
+    }
+}
+
+/* What a hash or a string under one of our keys holds; freed by the caller. */
+static char *text_under(const char *format, const char *key, const char *field)
+{
+    redisReply *reply = server_cli(scene.server, format, key, field);
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 1) { /* HVALS */
+        redisReply *one = reply->element[0];
+        char *text = strdup(one->str);
+        freeReplyObject(reply);
+        return text;
+    }
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    char *text = strdup(reply->str);
+    freeReplyObject(reply);
+    return text;
+}
+
+/* The message of a hand-over comes when the waiter has looked by itself, was granted, and has become a text. */
+static void test_late_message_spares_the_exported(void **state)
+{
+    (void)state;
+    char text[1024], box[256], message[256];
+    hf_client *client = scene_client();
+    struct actor *holder = scene_actor();
+    hf_lease *lease = must_acquire(client, &(struct want){.name = "job", .ttl_ms = TTL_MS, .flags = HF_DETACHED});
+    unsigned long long token = hf_lease_token(lease);
+    assert_int_equal(hf_lease_export(lease, text, sizeof text), HF_OK);
+    hf_lease_free(lease);
+    actor_holds(holder, 1, &(struct want){.name = "turn", .ttl_ms = TTL_MS});
+    struct hf_request waits = request_of(&(struct want){.name = "turn", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER});
+    assert_int_equal(hf_acquire_start(client, &waits, ignore_outcome, NULL, &lease), HF_OK);
+    scene_await_queue("turn", 1);
+    char *record = text_under("HVALS %s", "{lock:turn}:w", NULL), *hold = text_under("GET %s", "lock:job", NULL);
+    assert_int_equal(sscanf(record, "%*s %*s %*s %*s %*s %*s %*s %*s i%255s", box), 1);
+    snprintf(message, sizeof message, "%.22s %llu %llu %llu lock:job", hold, token, token + 2000000, token);
+    await_listeners("inbox", 1);
+    int64_t scripts = server_calls(scene.server, "evalsha");
+    server_does(scene.server, "RPUSH %s %s", box, message);
+    await_calls("evalsha", scripts + 1);
+    assert_int_equal(server_count(scene.server, "EXISTS lock:job"), 1);
+    free(record);
+    free(hold);
+    hf_lease_free(lease);
+    if (hf_lease_attach(client, text, &lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+}
+
+/* A hold that is renewed for longer than its keys live by themselves. */
+static void test_keys_live_with_renewals(void **state)
+{
+    (void)state;
+    hf_lease *lease =
+        must_acquire(scene_client(),
+                     &(struct want){.name = "pool", .kind = HF_SEMAPHORE, .units = 1, .capacity = 2, .ttl_ms = TTL_MS});
+    server_does(scene.server, "PEXPIRE lock:pool 5000");
+    server_does(scene.server, "PEXPIRE {lock:pool}:h 5000");
+    assert_int_equal(hf_extend(lease, TTL_MS), HF_OK);
+    assert_true(server_count(scene.server, "PTTL lock:pool") > TTL_MS);
+    assert_true(server_count(scene.server, "PTTL {lock:pool}:h") > TTL_MS);
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +298,10 @@ int main(void)
          .test_func = test_a_kill_in_the_same_moment_costs_a_second},
         {.name = "poll: a waiter hears of its turn at its next look, on one connection",
          .test_func = test_poll_hears_at_its_next_look},
+        {.name = "a prefix with blanks: a waiter hears of its turn at once", .test_func = test_blanks_in_the_prefix},
+        {.name = "a message that comes late does not end a hold that was exported meanwhile",
+         .test_func = test_late_message_spares_the_exported},
+        {.name = "the keys of a counted hold live as long as it is renewed", .test_func = test_keys_live_with_renewals},
     };
     return SCENE_JUDGE(tests);
 }

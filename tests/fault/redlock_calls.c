@@ -419,6 +419,30 @@ static void test_exported(void **state)
     scene_await_keys("job", 0);
 }
 
+/* Who cannot reach a majority cannot take it up, and does not end it either: somebody else may hold by that text. */
+static void test_attach_without_quorum(void **state)
+{
+    (void)state;
+    scene_start(3);
+    hf_client *first = scene_client(NULL), *second = scene_client(NULL);
+    char text[1024];
+    hf_lease *lease = must_acquire(first, &(struct want){.name = "job", .ttl_ms = 10000, .flags = HF_DETACHED}), *none;
+    scene_await_keys("job", 3);
+    assert_int_equal(hf_lease_export(lease, text, sizeof text), HF_OK);
+    scene_connect(second);
+    server_pause(scene.quorum.server[0]);
+    server_pause(scene.quorum.server[1]);
+    hf_status status = hf_lease_attach(second, text, &none);
+    assert_true(status == HF_NO_QUORUM || status == HF_UNAVAILABLE);
+    server_continue(scene.quorum.server[0]);
+    server_continue(scene.quorum.server[1]);
+    nap_us(1000000); /* a release would be tried again within this */
+    assert_int_equal(scene_keys("job"), 3);
+    assert_int_equal(hf_extend(lease, 10000), HF_OK);
+    must_release(lease);
+    scene_await_keys("job", 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -440,6 +464,7 @@ int main(void)
         ON_QUORUM("it is shown with the number of servers that hold it", test_show),
         ON_QUORUM("force takes it away everywhere", test_break),
         ON_QUORUM("an exported lease is taken up by another majority", test_exported),
+        ON_QUORUM("who cannot take an exported lease up does not end it", test_attach_without_quorum),
     };
     return cmocka_run_group_tests_name("redlock: calls", tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
  * the end in the message, only T - s stays (`lag`), and the message counts down by itself.
  *
  * Left out: drift and stepped clocks, lost data, foreign clients (the simulator has them); tokens (redlock.pml); a
- * tombstone's own end; the refresh that grows with the place (it is RP for all). A client's line is a queue in both
+ * tombstone's own ends_in; the refresh that grows with the place (it is RP for all). A client's line is a queue in both
  * directions; a cut loses the answers, and lets what was under way arrive at any later time, or never. */
 
 #ifndef CLIENTS
@@ -31,6 +31,7 @@
 #define GRACE 1
 #endif
 #define NOBODY CLIENTS
+#define LONGEST (TTL > RP + GRACE -> TTL : RP + GRACE) /* no interval is longer */
 
 mtype = { ASK, EXTEND, RELEASE, LEAVE };            /* requests */
 mtype = { GRANTED, QUEUED, REFUSED, GONE, FREED };  /* answers; LEAVE is answered GRANTED or FREED */
@@ -38,7 +39,7 @@ mtype = { IDLE, ASKING, WAITING, HELD, LEAVING, RELEASING, OVER, DEAD };
 
 /* ---- The server */
 byte holder = NOBODY;
-byte end;            /* how long the hold still lasts */
+byte ends_in;            /* how long the hold still lasts */
 byte place[CLIENTS]; /* in the queue; 0: not in it */
 byte alive[CLIENTS]; /* for how long that waiter counts as alive */
 bool buried[CLIENTS];
@@ -52,7 +53,7 @@ byte told_left[CLIENTS];                        /* and how long the end in it is
 
 /* ---- The clients */
 mtype state[CLIENTS] = IDLE;
-byte age[CLIENTS];   /* since the newest request was sent; stops counting at TTL */
+byte age[CLIENTS];   /* since the newest request was sent; stops counting at the longest */
 byte lag[CLIENTS];   /* T - s of the newest answer */
 byte due[CLIENTS];   /* until our own next look */
 byte good[CLIENTS];  /* for how long we believe that we hold */
@@ -60,16 +61,27 @@ bool doubt[CLIENTS]; /* a request went unanswered */
 bool asked[CLIENTS]; /* one is in flight */
 byte cuts = CUTS, deaths = DEATHS;
 
+/* Room to compute in, empty between steps */
+byte k, first, left, span;
+mtype verb, reply;
+bool doubted, was_before;
+
 #define believes(i) (state[i] == HELD && good[i] > 0)
 #define max(a, b) ((a) > (b) -> (a) : (b))
 #define less(a, b) ((a) > (b) -> (a) - (b) : 0)
 
-inline alone(me)
+inline alone(c)
 {
     for (k : 0 .. CLIENTS - 1) {
-        assert(k == me || !believes(k)) /* G1: one holder */
+        assert(k == c || !believes(k)) /* G1: one holder */
     }
     k = 0
+}
+
+inline forget_request()
+{
+    verb = 0;
+    doubted = false
 }
 
 /* ---- The scripts: each runs in one step, and ends with admit() */
@@ -104,25 +116,25 @@ inline find_first()
 }
 
 /* The first in line that is alive becomes the holder until its own next look plus a grace; `me`, who asks, for its ttl. */
-inline admit(me)
+inline admit(c)
 {
     find_first();
     do
     :: holder == NOBODY && first != NOBODY ->
         if
-        :: alive[first] == 0 && first != me -> leave_queue(first)
+        :: alive[first] == 0 && first != c -> leave_queue(first)
         :: else ->
             holder = first;
             if
-            :: first == me -> end = TTL
+            :: first == c -> ends_in = TTL
             :: else ->
 #ifdef SHORT_TURN
-                end = GRACE;
+                ends_in = GRACE;
 #else
-                end = max(alive[first], GRACE);
+                ends_in = max(alive[first], GRACE);
 #endif
-                told[first] = true; /* it may get lost: see Network */
-                told_left[first] = end
+                told[first] = (state[first] == ASKING || state[first] == WAITING); /* else nobody listens */
+                told_left[first] = (told[first] -> ends_in : 0)
             fi;
             leave_queue(first)
         fi;
@@ -147,11 +159,11 @@ inline serve(id, verb, doubted, heard)
     left = 0;
     if
     :: verb == ASK && buried[id] -> leave_queue(id); reply = REFUSED
-    :: verb == ASK && !buried[id] && holder == id -> end = max(end, TTL); reply = GRANTED
+    :: verb == ASK && !buried[id] && holder == id -> ends_in = max(ends_in, TTL); reply = GRANTED
     :: verb == ASK && !buried[id] && holder != id ->
 #ifdef BARGE
         if
-        :: holder == NOBODY -> holder = id; end = TTL; leave_queue(id)
+        :: holder == NOBODY -> holder = id; ends_in = TTL; leave_queue(id)
         :: else
         fi;
 #endif
@@ -159,18 +171,16 @@ inline serve(id, verb, doubted, heard)
             was_before = was_before || (k != id && place[k] > 0 && alive[k] > 0 && (place[id] == 0 || place[k] < place[id]))
         }
         k = 0;
-        was_free = (holder == NOBODY);
         if
         :: holder == NOBODY -> admit(id)
         :: else
         fi;
         if
-        :: holder == NOBODY -> holder = id; end = TTL
+        :: holder == NOBODY -> holder = id; ends_in = TTL
         :: else
         fi;
         assert(!(was_before && holder == id)); /* G2: first come, first served */
         was_before = false;
-        was_free = false;
         if
         :: holder == id -> reply = GRANTED
         :: else ->
@@ -189,18 +199,18 @@ inline serve(id, verb, doubted, heard)
         fi
     :: verb == EXTEND && holder == id ->
 #ifdef SHORTEN
-        end = TTL;
+        ends_in = TTL;
 #else
-        end = max(end, TTL);
+        ends_in = max(ends_in, TTL);
 #endif
         reply = GRANTED
     :: verb == EXTEND && holder != id ->
 #ifdef REVIVE
-        holder = id; end = TTL; reply = GRANTED
+        holder = id; ends_in = TTL; reply = GRANTED
 #else
         skip
 #endif
-    :: verb == LEAVE && holder == id -> reply = GRANTED; left = end
+    :: verb == LEAVE && holder == id -> reply = GRANTED; left = ends_in
     :: verb == RELEASE || (verb == LEAVE && holder != id) ->
         leave_queue(id);
 #ifndef NO_TOMBSTONE
@@ -208,9 +218,9 @@ inline serve(id, verb, doubted, heard)
 #endif
         if
 #ifdef RELEASE_ANY
-        :: verb == RELEASE -> holder = NOBODY; end = 0
+        :: verb == RELEASE -> holder = NOBODY; ends_in = 0
 #else
-        :: verb == RELEASE && holder == id -> holder = NOBODY; end = 0
+        :: verb == RELEASE && holder == id -> holder = NOBODY; ends_in = 0
 #endif
         :: else
         fi;
@@ -227,9 +237,10 @@ inline serve(id, verb, doubted, heard)
     nobody_waits_for_nothing();
     assert(state[id] != OVER || holder != id); /* G4, G38: what was given back is not granted again */
     if
-    :: heard -> answer[id]!reply, left
+    :: heard && state[id] != DEAD -> answer[id]!reply, left
     :: else
     fi;
+    forget_request();
     reply = 0;
     left = 0
 }
@@ -239,7 +250,7 @@ proctype Server(byte me)
 {
 end:
     do
-    :: d_step { nfull(answer[me]) && line[me]?verb, doubted -> serve(me, verb, doubted, true) }
+    :: d_step { nempty(line[me]) && nfull(answer[me]) -> line[me]?verb, doubted; serve(me, verb, doubted, true) }
     :: d_step { nempty(ghost[me]) -> ghost[me]?verb, doubted; serve(me, verb, doubted, false) }
     :: d_step { nempty(ghost[me]) -> ghost[me]?verb, doubted; forget_request() } /* it never arrives */
     :: d_step { told[me] -> told[me] = false; told_left[me] = 0 }                 /* the message is lost */
@@ -248,116 +259,121 @@ end:
 
 /* ---- The client */
 
-inline send(me, request)
-{
-    line[me]!request, doubt[me];
-    age[me] = 0;
-    asked[me] = true
-}
-
-/* It holds from now on, for so long. */
-inline begin(me, for_so_long)
-{
-    good[me] = max(good[me], for_so_long);
-    state[me] = (good[me] > 0 -> HELD : state[me]);
-    if
-    :: state[me] == HELD -> alone(me)
-    :: else
-    fi
-}
-
-inline give_back(me)
-{
-    state[me] = RELEASING; /* the belief ends when the release is sent */
-    good[me] = 0;
-    due[me] = 0;
-    doubt[me] = doubt[me] || asked[me];
-    send(me, RELEASE)
-}
-
-inline forget_request()
-{
-    verb = 0;
-    doubted = false
-}
-
-/* What was under way may still arrive, or not; no answer comes. */
-inline cut(me)
-{
-    cuts--;
-    do
-    :: nempty(line[me]) -> line[me]?verb, doubted; ghost[me]!verb, doubted
-    :: else -> break
-    od;
-    do
-    :: nempty(answer[me]) -> answer[me]?reply, left
-    :: else -> break
-    od;
-    told[me] = false;
-    told_left[me] = 0;
-    doubt[me] = doubt[me] || asked[me];
-    lag[me] = 0;
-    asked[me] = false;
-    forget_request();
-    reply = 0;
-    left = 0;
-    if
-    :: state[me] == ASKING || state[me] == WAITING -> state[me] = ASKING; due[me] = 0; send(me, ASK)
-    :: state[me] == LEAVING || state[me] == RELEASING -> give_back(me)
-    :: else
-    fi
-}
-
-inline hear(me)
-{
-    asked[me] = (len(answer[me]) + len(line[me]) > 0);
-    if
-    :: state[me] == ASKING && reply == GRANTED ->
-        begin(me, COUNTED_FROM_ASKING);
-        if
-        :: state[me] == ASKING -> send(me, ASK) /* it came too late */
-        :: else
-        fi
-    :: state[me] == ASKING && reply == QUEUED ->
-        state[me] = WAITING;
-        lag[me] = left;
-        due[me] = less(RP, age[me])
-    :: state[me] == HELD && reply == GRANTED -> begin(me, COUNTED_FROM_ASKING)
-    :: state[me] == HELD && reply != GRANTED -> give_back(me) /* lost */
-    :: state[me] == LEAVING && !asked[me] && reply == GRANTED ->
-#ifdef LATE_GRANT
-        state[me] = OVER
-#else
-        begin(me, less(left, age[me]));
-        if
-        :: state[me] == LEAVING -> give_back(me)
-        :: else
-        fi
-#endif
-    :: (state[me] == LEAVING || state[me] == RELEASING) && !asked[me] && reply != GRANTED -> state[me] = OVER
-    :: else /* overtaken by what was sent since */
-    fi;
-    if
-    :: state[me] == OVER ->
-        assert(holder != me && place[me] == 0); /* G4: nothing is left behind */
-        lag[me] = 0;
-        age[me] = 0
-    :: else
-    fi;
-    reply = 0;
-    left = 0
-}
-
 #ifdef REPLY_TIME
 #define COUNTED_FROM_ASKING TTL
 #else
-#define COUNTED_FROM_ASKING less(TTL, age[me])
+#define COUNTED_FROM_ASKING less(TTL, age[c])
 #endif
 #ifdef PUSH_START
 #define BY_MESSAGE max(RP + GRACE, GRACE)
 #else
 #define BY_MESSAGE less(told_left[me], lag[me])
 #endif
+
+inline send(c, request)
+{
+    line[c]!request, doubt[c];
+    age[c] = 0;
+    asked[c] = true
+}
+
+/* It holds from now on, for `span`. */
+inline begin(c)
+{
+    good[c] = max(good[c], span);
+    if
+    :: good[c] > 0 -> state[c] = HELD
+    :: else
+    fi;
+    span = 0;
+    if
+    :: believes(c) -> alone(c)
+    :: else
+    fi
+}
+
+inline hears_no_message(c)
+{
+    told[c] = false;
+    told_left[c] = 0;
+    due[c] = 0;
+    lag[c] = 0
+}
+
+inline give_back(c)
+{
+    state[c] = RELEASING; /* the belief ends when the release is sent */
+    good[c] = 0;
+    hears_no_message(c);
+    send(c, RELEASE)
+}
+
+/* What was under way may still arrive, or not; no answer comes. */
+inline cut(c)
+{
+    cuts--;
+    do
+    :: len(line[c]) > 0 -> line[c]?verb, doubted; ghost[c]!verb, doubted
+    :: else -> break
+    od;
+    do
+    :: len(answer[c]) > 0 -> answer[c]?reply, left
+    :: else -> break
+    od;
+    doubt[c] = doubt[c] || asked[c];
+    hears_no_message(c);
+    asked[c] = false;
+    forget_request();
+    reply = 0;
+    left = 0;
+    if
+    :: state[c] == ASKING || state[c] == WAITING -> state[c] = ASKING; send(c, ASK)
+    :: state[c] == LEAVING || state[c] == RELEASING -> give_back(c)
+    :: else
+    fi
+}
+
+inline hear(c)
+{
+    asked[c] = (len(answer[c]) + len(line[c]) > 0);
+    if
+    :: state[c] == ASKING && reply == GRANTED ->
+        span = COUNTED_FROM_ASKING;
+        begin(c);
+        hears_no_message(c);
+        if
+        :: state[c] == ASKING -> send(c, ASK) /* it came too late */
+        :: else
+        fi
+    :: state[c] == ASKING && reply == QUEUED ->
+        state[c] = WAITING;
+        lag[c] = left;
+        due[c] = less(RP, age[c])
+    :: state[c] == HELD && reply == GRANTED && good[c] > 0 -> span = COUNTED_FROM_ASKING; begin(c)
+    :: state[c] == HELD && (reply != GRANTED || good[c] == 0) -> give_back(c) /* lost; nothing revives it */
+    :: state[c] == LEAVING && !asked[c] && reply == GRANTED ->
+#ifdef LATE_GRANT
+        state[c] = OVER
+#else
+        span = less(left, age[c]); begin(c);
+        if
+        :: state[c] == LEAVING -> give_back(c)
+        :: else
+        fi
+#endif
+    :: (state[c] == LEAVING || state[c] == RELEASING) && !asked[c] && reply != GRANTED -> state[c] = OVER
+    :: else /* overtaken by what was sent since */
+    fi;
+    age[c] = (asked[c] -> age[c] : 0);
+    if
+    :: state[c] == OVER ->
+        assert(holder != c && place[c] == 0); /* G4: nothing is left behind */
+        hears_no_message(c)
+    :: else
+    fi;
+    reply = 0;
+    left = 0
+}
 
 proctype Client(byte me)
 {
@@ -368,12 +384,10 @@ proctype Client(byte me)
     /* The message of a hand-over: begin with it if it carries, and claim the rest of the ttl; else ask. */
     :: d_step { state[me] == WAITING && told[me] ->
         if
-        :: due[me] > 0 -> begin(me, BY_MESSAGE)
+        :: due[me] > 0 -> span = BY_MESSAGE; begin(me)
         :: else
         fi;
-        told[me] = false;
-        told_left[me] = 0;
-        due[me] = 0;
+        hears_no_message(me);
         if
         :: state[me] == HELD -> send(me, EXTEND)
         :: else -> state[me] = ASKING; send(me, ASK)
@@ -384,9 +398,8 @@ proctype Client(byte me)
 #endif
     /* The wait is over, at any time. */
     :: d_step { (state[me] == ASKING || state[me] == WAITING) && nfull(line[me]) ->
-        doubt[me] = doubt[me] || false;
         state[me] = LEAVING;
-        due[me] = 0;
+        hears_no_message(me);
         send(me, LEAVE)
        }
     :: d_step { state[me] == HELD && !asked[me] && good[me] > 0 -> send(me, EXTEND) }
@@ -396,9 +409,15 @@ proctype Client(byte me)
         deaths--;
         state[me] = DEAD;
         good[me] = 0;
-        due[me] = 0;
         age[me] = 0;
-        lag[me] = 0
+        asked[me] = false;
+        hears_no_message(me);
+        do
+        :: len(answer[me]) > 0 -> answer[me]?reply, left
+        :: else -> break
+        od;
+        reply = 0;
+        left = 0
        }
     od
 }
@@ -406,6 +425,8 @@ proctype Client(byte me)
 /* ---- Time */
 
 #define down(x) x = less(x, 1)
+#define RUNS(i) (alive[i] + told_left[i] + due[i] + good[i] > 0 || AGES(i))
+#define AGES(i) (asked[i] && state[i] != RELEASING && age[i] < LONGEST)
 
 proctype Time()
 {
@@ -413,12 +434,12 @@ proctype Time()
 end:
     do
     :: d_step {
-        something_runs() ->
+        RUNS(0) || RUNS(1) || RUNS(CLIENTS - 1) || ends_in > 0 -> /* else nothing would change */
         if
-        :: end > 0 ->
-            end--;
+        :: ends_in > 0 ->
+            ends_in--;
             if
-            :: end == 0 ->
+            :: ends_in == 0 ->
                 assert(!(state[holder] == WAITING && due[holder] > 1)); /* a lost message costs nobody its turn */
                 holder = NOBODY
             :: else
@@ -430,9 +451,22 @@ end:
             down(told_left[i]);
             down(due[i]);
             down(good[i]);
-            age[i] = (asked[i] && age[i] < TTL -> age[i] + 1 : age[i])
+            age[i] = (AGES(i) -> age[i] + 1 : age[i])
         }
         i = 0
        }
     od
+}
+
+init
+{
+    atomic {
+        first = 0;
+        run Time();
+        do
+        :: first < CLIENTS -> run Server(first); run Client(first); first++
+        :: else -> break
+        od;
+        first = 0
+    }
 }

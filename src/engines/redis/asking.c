@@ -289,7 +289,7 @@ void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t
         return;
     hf_attempt_script(r, HF_SCRIPT_RELEASE, &keys, 6);
     hf_command_word(&r->command, id, HF_ID_TEXT);
-    hf_command_word(&r->command, "r", 1);
+    hf_command_word(&r->command, "u", 1);
     hf_command_word(&r->command, "0", 1); /* whatever was in doubt has left its tombstone before it was forgotten */
     hf_command_number(&r->command, r->history);
     hf_command_number(&r->command, r->history_age_ms);

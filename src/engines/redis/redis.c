@@ -7,6 +7,7 @@
 #include "base/why.h"
 #include "sys/process.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,8 @@ static void name_box(struct hf_redis *r, const char *wake)
         strcpy(r->box, "-");
     else
         snprintf(r->box, sizeof r->box, "%c{%s}:inbox:%s", wake[0], r->prefix, text);
+    for (char *at = r->box; *at; at++) /* a word of the waiter's record (common.lua), whatever the prefix is */
+        *at = isspace((unsigned char)*at) ? '-' : *at;
 }
 
 static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)

@@ -276,12 +276,14 @@ void hf_wake_popped(struct hf_redis *r, const struct hf_reply *reply, hf_nanos n
 
 bool hf_wake_published(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now)
 {
-    const struct hf_reply *what = hf_reply_item(reply, 0), *text = hf_reply_item(reply, 2);
-    if (!r->subscribed || !text || what->type != HF_REPLY_TEXT || strcmp(what->text, "message") != 0)
+    const struct hf_reply *what = hf_reply_item(reply, 0), *channel = hf_reply_item(reply, 1);
+    const struct hf_reply *text = hf_reply_item(reply, 2);
+    if (!r->subscribed || !text || what->type != HF_REPLY_TEXT || strcmp(what->text, "message") != 0 ||
+        channel->type != HF_REPLY_TEXT)
         return false;
     r->listened_at = now;
     if (r->hints)
-        hear_free(r, hf_reply_item(reply, 1));
+        hear_free(r, channel);
     else
         read_and_hear(r, text, now);
     return true;

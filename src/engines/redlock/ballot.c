@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define RELEASE_PAUSE HF_MS(5)
+#define SLOW_PAUSE HF_MS(5)
 
 static struct hf_timing timing_of(const struct hf_redlock *l, int64_t ttl_ms)
 {
@@ -462,6 +463,17 @@ static void judge_release(struct hf_redlock *l, struct ballot *b)
     hf_bid_tell(l, bid, &news);
 }
 
+/* An owner that enters again from elsewhere shall find the same token on whichever majority it meets: so the slow ones
+ * get a moment to hear of it before the first hold is told. */
+static bool awaits_slow(struct ballot *b, hf_nanos now)
+{
+    if (!b->seat[0].ask.named || !hf_quorum_count(&b->quorum, HF_VOTE_OPEN))
+        return false;
+    if (now + SLOW_PAUSE < b->over_at)
+        b->over_at = now + SLOW_PAUSE;
+    return true;
+}
+
 static void judge(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
     enum hf_verdict verdict = hf_quorum_verdict(&b->quorum);
@@ -473,7 +485,8 @@ static void judge(struct hf_redlock *l, struct ballot *b, hf_nanos now)
         (won ? raise_tokens : lose_try)(l, b, now);
         break;
     case ROUND_RAISE:
-        (won ? grant : lose_try)(l, b, now);
+        if (!won || !awaits_slow(b, now))
+            (won ? grant : lose_try)(l, b, now);
         break;
     case ROUND_EXTEND:
     case ROUND_CHECK:
@@ -656,7 +669,8 @@ void hf_ballot_part(struct hf_redlock *l, struct bid *bid)
     }
     if (!b)
         return;
-    if (b->held && b->round != ROUND_RELEASE)
+    bool elsewhere = b->first_asked == 0; /* made elsewhere, and only looked at: it is not ours to end */
+    if ((b->held || elsewhere) && b->round != ROUND_RELEASE)
         hf_ballot_free(l, b);
     else
         b->bid = NULL; /* tick() takes it from here */

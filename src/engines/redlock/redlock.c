@@ -326,7 +326,7 @@ static hf_nanos tick(void *self, hf_nanos now)
     return due < next ? due : next;
 }
 
-/* Answers that nobody waits for: what is taken back in the background. */
+/* Answers that nobody waits for: what is taken back in the background, now or when it is tried again. */
 static uint32_t lines(void *self)
 {
     struct hf_redlock *l = self;
@@ -335,7 +335,7 @@ static uint32_t lines(void *self)
         all |= hf_wire_redis.lines(l->member[i].redis) << i * HF_MEMBER_LINES;
     for (const struct ballot *b = l->ballots; b; b = b->next)
         for (unsigned i = 0; !b->bid && i < l->servers; i++)
-            all |= b->seat[i].ask.lines << i * HF_MEMBER_LINES;
+            all |= (b->seat[i].ask.lines | (b->seat[i].again != HF_NEVER)) << i * HF_MEMBER_LINES;
     return all;
 }
 

@@ -26,7 +26,9 @@ if is_plain then
   took = call('SET', KEYS[1], ARGV[1] .. ' ' .. stamp .. ' ' .. ARGV[2] .. ' ' .. ARGV[3], 'NX', 'PX', ARGV[2])
   if took then
     before = call('SET', KEYS[2], stamp, 'PX', 3600000, 'GET')
-    if (not before or before < stamp) and HISTORY == '0' and ARGV[20] == '0' then return stamp end
+    -- Not as texts: "<" between those goes by the server's locale, where ~ may stand before the digits.
+    local plain_number = tonumber(before or 0) -- nil: it says "look closer"
+    if plain_number and plain_number < tonumber(stamp) and HISTORY == '0' and ARGV[20] == '0' then return stamp end
   end
 end
 -- common.lua
@@ -72,9 +74,9 @@ if me.owner ~= '-' and form == 'many' then
   local sibling = call('HGET', lock, '+' .. me.owner)
   local other = sibling and read_hold(sibling:match('%S+'))
   if other then
-    if me.kind == 'w' and other.kind == 'r' then return finish({ -5 }) end
     leave_queue(me.id)
-    hold(me, now + me.ttl * 1000, other.token, true)
+    if me.kind == 'w' and other.kind == 'r' then return finish({ -5 }) end
+    hold(me, now + me.ttl * 1000, other.token, other.kind)
     return finish(other.token)
   end
 end
@@ -89,7 +91,7 @@ if not token and fits(me) and (ARGV[14] == '1' or call('EXISTS', queue) == 0) th
   token = ARGV[20] ~= '0' and ARGV[20] or next_number()
   leave_queue(me.id)
   hold(me, now + me.ttl * 1000, token)
-  gather(me.owner, token)
+  gather(me.owner, me.kind, token)
 end
 if token then return finish(token) end
 

@@ -5,7 +5,7 @@
 --                 Every other hold: a hash. @k class, @c capacity, @d the capacity that was asked for, @u units in use;
 --                 id -> "units token ttl kind owner meta"; +owner -> its ids. Units of an owner are counted once.
 --       2 counter "N" or "~N until": the last number given out (tokens and arrivals); the ~ says "look closer": somebody
---                 waits, or tombstones stand until then. It sorts above every digit. Lives an hour after its last use.
+--                 waits, or tombstones stand until then. Lives an hour after its last use.
 --       3 queue   sorted set: id -> arrival number
 --       4 waiters hash: id -> "due span grace ttl units capacity kind owner box meta"; due: until then it counts as alive,
 --                 span: how many ms that was from its last look on; +owner -> its ids; !id -> tombstone's end
@@ -20,7 +20,7 @@
 local format = string.format
 local lock, counter, queue, waiters, ends, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local now = clock[1] * 1000000 + clock[2]
-local HOUR, DAY, BATCH = 3600000, 90000000, 64
+local HOUR, DAY, BATCH, GATHER = 3600000, 90000000, 64, 128
 
 local function whole(number) return format('%.0f', number) end -- .. would print 1e+15
 
@@ -142,15 +142,24 @@ end
 
 -- The owner's other ids; nil: none is left.
 local function take_from(key, owner, id)
-  local rest
-  for other in (call('HGET', key, '+' .. owner) or ''):gmatch('%S+') do
-    if other ~= id then rest = rest and rest .. ' ' .. other or other end
+  local ids = call('HGET', key, '+' .. owner) or ''
+  local at = ids:find(id, 1, true)
+  if at then ids = at > 1 and ids:sub(1, at - 2) .. ids:sub(at + #id) or ids:sub(#id + 2) end -- with one blank
+  if ids == '' then
+    call('HDEL', key, '+' .. owner)
+    return nil
   end
-  if rest then call('HSET', key, '+' .. owner, rest) else call('HDEL', key, '+' .. owner) end
-  return rest
+  call('HSET', key, '+' .. owner, ids)
+  return ids
 end
 
--- w holds until `till`; `joins`: beside another id of its owner, which has the units.
+-- Longer than any hold, and from every grant and renewal on: the keys outlive those who hold.
+local function keep_holds()
+  call('PEXPIRE', lock, DAY)
+  call('PEXPIRE', ends, DAY)
+end
+
+-- w holds until `till`; `joins`: beside another id of its owner, which has the units, and holds as that kind.
 local function hold(w, till, token, joins)
   local ms = math.ceil((till - now) / 1000)
   local ttl = math.max(w.ttl, ms)
@@ -167,11 +176,10 @@ local function hold(w, till, token, joins)
   end
   local units = joins and 0 or w.units
   set_used(used + units)
-  write_hold({ id = w.id, units = units, token = token, ttl = ttl, kind = w.kind, owner = w.owner, meta = w.meta })
+  write_hold({ id = w.id, units = units, token = token, ttl = ttl, kind = joins or w.kind, owner = w.owner, meta = w.meta })
   call('ZADD', ends, whole(till), w.id)
   if w.owner ~= '-' then add_to(lock, w.owner, w.id) end
-  call('PEXPIRE', lock, DAY)
-  call('PEXPIRE', ends, DAY)
+  keep_holds()
 end
 
 local function set_free()
@@ -267,6 +275,7 @@ local function extend_hold(h, ttl)
   if longer then write_hold(h) end
   local till = math.max(tonumber(call('ZSCORE', ends, h.id)) or 0, now + ttl * 1000)
   call('ZADD', ends, whole(till), h.id)
+  if ttl > 0 then keep_holds() end
   return math.min(math.floor((till - now) / 1000), h.ttl)
 end
 
@@ -317,15 +326,23 @@ local function hand_over(w, joins, token, arrival)
   tell(w, token, till)
 end
 
--- Asks of an owner that wait are admitted with its first one: else they would wait for themselves.
-local function gather(owner, token)
+-- Asks of an owner that wait are admitted with its first one, which holds as `kind`: else they would wait for themselves.
+-- Those beyond GATHER are let in at their own next look. One that asks to write what its owner reads gets a turn that is
+-- over: it looks, and hears of the upgrade.
+local function gather(owner, kind, token)
   if owner == '-' then return end
+  local met = 0
   for id in (call('HGET', waiters, '+' .. owner) or ''):gmatch('%S+') do
+    if met == GATHER then break end
+    met = met + 1
     local w = read_waiter(id)
-    if w and w.due > now then
-      hand_over(w, true, token, call('ZSCORE', queue, id))
-    else
+    if not w or w.due <= now then
       leave_queue(id) -- dead
+    elseif w.kind == 'w' and kind == 'r' then
+      leave_queue(id)
+      tell(w, token, now)
+    else
+      hand_over(w, kind, token, call('ZSCORE', queue, id))
     end
   end
 end
@@ -354,9 +371,9 @@ local function admit(me)
         hold(me, now + me.ttl * 1000, token)
         mine = token
       else
-        hand_over(w, false, token, arrival)
+        hand_over(w, nil, token, arrival)
       end
-      gather(w.owner, token)
+      gather(w.owner, w.kind, token)
     end
   end
   return mine

@@ -2,16 +2,18 @@
 -- release.lua - gives a hold or a place in the queue back and hands over to the next; also the end of a wait.
 --
 -- KEYS  as in common.lua
--- ARGV  1 id  2 verb: r give it back whatever it is, x the same of what was lost, l leave the queue unless granted  3 tombstone: for how many ms this
---       id is refused from now on; 0: no doubt, none  4 history  5 age  6 a channel that is told when the lock is free, or -
+-- ARGV  1 id  2 verb: r give it back whatever it is, x the same of what was lost, l leave the queue unless granted, u a
+--       hand-over that nobody here knows of, unless it is detached: then its handle may have become a text
+--       3 tombstone: for how many ms this id is refused from now on; 0: no doubt, none  4 history  5 age
+--       6 a channel that is told when the lock is free, or -
 -- answers
 --       1               it was held, and is released
 --       0               it was not held (any more); out of the queue
 --       {token, left}   l, and it is held: left ms from now
 -- cost  plain, nobody waits: GET, GET, DEL. Otherwise O(log n).
 local call = redis.call
-local id, leaving, doubt = ARGV[1], ARGV[2] == 'l', tonumber(ARGV[3])
-if doubt == 0 and ARGV[4] == '0' then
+local id, leaving, unknown, doubt = ARGV[1], ARGV[2] == 'l', ARGV[2] == 'u', tonumber(ARGV[3])
+if doubt == 0 and ARGV[4] == '0' and not unknown then
   local value = redis.pcall('GET', KEYS[1])
   if not value or type(value) == 'string' then
     local mine = value and value:sub(1, 23) == id .. ' '
@@ -37,6 +39,7 @@ if trouble then return trouble end
 read_counter(call('GET', counter))
 reap()
 local held = read_hold(id)
+if held and unknown and held.meta:match('^%d+ (%a)') == 'd' then held = nil end
 if held and leaving then
   admit()
   keep_counter()

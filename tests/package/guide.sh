@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# guide.sh - the guide in docs/ is true: its commands run, its C compiles and runs, and the promises, suites, functions,
+# options and folders that it names are there.
+. "$(dirname "$0")/../cli/tap.sh"
+. "$ROOT/tests/servers.sh"
+
+guide=(choosing.md ttl.md failures.md from-flock.md from-setnx.md from-redlock.md from-redisson.md from-etcdctl.md)
+start_redis || exit 70
+# What the guide calls locks.example is the server of this test; ./job is the reader's own command.
+mkdir bin
+ln -s "$HOLDFAST" bin/holdfast
+printf '#!/bin/sh\nexec /usr/bin/redis-cli -p %d "$@"\n' "$REDIS_PORT" >bin/redis-cli
+printf '#!/bin/sh\nexit 0\n' >job
+chmod +x bin/redis-cli job
+export PATH=$PWD/bin:$PATH
+
+# blocks LANGUAGE FILE: the fenced blocks of that language.
+blocks() {
+    awk -v open="\`\`\`$1" '$0 == open { inside = 1; next } /^```/ { inside = 0 } inside' "$2"
+}
+# runs NAME LINE: "# exit N" behind a command says how it ends.
+runs() {
+    local code=0
+    [[ $2 =~ \#\ exit\ ([0-9]+)$ ]] && code=${BASH_REMATCH[1]}
+    exits "$1: $2" "$code" timeout 20 bash -c "${2//redis:\/\/locks.example\/0/$REDIS_URL}"
+}
+for text in "${guide[@]}"; do
+    while IFS= read -r line; do
+        runs "$text" "$line"
+    done < <(blocks sh "$ROOT/docs/$text")
+    # In tables: what begins with our command and has nothing left to fill in.
+    while IFS= read -r line; do
+        runs "$text" "$line"
+    done < <(grep '^|' "$ROOT/docs/$text" | grep -oE '`holdfast [^`]*`' | tr -d '`' | grep -vE '[A-Z]{3,}([^_]|$)|\b[KN]\b|\.\.\.|CMD|redlock://|show job' | sort -u)
+done
+"$HOLDFAST" acquire --lease shown.lease job
+runs "from-flock.md" "holdfast show job"
+"$HOLDFAST" release --lease shown.lease
+
+blocks c "$ROOT/docs/from-redisson.md" >redisson.c
+ok "the C of from-redisson.md compiles" gcc -std=c17 -Wall -Wextra -Wconversion -Wshadow -Werror -I"$ROOT/include" redisson.c \
+    -L"$BUILD" -lholdfast -Wl,-rpath,"$BUILD" -o redisson
+like "and runs" "$(./redisson)" '^token [0-9]+$'
+
+# The recipes of failures.md, played: who asks has a connection of its own each time. What stands in parentheses happens
+# outside of the server; two of these things this test has to do itself.
+primary=$REDIS_SOCKET
+start_redis --replicaof 127.0.0.1 "$REDIS_PORT" || exit 70
+replica=$REDIS_PID
+online() {
+    redis-cli -s "$primary" INFO replication | grep -q 'state=online.*lag=[01]\b'
+}
+eventually online
+# play LINE: prints what differs from the reply that the line wants.
+play() {
+    local words wanted reply
+    case $1 in
+    '   ('*expires\)) redis-cli -s "$primary" DEL lock >/dev/null ;;
+    '   ('*'replica is cut off)') kill -STOP "$replica" ;;
+    '   ('* | '') ;;
+    *)
+        wanted=${1##*-> }
+        read -ra words <<<"${1%->*}"
+        reply=$(redis-cli --no-raw -s "$primary" "${words[@]:1}" 2>&1)
+        reply=${reply#(integer) }
+        reply=${reply//[\"()]/}
+        [ "$wanted" = "$reply" ] || { [ "$wanted" = '*' ] && [ "$reply" != nil ]; } || echo "$1 (it was: $reply)"
+        ;;
+    esac
+}
+# recipe TITLE: plays its block from an empty server.
+recipe() {
+    local line
+    redis-cli -s "$primary" FLUSHALL >/dev/null
+    awk -v title="### $1" '$0 == title { mine = 1; next } /^### / { mine = 0 } mine && /^```redis$/ { inside = 1; next }
+        /^```/ { inside = 0 } inside' "$ROOT/docs/failures.md" >played
+    while IFS= read -r line; do play "$line"; done <played
+    [ "$(grep -c -e '-> ' played)" -ge 2 ] || echo "there is nothing to play"
+}
+while IFS= read -r title; do
+    is "played on a server: $title" "$(recipe "$title")" ""
+done < <(sed -n '/^# Recipes/,$s/^### //p' "$ROOT/docs/failures.md")
+kill -CONT "$replica"
+
+cd "$ROOT" || exit 70
+# named PATTERN: what the guide names in that form.
+named() {
+    (cd docs && grep -ohE "$1" "${guide[@]}") | sort -u
+}
+missing_suites() {
+    named '`(fault|conform|cli|sim|unit)-[a-z-]+`' | tr -d '`' | while read -r suite; do
+        grep -qE "^$suite " tests/suites tests/suites.nightly || echo "$suite"
+    done
+}
+is "every suite that failures.md names is in tests/suites" "$(missing_suites)" ""
+missing_promises() {
+    named '\bG[0-9]+\b' | while read -r promise; do grep -q "^### $promise\." docs/guarantees.md || echo "$promise"; done
+}
+is "every promise that is cited is in guarantees.md" "$(missing_promises)" ""
+missing_words() {
+    named '\b(hf_[a-z_]+|HF_[A-Z_]+)\b' | grep -v '^HF_AUTO$' | while read -r word; do
+        grep -qw "$word" include/holdfast.h || grep -qw "${word#HF_}" include/holdfast/status.def || echo "$word"
+    done
+}
+is "every function, flag and status that is named is in the header" "$(missing_words)" ""
+missing_options() {
+    "$HOLDFAST" __describe >"$SCRATCH/described"
+    named 'holdfast (-u [^ ]+ )?[a-z]+ [^`|]*' | grep -oE '^holdfast (-u [^ ]+ )?[a-z]+| --[a-z-]+' | while read -r word; do
+        case $word in
+        holdfast*) verb=${word##* } ;;
+        *) jq -e --arg verb "$verb" --arg option "${word#--}" \
+            'any(.verbs[] | select(.name == $verb) | .options[]; .name == $option)' "$SCRATCH/described" >/dev/null || echo "$verb $word" ;;
+        esac
+    done
+}
+is "every option that is named belongs to its verb" "$(missing_options)" ""
+done_testing
