@@ -68,15 +68,18 @@ static const struct verb *find_verb(const char *word)
 /* Who lists processes reads our command line: user and password in a URL are taken out of it at once. */
 static int hide_password(struct cli_options *options)
 {
+    static char *kept; /* until the end */
     char *shown = (char *)(uintptr_t)options->url;
     char *from = shown ? strstr(shown, "//") : NULL, *to = from ? strrchr(from, '@') : NULL;
-    if (!to)
+    if (!to || shown == kept)
         return 0;
-    options->url = strdup(shown);
-    if (!options->url) {
+    free(kept);
+    kept = strdup(shown);
+    if (!kept) {
         complain("no memory");
         return EXIT_INTERNAL;
     }
+    options->url = kept;
     memset(from + 2, '*', (size_t)(to - from) - 2);
     return 0;
 }

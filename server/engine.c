@@ -32,7 +32,11 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 int engine_open(struct event_base *base, const char *url, hf_log_fn *log, void *arg, struct engine **out)
 {
     struct engine *engine = calloc(1, sizeof *engine);
-    struct hf_client_options options = {.size = sizeof options, .no_thread = true, .on_log = log, .log_arg = arg};
+    struct hf_client_options options = {.size = sizeof options,
+                                        .no_thread = true,
+                                        .on_log = log,
+                                        .log_arg = arg,
+                                        .log_level = HF_LOG_DEBUG}; /* renewals are counted */
     if (!engine)
         return hf_status_exit_code(HF_NO_MEMORY);
     hf_status status = hf_open(url, &options, &engine->client);

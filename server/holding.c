@@ -80,12 +80,10 @@ static void note(const struct holding *h)
         note_expired(h);
     if (h->status != HF_OK || h->deed == DEED_ASK)
         return;
-    if (h->deed == DEED_EXTEND) {
-        metrics->renewed++;
+    if (h->deed == DEED_EXTEND)
         histogram_note(&metrics->renew_slack, (double)h->slack_ms / 1000);
-    } else {
+    else
         metrics_released(metrics, h->token);
-    }
 }
 
 static void answer(struct holding *h)

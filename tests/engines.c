@@ -53,7 +53,7 @@ static bool fresh_pubsub(char *to, size_t size)
 
 static bool fresh_poll(char *to, size_t size)
 {
-    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=poll&ttl=1s", to, size);
+    return fresh_prefix(server_of(SERVER_REDIS), "", "&wake=poll", to, size);
 }
 
 /* The user whom docs/redis-operations.md describes. */
@@ -135,6 +135,11 @@ void engine_url_with(char *to, size_t size, const char *settings)
 int rounds(int usual)
 {
     return judged->looks ? 1 + usual / 6 : usual;
+}
+
+int64_t turn_ttl_ms(void)
+{
+    return judged->looks ? 1000 : 0;
 }
 
 int64_t brief_ttl_ms(void)

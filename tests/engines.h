@@ -36,6 +36,8 @@ const char *engine_url(void);
 void engine_url_with(char *url, size_t size, const char *settings);
 /* How often a row that waits for its turn each time repeats that: fewer times where a turn is noticed late. */
 int rounds(int usual);
+/* The ttl for such a row: with a shorter one waiters look more often. 0: that of the engine's URL. */
+int64_t turn_ttl_ms(void);
 /* A ttl that is soon over: the shortest that the engine takes, and not below 50. */
 int64_t brief_ttl_ms(void);
 void engine_afresh(void); /* begins again where nobody ever held anything; the row's client and processes are gone */

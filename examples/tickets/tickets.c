@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BUYERS = 20, PATIENCE_MS = 30000, TTL_MS = 2000 };
+enum { BUYERS = 20, PATIENCE_MS = 30000, LOOK_MS = 2, TTL_MS = 2000 };
 #define NAME "box-office"
 
 static const int dying[] = {4, 10, 16};
@@ -85,7 +85,11 @@ static void count_waiter(void *count, const struct hf_row *row)
 /* The next buyer comes when this one stands in line: so their order is known. */
 static void await_waiters(hf_client *client, int wanted)
 {
-    for (int count = -1; count != wanted; nap_ms(2)) {
+    int count = 0;
+    for (int tries = 0; count != wanted; tries++) {
+        if (tries == PATIENCE_MS / LOOK_MS)
+            fail("a buyer does not come");
+        nap_ms(LOOK_MS);
         count = 0;
         must(hf_show(client, NAME, count_waiter, &count));
     }

@@ -227,7 +227,7 @@ int main(int argc, char **argv)
         fail("no memory to share");
     run_workers();
     run_rush();
-    printf("proved: never more than 5 at once, %d workers killed and no permit lost; of 1000 tries 5 were granted\n",
-           KILLS);
+    printf("proved: never more than %d at once, %d workers killed and no permit lost; of %d tries %d were granted\n",
+           PERMITS, KILLS, TRIES, shared->granted);
     return 0;
 }

@@ -4,6 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const PAST_MAX = 1000;
 const STALE_MS = 2000;
+const SEEN_LATE_MS = 1500;
 const state = { rows: [], changes: [], at: 0, up: false, connected: false, heard: 0, broken: 0, token: sessionStorage.getItem('token') || '' };
 
 // ---- Words ----
@@ -40,6 +41,9 @@ function setText(element, text) {
 function fill(body, rows) {
   body.replaceChildren(...rows);
 }
+
+// How a hold ended, as it is said behind its length.
+const ENDS = { released: '', expired: ', ran out', broken: ', broken', open: ', held now' };
 
 // ---- What there is ----
 
@@ -127,6 +131,8 @@ function showTrouble(all) {
   for (const change of state.changes.slice(-200))
     if (change.event === 'expired' && Date.now() - change.at < 60000)
       add(change.name + ': the lease of ' + (change.label || 'its holder') + ' ran out before it was given back (' + clock(change.at) + ')', true);
+    else if (change.event === 'broken' && Date.now() - change.at < 60000)
+      add(change.name + ': taken away from ' + (change.label || 'its holder') + ': ' + change.text + ' (' + clock(change.at) + ')', true);
   for (const lock of all) {
     if (lock.holders.some((row) => partOf(row) < 0.2 && row.leftMs >= 0))
       add(lock.name + ': little time is left, and nobody has renewed it', false);
@@ -154,27 +160,37 @@ function showLock(name) {
   fill(table('holders'), lock.holders.map((row) => line(who(row) + (where(row) ? ' (' + where(row) + ')' : ''), row.units + ' of ' + row.capacity, duration(row.sinceMs + since()), row.leftMs < 0 ? 'no end' : duration(leftOf(row)), row.token || '–')));
   fill(table('queue'), lock.waiters.map((row) => line(String(row.place), who(row) + ' (' + where(row) + ')', String(row.units), duration(row.sinceMs + since()))));
   const changes = state.changes.filter((change) => change.name === name);
-  const stamp = changes.length + ' ' + (changes.length ? changes[changes.length - 1].at : 0);
+  const stamp = changes.length + ' ' + (changes.length ? changes[changes.length - 1].at : 0) + ' ' + (first ? Math.floor(Date.now() / 1000) : '');
   if ($('events').dataset.key === name + stamp) return;
   $('events').dataset.key = name + stamp;
   fill(table('events'), changes.slice(-100).reverse().map((change) => line(clock(change.at), change.event + (change.text ? ': ' + change.text : ''), change.label || '–', change.token || '–')));
   showPast(changes);
 }
 
+// An end is seen at the next look, a beginning is known: two holds must not seem to overlap because of that.
+function trim(holds) {
+  holds.sort((a, b) => a.from - b.from);
+  for (const hold of holds) {
+    const next = holds.find((other) => other.from > hold.from && other.from < hold.to && other.from > hold.to - SEEN_LATE_MS);
+    if (next && !hold.open) hold.to = next.from;
+  }
+  return holds;
+}
+
 // A hold is a grant and the end with the same token.
 function showPast(changes) {
   const open = new Map(), holds = [], queued = [], waited = [];
   for (const change of changes) {
-    if (change.event === 'granted') open.set(change.token, change.at - change.ms);
-    if (change.event === 'released' || change.event === 'expired') {
-      holds.push({ from: open.get(change.token) ?? change.at - change.ms, to: change.at, bad: change.event === 'expired', label: change.label });
+    if (change.event === 'granted') open.set(change.token, { from: change.at - change.ms, label: change.label });
+    if (change.event in ENDS) {
+      holds.push({ from: open.get(change.token)?.from ?? change.at - change.ms, to: change.at, how: change.event, label: change.label });
       open.delete(change.token);
     }
     if (change.event === 'queued') queued.push(change.at);
     if (change.event === 'granted' && queued.length) waited.push(change.at - queued.shift());
   }
-  for (const from of open.values()) holds.push({ from, to: Date.now(), label: 'now' });
-  drawGantt(holds.slice(-12));
+  for (const { from, label } of open.values()) holds.push({ from, to: Date.now(), how: 'open', open: true, label });
+  drawGantt(trim(holds).slice(-12));
   drawBars($('d-hold'), spread(holds.map((hold) => hold.to - hold.from)));
   drawBars($('d-wait'), spread(waited));
 }
@@ -185,8 +201,8 @@ function drawGantt(holds) {
   const svg = shape('svg', { viewBox: '0 0 800 ' + (holds.length * 22 + 16), 'aria-hidden': 'true' });
   holds.forEach((hold, i) => {
     const x = 12 + (hold.from - low) / width * 600;
-    svg.append(shape('rect', { class: hold.bad ? 'bar bad' : 'bar', x, y: 10 + i * 22, height: 12, rx: 3, width: Math.max(3, (hold.to - hold.from) / width * 600) }));
-    svg.append(shape('text', { x: 630, y: 20 + i * 22 }, duration(hold.to - hold.from) + (hold.bad ? ', ran out' : '') + (hold.label ? ' · ' + hold.label : '')));
+    svg.append(shape('rect', { class: hold.how === 'expired' || hold.how === 'broken' ? 'bar bad' : 'bar', x, y: 10 + i * 22, height: 12, rx: 3, width: Math.max(3, (hold.to - hold.from) / width * 600) }));
+    svg.append(shape('text', { x: 630, y: 20 + i * 22 }, duration(hold.to - hold.from) + ENDS[hold.how] + (hold.label ? ' · ' + hold.label : '')));
   });
   fill($('gantt'), [svg]);
 }
@@ -276,7 +292,7 @@ function showBand() {
   const stale = !state.connected || quiet > STALE_MS + 1000;
   document.body.classList.toggle('stale', stale || !state.up);
   $('live').classList.toggle('bad', stale || !state.up);
-  setText($('live'), stale ? (state.at ? 'stale since ' + clock(state.at) : 'not connected') : state.up ? 'live' : 'engine down');
+  setText($('live'), stale ? (state.at ? 'stale since ' + clock(state.at) : 'not connected') : state.up ? 'live' : 'engine down' + (state.at ? ' since ' + clock(state.at) : ''));
   setText($('engine'), state.words || '');
 }
 
@@ -327,7 +343,7 @@ async function listen() {
 
 // ---- Start ----
 
-addEventListener('hashchange', () => { show(); if (current().view === 'patterns') showPatterns(); if (document.activeElement !== $('filter')) $('main').focus(); });
+addEventListener('hashchange', () => { show(); if (current().view === 'patterns') showPatterns(); if (document.activeElement !== $('filter')) $('main').focus({ preventScroll: true }); scrollTo(0, 0); });
 addEventListener('keydown', (event) => {
   if (event.key === '/' && !/input/i.test(event.target.tagName)) { event.preventDefault(); location.hash = '#/'; show(); $('filter').focus(); }
 });

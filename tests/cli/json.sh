@@ -65,6 +65,8 @@ agrees "doctor prints what is documented" doctor <examined
 agrees "and its checks" doctor.checks < <(jq -c '.checks[]' examined)
 agrees "bench prints what is documented" bench < <("$HOLDFAST" bench --json -d 20ms)
 agrees "advise prints what is documented" advise < <("$HOLDFAST" advise --json | jq -c '.[]')
+HOLDFAST_HISTORY=3 "$HOLDFAST" run measured -- true
+agrees "advise --from-history prints what is documented" "advise --from-history" < <("$HOLDFAST" advise --from-history measured --json)
 for dialect in postgres sqlite; do
     "$HOLDFAST" fence sql --json --dialect $dialect --table jobs >fence
     agrees "fence sql prints what is documented, for $dialect" fence <fence

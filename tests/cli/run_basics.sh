@@ -39,7 +39,7 @@ done
 exits "--help without a verb is 0" 0 "$HOLDFAST" --help
 exits "--version is 0" 0 "$HOLDFAST" --version
 like "--version tells the version" "$said" '^holdfast [0-9]+\.[0-9]+\.[0-9]+'
-is "version --json is one object" "$("$HOLDFAST" version --json | jq -r 'keys|join(" ")')" "engines libc version"
+is "version --json is one object" "$("$HOLDFAST" version --json | jq -r 'keys|join(" ")')" "engines libc serve version"
 
 is "options after NAME belong to the command" "$("$HOLDFAST" run job echo -n -w 5 --help)" "-w 5 --help"
 is "only the first -- after NAME is ours" "$("$HOLDFAST" run job -- echo -- x)" "-- x"

@@ -190,7 +190,8 @@ static void do_it_all(struct relay *relay)
     hf_lease_free(now);
     MUST(hf_acquire_start(relay->client, PATIENT(.name = "blocked"), note_victim, relay, &relay->victim) == HF_OK);
     if (atomic_load(&relay->done) < RELAYS)
-        MUST(hf_acquire_start(relay->client, PATIENT(.name = "relay"), relay_done, relay, &ignored) == HF_OK);
+        MUST(hf_acquire_start(relay->client, PATIENT(.name = "relay", .ttl_ms = turn_ttl_ms()), relay_done, relay,
+                              &ignored) == HF_OK);
 }
 
 static void relay_lost(hf_lease *lease, hf_status why, void *arg)
@@ -242,7 +243,8 @@ static void test_everything_inside_callbacks(void **state)
     hf_client *client = open_client(NULL, &options);
     relay.client = client;
     hf_lease *blocked = take(row_client(), ASK(.name = "blocked", .ttl_ms = 60000)), *first;
-    assert_int_equal(hf_acquire_start(client, PATIENT(.name = "relay"), relay_done, &relay, &first), HF_OK);
+    assert_int_equal(
+        hf_acquire_start(client, PATIENT(.name = "relay", .ttl_ms = turn_ttl_ms()), relay_done, &relay, &first), HF_OK);
     await_count(&relay.done, RELAYS);
     await_count(&relay.lost, RELAYS / 5); /* the last thing that happens by itself */
     close_client(client);

@@ -148,7 +148,7 @@ struct shared {
 static void add_once(hf_client *client, struct shared *shared, uint64_t *last)
 {
     hf_lease *lease = NULL;
-    part_must(hf_acquire(client, ASK(.name = "m", .wait_ms = HF_FOREVER), &lease) == HF_OK);
+    part_must(hf_acquire(client, ASK(.name = "m", .ttl_ms = turn_ttl_ms(), .wait_ms = HF_FOREVER), &lease) == HF_OK);
     int inside = atomic_fetch_add(&shared->inside, 1) + 1;
     if (inside > atomic_load(&shared->most))
         atomic_store(&shared->most, inside);

@@ -246,7 +246,8 @@ static void pass_once(hf_client *client, struct gate *gate, unsigned *seed)
 {
     int units = 1 + rand_r(seed) % N;
     hf_lease *lease;
-    hf_status status = hf_acquire(client, UNITS((uint32_t)units, .wait_ms = rand_r(seed) % 3 ? HF_FOREVER : 0), &lease);
+    hf_status status = hf_acquire(
+        client, UNITS((uint32_t)units, .ttl_ms = turn_ttl_ms(), .wait_ms = rand_r(seed) % 3 ? HF_FOREVER : 0), &lease);
     if (status == HF_BUSY)
         return;
     int inside = atomic_fetch_add(&gate->inside, units) + units;

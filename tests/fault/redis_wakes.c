@@ -288,6 +288,49 @@ static void test_keys_live_with_renewals(void **state)
     hf_lease_free(lease);
 }
 
+/* A server whose locale sorts ~ before the digits, as that of many people does. */
+static struct server *start_english(void)
+{
+    char folder[256], command[600];
+    snprintf(folder, sizeof folder, "%s/locales", stage_directory());
+    snprintf(command, sizeof command, "mkdir -p %s && localedef -i en_US -f UTF-8 %s/en_US.UTF-8 >/dev/null 2>&1",
+             folder, folder);
+    if (system(command) != 0) {
+        print_message("# the locale en_US cannot be made here\n");
+        skip();
+    }
+    setenv("LOCPATH", folder, 1);
+    setenv("LC_ALL", "en_US.UTF-8", 1);
+    struct server *english = server_start(&(struct server_options){.kind = scene.kind});
+    unsetenv("LOCPATH");
+    unsetenv("LC_ALL");
+    redisReply *first = server_cli(english, "EVAL %s 0", "return '~' < '1' and 1 or 0");
+    assert_int_equal(first->integer, 1); /* else there is nothing to see */
+    freeReplyObject(first);
+    return english;
+}
+
+static void test_any_locale(void **state)
+{
+    (void)state;
+    const struct want want = {.name = "turn", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
+    struct server *english = start_english();
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u", server_port(english));
+    struct actor *holder = scene_actor(), *waiter = scene_actor();
+    actor_holds(holder, 1, &want);
+    actor_acquire(waiter, 1, ORDER_ACQUIRE, &want);
+    while (server_count(english, "ZCARD {lock:turn}:q") == 0)
+        nap_us(1000);
+    actor_stop(waiter);
+    server_does(english, "PEXPIRE lock:turn 1");
+    nap_us(10000);
+    struct hf_request barges = request_of(&(struct want){.name = "turn", .ttl_ms = TTL_MS});
+    hf_lease *lease;
+    assert_int_equal(hf_acquire(scene_client(), &barges, &lease), HF_BUSY);
+    actor_go_on(waiter);
+    assert_int_equal(actor_answer(waiter, ORDER_ACQUIRE, 1).status, HF_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +344,7 @@ int main(void)
         {.name = "a prefix with blanks: a waiter hears of its turn at once", .test_func = test_blanks_in_the_prefix},
         {.name = "a message that comes late does not end a hold that was exported meanwhile",
          .test_func = test_late_message_spares_the_exported},
+        {.name = "whatever the server's locale, nobody passes those who wait", .test_func = test_any_locale},
         {.name = "the keys of a counted hold live as long as it is renewed", .test_func = test_keys_live_with_renewals},
     };
     return SCENE_JUDGE(tests);

@@ -393,15 +393,15 @@ proctype Client(byte me)
         :: else -> state[me] = ASKING; send(me, ASK)
         fi
        }
-#ifndef LOST_PUSH
+#ifndef LOST_PUSH /* such a waiter never looks for itself, and is to wait for ever */
     :: d_step { state[me] == WAITING && due[me] == 0 -> state[me] = ASKING; send(me, ASK) }
-#endif
     /* The wait is over, at any time. */
     :: d_step { (state[me] == ASKING || state[me] == WAITING) && nfull(line[me]) ->
         state[me] = LEAVING;
         hears_no_message(me);
         send(me, LEAVE)
        }
+#endif
     :: d_step { state[me] == HELD && !asked[me] && good[me] > 0 -> send(me, EXTEND) }
     :: d_step { state[me] == HELD && nfull(line[me]) -> give_back(me) }
     :: d_step { cuts > 0 && state[me] != OVER && len(ghost[me]) + len(line[me]) <= 2 -> cut(me) }

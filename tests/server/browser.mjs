@@ -127,7 +127,10 @@ async function breaks({ first, waiting }) {
   const second = await Promise.all(waiting);
   await sleep(1000);
   result(/granted/.test(await text(page, '#events tbody')), 'the log of events has the hand-overs', await text(page, '#events tbody'));
-  result((await page.locator('#gantt rect').count()) >= 2, 'and so has the Gantt');
+  result(/broken: it hangs/.test(await text(page, '#events tbody')), 'and who was taken away from, with the reason', await text(page, '#events tbody'));
+  result(/release 4\.2.*broken.*held now/.test((await page.locator('#gantt text').allTextContents()).join(' ')), 'the Gantt says how each hold ended', await page.locator('#gantt text').allTextContents());
+  const bars = await page.locator('#gantt rect').evaluateAll((all) => all.map((each) => [each.x.baseVal.value, each.x.baseVal.value + each.width.baseVal.value]));
+  result(bars.length === 3 && bars.every(([, end], i) => i + 1 === bars.length || end <= bars[i + 1][0] + 3), 'and no two of one lock overlap', bars);
   await shoot('lock');
   for (const each of second) await ask('DELETE', '/v1/leases/' + each.leaseId);
 }

@@ -38,12 +38,15 @@ status "another body is 422" 422 POST /v1/locks/keyed/leases '{"ttlMs":800}' -H 
 status "the redlock route" 200 POST /api/locks/redlock/r '{"durationMs":100}'
 BASE=$BESIDE status "also beside another engine" 200 POST /api/locks/redlock/r2 '{"durationMs":100}'
 status "health" 200 GET /health
+servers_up() { [ "$(curl -s "$BASE/metrics" | awk '$1 == "holdfast_quorum_servers_up" { print $2 }')" = "$1" ]; }
+ok "the servers that are up are counted" servers_up 3
 kill "${servers[1]}" && wait "${servers[1]}"
 granted_again() {
     acquire "again$RANDOM" '{"ttlMs":900}'
     [ "$STATUS" = 201 ]
 }
 ok "with two of three it goes on" until_true 5 granted_again
+ok "one server less is seen" until_true 7 servers_up 2
 kill "${servers[2]}" && wait "${servers[2]}"
 is_down() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/health")" = 503 ]; }
 ok "without a majority health is 503" until_true 5 is_down
