@@ -84,10 +84,21 @@ static bool wait_for_grant(struct guard *guard, int *code)
     return false;
 }
 
+/* What was handed over may last only briefly at first, and the library gets the rest of the ttl at its next renewal. CMD,
+ * which is stopped one grace before the end, needs it now; that it cannot be had is noticed by the watch. */
+static void have_whole_ttl(struct guard *guard)
+{
+    if (hf_lease_left_ms(guard->lease) <= 2 * guard->grace_ms)
+        (void)!hf_extend(guard->lease, 0);
+}
+
 bool guard_ask(struct guard *guard, int *code)
 {
     *code = fix_times(guard);
     if (*code == 0)
         *code = ask(guard);
-    return *code == 0 && wait_for_grant(guard, code);
+    if (*code != 0 || !wait_for_grant(guard, code))
+        return false;
+    have_whole_ttl(guard);
+    return true;
 }

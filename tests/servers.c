@@ -186,7 +186,7 @@ static void write_line(struct line *line, const struct server *s, const char *pr
 /* In the new process. It keeps nothing of the test but the runner's mark, by which a stray would be found. */
 _Noreturn static void become(const struct server *s, const struct line *line, pid_t parent)
 {
-    char mark[256], preload[PATH_SIZE], *environment[3] = {NULL};
+    char mark[256], preload[PATH_SIZE], locales[PATH_SIZE], locale[] = "LC_ALL=en_US.UTF-8", *environment[5] = {NULL};
     int words = 0;
     sigset_t none;
     sigemptyset(&none);
@@ -204,6 +204,10 @@ _Noreturn static void become(const struct server *s, const struct line *line, pi
         environment[words++] = mark;
     if (s->options.preload && snprintf(preload, sizeof preload, "LD_PRELOAD=%s", s->options.preload) > 0)
         environment[words++] = preload;
+    if (s->options.locales && snprintf(locales, sizeof locales, "LOCPATH=%s", s->options.locales) > 0) {
+        environment[words++] = locales;
+        environment[words++] = locale;
+    }
     execve(line->word[0], (char *const *)(uintptr_t)line->word, environment);
     _exit(71);
 }

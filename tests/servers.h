@@ -21,6 +21,7 @@ struct server_options {
     const char *password;    /* of the user "default"; NULL: none */
     const char *const *args; /* more of the command line, ends with NULL; NULL: none */
     const char *preload;     /* a library that the server loads before all others; NULL: none */
+    const char *locales;     /* a folder with en_US.UTF-8, which the server sorts by; NULL: it sorts by bytes */
 };
 
 struct server;

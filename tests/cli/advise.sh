@@ -65,6 +65,19 @@ exits "no address is 69" 69 "$HOLDFAST" advise --from-metrics http://
 sed -i 's/"2.5"} 99/"2.5"} 98/' metrics
 exits "holds beyond the last bucket are 64" 64 "$HOLDFAST" advise --from-metrics metrics
 
+# The same from the service itself.
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$HOLDFAST" serve --listen "127.0.0.1:$port" --log none 2>serving &
+serve=$!
+eventually grep -q 'serving on' serving
+address=http://127.0.0.1:$port
+exits "a service that has seen no release is 79" 79 "$HOLDFAST" advise --from-metrics "$address/metrics"
+lease=$(curl -s --json '{"name":"measured"}' "$address/v1/leases" | jq -r .leaseId)
+curl -s -X DELETE "$address/v1/leases/$lease"
+is "one that has seen one tells of it" "$("$HOLDFAST" advise --from-metrics "$address/metrics" --json | jq .holds)" 1
+kill $serve
+wait $serve
+
 unsaid() {
     "$HOLDFAST" advise --json | jq -r '.[].use' | while IFS= read -r use; do grep -qF -- "$use" "$ROOT/docs/choosing.md" || echo "$use"; done
 }

@@ -5,7 +5,7 @@
 # documented SECTION: "key type" lines of its table, sorted.
 documented() {
     awk -v title="## $1" '$0 == title { inside = 1; next } /^## / { inside = 0 }
-        inside && /^\| [a-z_]+ \| (string|number|boolean|array|object)\?? \|/ { print $2, $4 }' "$ROOT/docs/json.md" | sort
+        inside && /^\| [a-z0-9_]+ \| (string|number|boolean|array|object)\?? \|/ { print $2, $4 }' "$ROOT/docs/json.md" | sort
 }
 
 # agrees NAME SECTION: the objects on stdin have the keys of the section, each with its type; there is at least one.

@@ -516,7 +516,7 @@ static void test_closed(void **state)
     for (unsigned closed = 0; closed < 8; closed++) {
         int shown = run_without(closed, "exec \"$0\" -u \"$1\" list >/dev/null");
         assert_int_equal(shown, 0);
-        int busy = run_without(closed, "exec \"$0\" -u \"$1\" run turn true");
+        int busy = run_without(closed, "exec \"$0\" -u \"$1\" run -w 0s turn true");
         assert_int_equal(busy, 75);
         if (closed & 2) /* what nobody can read was not said */
             assert_int_not_equal(run_without(closed, "exec \"$0\" -u \"$1\" list"), 0);

@@ -291,7 +291,8 @@ static void test_keys_live_with_renewals(void **state)
 /* A server whose locale sorts ~ before the digits, as that of many people does. */
 static struct server *start_english(void)
 {
-    char folder[256], command[600];
+    static char folder[256]; /* outlives the server */
+    char command[600];
     snprintf(folder, sizeof folder, "%s/locales", stage_directory());
     snprintf(command, sizeof command, "mkdir -p %s && localedef -i en_US -f UTF-8 %s/en_US.UTF-8 >/dev/null 2>&1",
              folder, folder);
@@ -299,11 +300,7 @@ static struct server *start_english(void)
         print_message("# the locale en_US cannot be made here\n");
         skip();
     }
-    setenv("LOCPATH", folder, 1);
-    setenv("LC_ALL", "en_US.UTF-8", 1);
-    struct server *english = server_start(&(struct server_options){.kind = scene.kind});
-    unsetenv("LOCPATH");
-    unsetenv("LC_ALL");
+    struct server *english = server_start(&(struct server_options){.kind = scene.kind, .locales = folder});
     redisReply *first = server_cli(english, "EVAL %s 0", "return '~' < '1' and 1 or 0");
     assert_int_equal(first->integer, 1); /* else there is nothing to see */
     freeReplyObject(first);

@@ -31,6 +31,8 @@ byte place[CLIENTS];  /* in the queue; 0: not in it */
 byte wanted[CLIENTS]; /* how many units that waiter asks for */
 byte alive[CLIENTS];  /* for how long it counts as alive */
 
+byte owed[CLIENTS];   /* how long it may last at most, by what its own client asked for; only checked */
+
 /* ---- The clients */
 mtype state[CLIENTS] = IDLE;
 byte good[CLIENTS]; /* for how long it believes that it holds, */
@@ -56,7 +58,8 @@ inline check()
     assert(sum <= ALL); /* G5: readers share, writers are alone */
     sum = 0;
     for (k : 0 .. CLIENTS - 1) {
-        sum = sum + units[k]
+        sum = sum + units[k];
+        assert(ends[k] <= owed[k]) /* G17: what a dead client holds ends by its own time */
     }
     assert(sum == used && used <= ALL); /* G6: every unit has an owner, and is counted once */
     find_first();
@@ -102,6 +105,7 @@ inline hold(id, so_many) /* for `span` */
 {
     units[id] = so_many;
     ends[id] = span;
+    owed[id] = span;
     span = 0;
     used = used + so_many
 }
@@ -110,7 +114,8 @@ inline drop_hold(id)
 {
     used = used - units[id];
     units[id] = 0;
-    ends[id] = 0
+    ends[id] = 0;
+    owed[id] = 0
 }
 
 inline reap()
@@ -155,7 +160,7 @@ inline ask(id, so_many)
 {
     reap();
     if
-    :: units[id] > 0 -> ends[id] = max(ends[id], TTL) /* the same grant again */
+    :: units[id] > 0 -> ends[id] = max(ends[id], TTL); owed[id] = ends[id] /* the same grant again */
     :: else ->
         if
         :: place[id] > 0 -> alive[id] = max(alive[id], 1) /* who asks is alive */
@@ -170,7 +175,7 @@ inline ask(id, so_many)
         admit();
         look_for_earlier(id);
         if
-        :: units[id] > 0 -> ends[id] = TTL
+        :: units[id] > 0 -> ends[id] = TTL; owed[id] = TTL
         :: units[id] == 0 && !passed && used + so_many <= ALL -> leave_queue(id); span = TTL; hold(id, so_many)
         :: else ->
             if
@@ -202,7 +207,8 @@ inline extend(id)
         }
         k = 0
 #else
-        ends[id] = max(ends[id], TTL)
+        ends[id] = max(ends[id], TTL);
+        owed[id] = ends[id]
 #endif
     :: else
     fi;
@@ -319,6 +325,7 @@ end:
     :: d_step {
         for (i : 0 .. CLIENTS - 1) {
             down(ends[i]);
+            down(owed[i]);
             down(alive[i]);
             down(good[i]);
             mine[i] = (good[i] > 0 -> mine[i] : 0)

@@ -6,7 +6,14 @@
 
 guide=(choosing.md ttl.md failures.md from-flock.md from-setnx.md from-redlock.md from-redisson.md from-etcdctl.md)
 start_redis || exit 70
-# What the guide calls locks.example is the server of this test; ./job is the reader's own command.
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$HOLDFAST" serve --listen "127.0.0.1:$port" --log none 2>serving &
+serve=$!
+eventually grep -q 'serving on' serving
+SERVE=http://127.0.0.1:$port
+lease=$(curl -s --json '{"name":"measured"}' "$SERVE/v1/leases" | jq -r .leaseId)
+curl -s -X DELETE "$SERVE/v1/leases/$lease"
+# What the guide calls locks.example is the server, and the service, of this test; ./job is the reader's own command.
 mkdir bin
 ln -s "$HOLDFAST" bin/holdfast
 printf '#!/bin/sh\nexec /usr/bin/redis-cli -p %d "$@"\n' "$REDIS_PORT" >bin/redis-cli
@@ -22,7 +29,8 @@ blocks() {
 runs() {
     local code=0
     [[ $2 =~ \#\ exit\ ([0-9]+)$ ]] && code=${BASH_REMATCH[1]}
-    exits "$1: $2" "$code" timeout 20 bash -c "${2//redis:\/\/locks.example\/0/$REDIS_URL}"
+    exits "$1: $2" "$code" timeout 20 bash -c \
+        "$(sed "s|redis://locks.example/0|$REDIS_URL|; s|http://locks.example:3009|$SERVE|" <<<"$2")"
 }
 for text in "${guide[@]}"; do
     while IFS= read -r line; do
@@ -36,6 +44,8 @@ done
 "$HOLDFAST" acquire --lease shown.lease job
 runs "from-flock.md" "holdfast show job"
 "$HOLDFAST" release --lease shown.lease
+kill $serve
+wait $serve
 
 blocks c "$ROOT/docs/from-redisson.md" >redisson.c
 ok "the C of from-redisson.md compiles" gcc -std=c17 -Wall -Wextra -Wconversion -Wshadow -Werror -I"$ROOT/include" redisson.c \

@@ -491,6 +491,8 @@ static void draw_shipped_arguments(struct request *r, unsigned script)
         break;
     default:
         add_word(r, ONE_OF("n", "p"));
+        add_word(r, ONE_OF("0", "0", "1"));
+        add_word(r, ONE_OF("2000", "2000", "2"));
     }
 }
 

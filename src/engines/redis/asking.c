@@ -253,7 +253,8 @@ void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now)
         hf_wake_set_ear(r, a, true, now);
         return;
     }
-    if (!hf_line_need(r, line, now)) {
+    bool keeps = verb == HF_V_RELEASE || verb == HF_V_EXTEND || verb == HF_V_CHECK;
+    if (!hf_line_need(r, line, now) && !keeps) { /* what is held can wait until the line is dialled again */
         hf_attempt_fail(r, a, now, line->trouble, line->why);
         return;
     }

@@ -54,7 +54,7 @@ static void tell_everybody(struct hf_redis *r, struct line *line, hf_nanos now)
         line->count--;
         tell_cut(r, line, &request);
     }
-    line->orphans = 0;
+    line->orphans = line->loads = 0;
     bool for_good = line->trouble == HF_DENIED || line->trouble == HF_CONFIG;
     for (struct attempt *a = r->attempts; a; a = a->next) {
         a->pair.set = a->push.set = false;
@@ -136,6 +136,7 @@ static bool add_request(struct line *line, const struct request *request)
     if (request->attempt)
         request->attempt->in_flight[line->number]++;
     line->orphans += request->kind == REQ_UNDO;
+    line->loads += request->kind == REQ_LOAD;
     return true;
 }
 
@@ -160,6 +161,8 @@ static void greet(struct hf_redis *r, struct line *line, enum request_kind kind,
 
 void hf_line_load_scripts(struct hf_redis *r, struct line *line, hf_nanos now)
 {
+    if (line->loads) /* for another request that was in flight when the server forgot them */
+        return;
     for (int i = 0; i < HF_SCRIPTS && line->state != LINE_DOWN; i++) {
         hf_command_begin(&r->command, 3);
         hf_command_text(&r->command, "SCRIPT");
@@ -329,6 +332,7 @@ static void hear(struct hf_redis *r, struct line *line, const struct hf_reply *r
     line->first = (line->first + 1) & (line->room - 1);
     line->count--;
     line->answered_at = now;
+    line->loads -= request.kind == REQ_LOAD;
     if (request.attempt)
         request.attempt->in_flight[line->number]--;
     switch (request.kind) {
@@ -417,6 +421,15 @@ static const struct request *most_impatient(const struct hf_redis *r, const stru
     return first;
 }
 
+/* Does something wait for this line to come up? */
+static bool is_wanted(struct hf_redis *r, const struct line *line)
+{
+    for (const struct attempt *a = r->attempts; a; a = a->next)
+        if (a->unsent && hf_attempt_line(r, a->said.verb) == line)
+            return true;
+    return false;
+}
+
 hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now)
 {
     hf_nanos due = HF_NEVER;
@@ -435,7 +448,11 @@ hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now)
             return due;
         hf_line_drop(r, line, HF_UNAVAILABLE, now, "no answer for %lld ms", (long long)(patience / HF_MS(1)));
     }
-    return line->number == LINE_WAKE ? hf_wake_tick(r, now) : HF_NEVER;
+    if (line->number == LINE_WAKE)
+        return hf_wake_tick(r, now);
+    if (line->state != LINE_DOWN || !is_wanted(r, line))
+        return HF_NEVER;
+    return hf_line_need(r, line, now) ? line->since + r->connect_timeout : line->dial_at;
 }
 
 void hf_line_forget(struct line *line, const struct attempt *attempt)

@@ -280,6 +280,7 @@ static void submit(void *self, struct hf_ask *ask, hf_nanos now)
 {
     struct hf_redis *r = self;
     struct attempt *a = ask->engine_state ? ask->engine_state : meet(r, ask);
+    r->told_at = now;
     if (a) {
         a->said = *ask;
         hf_attempt_submit(r, a, now);
@@ -296,7 +297,7 @@ static void forget(void *self, struct hf_ask *ask)
     if (!a)
         return;
     ask->engine_state = NULL;
-    hf_wake_set_ear(r, a, false, 0);
+    hf_wake_set_ear(r, a, false, r->told_at);
     ask->lines = 0;
     hf_attempt_set_queued(r, a, false);
     for (unsigned i = 0; i < LINES; i++)
@@ -345,6 +346,7 @@ static hf_nanos tick(void *self, hf_nanos now)
 {
     struct hf_redis *r = self;
     hf_nanos next = HF_NEVER;
+    r->told_at = now;
     for (unsigned i = 0; i < LINES; i++) {
         hf_nanos due = hf_line_tick(r, &r->line[i], now);
         next = due < next ? due : next;

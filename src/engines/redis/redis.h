@@ -42,7 +42,8 @@ struct request {
     uint8_t verb;
     struct attempt *attempt; /* NULL: nobody wants the answer any more */
     hf_nanos sent_at, patience;
-    int64_t ttl_ms; /* that was asked for */
+    int64_t ttl_ms;    /* that was asked for */
+    size_t look, from; /* REQ_STEP of a list: which name it looks at, and from which waiter on */
 };
 
 enum line_state { LINE_DOWN, LINE_DIALLING, LINE_GREETING, LINE_UP };
@@ -61,6 +62,7 @@ struct line {
     uint32_t first, count, room;
     char run_id[41];  /* of the server; "": it would not say */
     uint32_t orphans; /* in the queue: requests of nobody whose answers are due */
+    uint32_t loads;   /* in the queue: scripts on their way */
     hf_status trouble;
     char why[800]; /* DOWN: because of that */
 };
@@ -145,6 +147,7 @@ struct hf_redis {
     hf_nanos up_since; /* the server, as far as it told; HF_NEVER: it did not */
     bool subscribed;
     hf_nanos listened_at; /* subscribed: when it last proved to work */
+    hf_nanos told_at;     /* the latest time that we were told: forget() is told none */
 };
 
 extern const struct hf_wire_type hf_wire_redis;

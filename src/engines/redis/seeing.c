@@ -11,14 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCAN_COUNT = 200 };
+enum { SCAN_COUNT = 200, PAGE = 2000 };
+#define SCANS SIZE_MAX /* a step that looks at no name */
 #define STEP_PATIENCE HF_MS(2000)
 
 struct job {
     char cursor[24]; /* where the next SCAN goes on; "": it has seen all */
     uint32_t steps;  /* in flight */
     char **names;    /* in the order of the looks that were sent */
-    size_t count, room, answered;
+    size_t count, room;
     size_t *table; /* the same by hash: index + 1; 0: empty */
     size_t table_size;
 };
@@ -43,9 +44,11 @@ static void finish(struct hf_redis *r, struct attempt *a, const struct request *
 }
 
 /* Sends the command that was written as the job's next step. False: the job is over, and that was told. */
-static bool send_step(struct hf_redis *r, struct attempt *a, hf_nanos now)
+static bool send_step(struct hf_redis *r, struct attempt *a, size_t look, size_t from, hf_nanos now)
 {
     struct request request = {.kind = REQ_STEP, .verb = (uint8_t)a->said.verb, .attempt = a, .patience = STEP_PATIENCE};
+    request.look = look;
+    request.from = from;
     a->job->steps++;
     a->ask->lines = 1u << LINE_COMMANDS;
     if (hf_line_send(r, &r->line[LINE_COMMANDS], request, now))
@@ -113,16 +116,20 @@ static int meet_name(struct job *job, const char *name, size_t len)
 
 /* ---- Steps ---- */
 
-static bool look_at(struct hf_redis *r, struct attempt *a, const char *name, hf_nanos now)
+/* A long queue is looked at in pages. */
+static bool look_at(struct hf_redis *r, struct attempt *a, size_t look, size_t from, hf_nanos now)
 {
     struct hf_keys keys;
+    const char *name = a->job->names[look];
     if (hf_keys_of(&keys, r->prefix, name, strlen(name)) != HF_OK) {
         hf_attempt_fail(r, a, now, HF_INVALID, hf_why_text());
         return false;
     }
-    hf_attempt_script(r, HF_SCRIPT_INSPECT, &keys, 1);
+    hf_attempt_script(r, HF_SCRIPT_INSPECT, &keys, 3);
     hf_command_text(&r->command, a->said.see == HF_SEE_PAST ? "p" : "n");
-    return send_step(r, a, now);
+    hf_command_number(&r->command, (int64_t)from);
+    hf_command_number(&r->command, PAGE);
+    return send_step(r, a, look, from, now);
 }
 
 static bool scan(struct hf_redis *r, struct attempt *a, hf_nanos now)
@@ -138,7 +145,7 @@ static bool scan(struct hf_redis *r, struct attempt *a, hf_nanos now)
     hf_command_text(c, pattern);
     hf_command_text(c, "COUNT");
     hf_command_number(c, SCAN_COUNT);
-    return send_step(r, a, now);
+    return send_step(r, a, SCANS, 0, now);
 }
 
 static void act(struct hf_redis *r, struct attempt *a, hf_nanos now)
@@ -156,7 +163,7 @@ static void act(struct hf_redis *r, struct attempt *a, hf_nanos now)
         hf_command_number(&r->command, r->history);
         hf_command_number(&r->command, r->history_age_ms);
     }
-    send_step(r, a, now);
+    send_step(r, a, SCANS, 0, now);
 }
 
 /* The scripts are loaded before a list begins: in its midst it could not begin again. */
@@ -175,7 +182,7 @@ void hf_job_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
         strcpy(a->job->cursor, "0");
         scan(r, a, now);
     } else if (meet_name(a->job, ask->name, ask->name_len) == 1) {
-        look_at(r, a, a->job->names[0], now);
+        look_at(r, a, 0, 0, now);
     } else {
         hf_attempt_fail(r, a, now, HF_NO_MEMORY, "no memory to list");
     }
@@ -220,6 +227,8 @@ static bool read_row(char *text, int64_t now, uint32_t *place, struct hf_row *ro
         row->host = row->label = "";
         return sscanf(text, "f %" SCNd64, &row->left_ms) == 1;
     }
+    if (text[0] == 'd')
+        return false;
     if (text[0] == 'w') {
         row->role = HF_WAITER;
         row->place = ++*place;
@@ -244,24 +253,30 @@ static bool read_row(char *text, int64_t now, uint32_t *place, struct hf_row *ro
     return true;
 }
 
-static void show_now(struct hf_redis *r, struct attempt *a, const char *name, const struct hf_reply *reply)
+/* The number of waiters that were looked at. Holders are shown with the first page. */
+static size_t show_now(struct hf_redis *r, struct attempt *a, const struct request *request,
+                       const struct hf_reply *reply)
 {
     const struct hf_reply *item = reply->first;
+    const char *name = a->job->names[request->look];
     int64_t now = hf_reply_count(item);
-    uint32_t place = 0;
+    uint32_t place = (uint32_t)request->from;
+    size_t looked = 0;
     int64_t capacity = hf_reply_count(hf_reply_item(reply, 2)), used = hf_reply_count(hf_reply_item(reply, 3));
     for (size_t i = 0; item; item = item->next, i++) {
         struct hf_row row = {.size = sizeof row, .name = name, .capacity = (uint32_t)capacity, .used = (uint32_t)used};
         char *copy = i >= 4 && item->type == HF_REPLY_TEXT ? strdup(item->text) : NULL;
-        if (copy && read_row(copy, now, &place, &row))
+        looked += copy && (copy[0] == 'w' || copy[0] == 'd');
+        if (copy && read_row(copy, now, &place, &row) && (row.role == HF_WAITER || !request->from))
             r->host->row(r->host->ctx, a->ask, &row);
         free(copy);
     }
+    return looked;
 }
 
 /* When it ended is known if somebody ended it. What ended by time did so when it was due, at the latest when the next
  * one began. */
-static void show_past(struct hf_redis *r, struct attempt *a, const char *name, const struct hf_reply *reply)
+static size_t show_past(struct hf_redis *r, struct attempt *a, const char *name, const struct hf_reply *reply)
 {
     const struct hf_reply *item = reply->first;
     int64_t now = hf_reply_count(item), next_start = now;
@@ -287,6 +302,7 @@ static void show_past(struct hf_redis *r, struct attempt *a, const char *name, c
         }
         free(copy);
     }
+    return 0;
 }
 
 /* ---- Answers ---- */
@@ -308,7 +324,7 @@ static bool read_scan(struct hf_redis *r, struct attempt *a, const struct hf_rep
             hf_attempt_fail(r, a, now, HF_NO_MEMORY, "no memory to list");
             return false;
         }
-        if (met && !look_at(r, a, job->names[job->count - 1], now))
+        if (met && !look_at(r, a, job->count - 1, 0, now))
             return false;
     }
     return true;
@@ -318,15 +334,14 @@ static void answer_list(struct hf_redis *r, const struct request *request, const
 {
     struct attempt *a = request->attempt;
     struct job *job = a->job;
-    bool was_scan = a->said.see == HF_SEE_PREFIX && job->answered == job->count && job->cursor[0];
-    if (was_scan) {
+    if (request->look == SCANS) {
         if (!read_scan(r, a, reply, now))
             return;
-    } else {
-        const char *name = job->names[job->answered++];
-        /* An error is what somebody else keeps under that key. */
-        if (reply->type == HF_REPLY_LIST)
-            (a->said.see == HF_SEE_PAST ? show_past : show_now)(r, a, name, reply);
+    } else if (reply->type == HF_REPLY_LIST) { /* an error is what somebody else keeps under that key */
+        const char *name = job->names[request->look];
+        size_t shown = a->said.see == HF_SEE_PAST ? show_past(r, a, name, reply) : show_now(r, a, request, reply);
+        if (shown == PAGE && !look_at(r, a, request->look, request->from + PAGE, now))
+            return;
     }
     if (job->steps)
         return;

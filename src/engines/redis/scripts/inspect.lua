@@ -2,11 +2,12 @@
 -- inspect.lua - who holds a name, who waits, who held it. Changes nothing.
 --
 -- KEYS  as in common.lua
--- ARGV  1 p: past holds; n: now
+-- ARGV  1 p: past holds; n: now  2 the first waiter to show, from 0  3 how many
 -- answers, n  {now, class, capacity, used, row ...}; a row is a string:
 --          h left-ms count units token ttl kind meta        a holder; of an owner that entered again one row with the count
 --          f left-ms                                        another client's lock; left -1: it has no end
 --          w arrival units ttl kind meta                    a waiter, in their order
+--          d                                                one that is dead
 -- answers, p  {now, row ...}, the newest first:
 --          token start until ended why units kind ttl meta  ended 0: by time, if nobody holds with that token; why: r, l, -
 -- cost  reads everything about that name
@@ -75,9 +76,11 @@ elseif form == 'many' then
   end
   rows[4] = units_in_use
 end
-for _, id in ipairs(call('ZRANGE', queue, 0, -1)) do
+for _, id in ipairs(call('ZRANGE', queue, ARGV[2], ARGV[2] + ARGV[3] - 1)) do
   local w = read_waiter(id)
-  if w and w.due > now then
+  if not w or w.due <= now then
+    rows[#rows + 1] = 'd' -- dead: nobody has met it yet
+  else
     rows[#rows + 1] = 'w ' .. call('ZSCORE', queue, id) .. ' ' .. w.units .. ' ' .. w.ttl .. ' ' .. w.kind .. ' ' .. w.meta
   end
 end
