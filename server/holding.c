@@ -62,11 +62,10 @@ static void work(struct job *job)
 static void note_expired(const struct holding *h)
 {
     char correlation[HF_CORRELATION_MAX + 1];
-    if (!metrics_expired(&h->server->metrics, h->token))
+    if (!metrics_expired(&h->server->metrics, h->text))
         return;
     correlation_of(h->x, correlation);
-    const struct log_field fields[] = {{"name", h->name, 0},
-                                       {"token", NULL, (int64_t)h->token},
+    const struct log_field fields[] = {{"text", h->words, 0}, /* has name and token */
                                        {"outcome", hf_status_name(h->status), 0},
                                        {"correlation_id", correlation, 0}};
     log_event(h->server->log_form, "expired_before_release", fields, sizeof fields / sizeof fields[0]);
@@ -76,14 +75,14 @@ static void note(const struct holding *h)
 {
     struct metrics *metrics = &h->server->metrics;
     histogram_note(&metrics->round_trip, (double)h->took_ms / 1000);
-    if ((h->status == HF_LOST || h->status == HF_NOT_HELD) && h->token != 0 && h->deed != DEED_ASK)
+    if ((h->status == HF_LOST || h->status == HF_NOT_HELD) && h->deed != DEED_ASK)
         note_expired(h);
     if (h->status != HF_OK || h->deed == DEED_ASK)
         return;
     if (h->deed == DEED_EXTEND)
         histogram_note(&metrics->renew_slack, (double)h->slack_ms / 1000);
     else
-        metrics_released(metrics, h->token);
+        metrics_released(metrics, h->text, h->name, h->token);
 }
 
 static void answer(struct holding *h)

@@ -18,6 +18,7 @@
 #define FIRST_GIVEN 3 /* descriptors from systemd begin here */
 
 static const char UNIX_SCHEME[] = "unix:";
+static const char REACHABLE[] = "can be reached from outside: give --token-file or --tls-client-ca";
 
 static bool is_unix(const char *text)
 {
@@ -56,6 +57,12 @@ static bool is_loopback(const struct sockaddr *address)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
+/* Must who asks show a token or a certificate? */
+static bool is_proven(const struct server *server)
+{
+    return setting_text(&server->settings, SET_TOKEN_FILE) || setting_text(&server->settings, SET_TLS_CLIENT_CA);
+}
+
 static int check_one(struct server *server, const char *text, bool proven)
 {
     struct addrinfo *found;
@@ -70,13 +77,13 @@ static int check_one(struct server *server, const char *text, bool proven)
         server->host_checked |= inside && !proven;
         return 0;
     }
-    return refuse(text, "can be reached from outside: give --token-file or --tls-client-ca");
+    return refuse(text, REACHABLE);
 }
 
 int listening_check(struct server *server)
 {
     const struct setting_value *given = &server->settings.value[SET_LISTEN];
-    bool proven = setting_text(&server->settings, SET_TOKEN_FILE) || setting_text(&server->settings, SET_TLS_CLIENT_CA);
+    bool proven = is_proven(server);
     int code = 0;
     for (size_t i = 0; code == 0 && i < given->count; i++)
         code = check_one(server, given->items[i], proven);
@@ -156,7 +163,10 @@ static int take_given(struct server *server, bool tls)
         socklen_t len = sizeof address;
         if (getsockname(fd, (struct sockaddr *)&address, &len) != 0)
             return cannot("a socket of systemd", -1);
-        code = take(server, "a socket of systemd", fd, tls && address.ss_family != AF_UNIX);
+        if (address.ss_family != AF_UNIX && !is_loopback((struct sockaddr *)&address) && !is_proven(server))
+            code = refuse("a socket of systemd", REACHABLE);
+        else
+            code = take(server, "a socket of systemd", fd, tls && address.ss_family != AF_UNIX);
     }
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");

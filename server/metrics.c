@@ -64,11 +64,17 @@ static struct metrics_group *group_of(struct metrics *metrics, const char *name,
     return find_group(metrics, label);
 }
 
-static struct release *release_of(struct metrics *metrics, const char *name)
+static uint64_t hash_of(const char *text)
 {
     uint64_t hash = 14695981039346656037u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
+
+static struct release *release_of(struct metrics *metrics, const char *name)
+{
+    uint64_t hash = hash_of(name);
     struct release *release = &metrics->releases[hash % RELEASES];
     if (release->name != hash)
         *release = (struct release){.name = hash};
@@ -107,25 +113,26 @@ static enum loss cause_of(const struct metrics *metrics, const struct hf_log_eve
 }
 
 /* False: it was noted before. */
-static bool note_end(struct metrics *metrics, uint64_t token)
+static bool note_end(struct metrics *metrics, const char *exported)
 {
-    uint64_t *end = &metrics->ends[token % ENDS];
-    bool first = *end != token;
-    *end = token;
+    uint64_t hash = hash_of(exported), *end = &metrics->ends[hash % ENDS];
+    bool first = *end != hash;
+    *end = hash;
     return first;
 }
 
-void metrics_released(struct metrics *metrics, uint64_t token)
+void metrics_released(struct metrics *metrics, const char *exported, const char *name, uint64_t token)
 {
     struct granted *granted = &metrics->grants[token % GRANTS];
-    (void)note_end(metrics, token);
+    (void)note_end(metrics, exported);
+    (void)name;
     if (granted->token == token)
         histogram_note(&metrics->hold, (double)(clock_ms() - granted->at_ms) / 1000);
 }
 
-bool metrics_expired(struct metrics *metrics, uint64_t token)
+bool metrics_expired(struct metrics *metrics, const char *exported)
 {
-    bool first = note_end(metrics, token);
+    bool first = note_end(metrics, exported);
     metrics->lost[LOSS_EXPIRED] += first;
     return first;
 }
@@ -140,7 +147,7 @@ void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int
         metrics->released++;
         release_of(metrics, event->name)->at_ms = event->wall_ms;
     } else if (strcmp(event->event, "lost") == 0) {
-        metrics->lost[cause_of(metrics, event)] += note_end(metrics, event->token);
+        metrics->lost[cause_of(metrics, event)]++;
     } else if (strcmp(event->event, "extended") == 0) {
         metrics->renewed++;
     } else if (strcmp(event->event, "broken") == 0) {

@@ -37,7 +37,7 @@ enum { RELEASES = 256, GRANTS = 4096, ENDS = 1024 };
 struct metrics {
     struct release releases[RELEASES];
     struct granted grants[GRANTS];
-    uint64_t ends[ENDS]; /* tokens whose end is known, so that it is not counted twice */
+    uint64_t ends[ENDS]; /* hashes of leases whose end is known, so that it is not counted twice */
     int64_t max_hold_ms; /* no renewal after this */
     struct histogram wait, hold, hand_off, renew_slack, round_trip;
     uint64_t acquired, contended, refused, released, renewed, broken, undelivered, left;
@@ -51,7 +51,7 @@ void histogram_note(struct histogram *histogram, double seconds);
 /* What the library told of a lease; depth: how many parts of its name become a label. */
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth);
 /* A lease was given back over HTTP, where the library's handle does not know when it was granted. */
-void metrics_released(struct metrics *metrics, uint64_t token);
+void metrics_released(struct metrics *metrics, const char *exported, const char *name, uint64_t token);
 /* A client asked for a lease that had ended. False: that was known before. */
-bool metrics_expired(struct metrics *metrics, uint64_t token);
+bool metrics_expired(struct metrics *metrics, const char *exported);
 void metrics_free(struct metrics *metrics);

@@ -24,9 +24,14 @@ waits_behind() {
     rm -f held
 }
 
-for options in "" "--ttl 5s" "--ttl 1s" "--ttl 30s --grace 14s"; do
-    # The words of $options are options.
-    waits_behind 0.7 $options
-    result "run ${options:-with the default ttl}: the command that waited runs to its end" $((code != 7)) "exit code $code: $(cat said)"
-done
+# runs_after SECONDS OPTION...
+runs_after() {
+    waits_behind "$@"
+    shift
+    result "run ${*:-with the default ttl}: the command that waited runs to its end" $((code != 7)) "exit code $code: $(cat said)"
+}
+
+runs_after 3 # of the seven seconds for which a waiter's place is good four are left: less than the grace
+runs_after 0.3 --ttl 30s --grace 14s
+runs_after 0.3 --ttl 1s
 done_testing

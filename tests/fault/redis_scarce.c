@@ -26,6 +26,7 @@ enum {
     CALLS_MAX = 2000,
     STORM_MS = 2000,
     SHORT_MS = 300,
+    LOOK_MS = 2000, /* a waiter looks by itself after half of its ttl */
     SLACK_MS = 400, /* a machine with much else to do */
 };
 
@@ -455,7 +456,7 @@ static void test_no_descriptor_to_wait(void **state)
 {
     (void)state;
     struct actor *other = scene_actor();
-    struct hf_request request = ask_for(WAIT_MS);
+    struct hf_request request = request_of(&(struct want){.name = "turn", .ttl_ms = 2 * LOOK_MS, .wait_ms = WAIT_MS});
     struct outcome o = {0};
     hf_lease *lease;
     must_be_free();
@@ -471,9 +472,12 @@ static void test_no_descriptor_to_wait(void **state)
     hf_status status = await_outcome(&o);
     have_no_descriptors(false);
     redisFree(to);
-    print_message("# %s %lld ms after the release, with %d connections\n", hf_status_name(status),
-                  (long long)(now_ns() - from) / 1000000, scene_connections(getpid()));
+    int64_t took = (now_ns() - from) / 1000000;
+    print_message("# %s %lld ms after the release, with %d connections\n", hf_status_name(status), (long long)took,
+                  scene_connections(getpid()));
     assert_int_equal(status, HF_OK);
+    assert_in_range(took, 0, LOOK_MS + SLACK_MS);
+    assert_int_equal(scene_connections(getpid()), 1);
     hf_lease_free(lease);
     must_be_free();
 }

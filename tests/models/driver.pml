@@ -17,6 +17,9 @@
 #ifndef ROUNDS
 #define ROUNDS 2 /* asks of each caller */
 #endif
+#ifndef GIVE_UPS
+#define GIVE_UPS 1 /* how many waits end without an answer */
+#endif
 #define LINES 2
 #define ASKS (CALLERS * ROUNDS)
 #define THREADS (CALLERS + 1)
@@ -47,7 +50,7 @@ bool eventfd[LINES + 1];
 bool nudged, rung;
 bool bounded; /* the background thread's poll ends by itself */
 bool orphans; /* there were answers that nobody stands for, at the last look */
-byte callers_done;
+byte callers_done, give_ups = GIVE_UPS;
 
 byte k, n; /* room to compute in, empty between steps */
 
@@ -162,7 +165,7 @@ inline serve(l)
 {
     for (k : 0 .. ASKS - 1) {
         if
-        :: answer[k] == ARRIVED && came[k] == l -> answer[k] = READ; came[k] = 0; announce(k)
+        :: answer[k] == ARRIVED && came[k] == l -> answer[k] = READ; came[k] = 0; announce(k); lines[k] = 0; forgotten[k] = false
         :: else
         fi
     }
@@ -181,6 +184,7 @@ inline back_from_poll(t)
 #ifndef KICKED_STAYS
     kicked[t] = false;
 #endif
+    kick[t] = (t == BACKGROUND -> BELL : 0);
     saw_kick = false;
     if
     :: saw & 1 -> serve(0)
@@ -234,7 +238,7 @@ proctype Caller(byte me)
            :: how[me] == POLLING ->
                if
                :: d_step { poll_returns(me) -> LOOK(me) }
-               :: over = true
+               :: d_step { give_ups > 0 -> give_ups--; over = true }
                fi;
                d_step { back_from_poll(me) }
            :: how[me] == SLEEPING ->
@@ -243,9 +247,9 @@ proctype Caller(byte me)
 #endif
                if
                :: word[me]
-               :: over = true
+               :: d_step { give_ups > 0 -> give_ups--; over = true }
                fi;
-               how[me] = AWAKE
+               d_step { how[me] = AWAKE; word[me] = false }
            fi
         od;
         /* Without an answer: the background thread is to hear it, or nobody. */
@@ -264,7 +268,12 @@ proctype Caller(byte me)
            }
         :: d_step { answer[ask] != READ -> forgotten[ask] = true; adopt_orphans() }
         fi;
-        d_step { over = false; woken[me] = false; ask++ }
+        d_step {
+            attended[ask] = attended[ask] && answer[ask] != READ;
+            over = false;
+            woken[me] = false;
+            ask++
+        }
     :: else -> break
     od;
     callers_done++
@@ -381,7 +390,9 @@ init
         od;
         k = 0;
         run Ringer();
+#ifdef CANCELLED
         run Canceller();
+#endif
         run Rest()
     }
 }

@@ -51,6 +51,14 @@ for name; do
     [ "$name" != booking ] || like "a dead holder's lock on $engine" "$line" \
         "$([ "$engine" = local ] && echo 'freed at once' || echo 'freed by its ttl')"
 done
+# What the scripts of the pod need, its deployment gives them.
+unset_in_pod() {
+    grep -ohE '\$\{?(LOCK|POD|READY|HOLDFAST)_?[A-Z]*\b' "$ROOT"/examples/pods/{entrypoint,worker}.sh | tr -d '${' | sort -u |
+        grep -vxE 'HOLDFAST|HOLDFAST_TOKEN' | while read -r name; do
+        grep -qE "name: $name\b" "$ROOT/examples/pods/deployment.yaml" || echo "$name"
+    done
+}
+is "deployment.yaml sets what the entry point reads" "$(unset_in_pod)" ""
 is "each example has a folder with a README of some ten lines" \
     "$(for name in "${!PROVED[@]}"; do [ "$(wc -l <"$ROOT/examples/$name/README.md")" -le 13 ] || echo "$name"; done)" ""
 is "no example is without a test" "$(cd "$ROOT/examples" && ls -d */ | tr -d / | while read -r name; do [ -n "${PROVED[$name]:-}" ] || echo "$name"; done)" ""

@@ -68,7 +68,7 @@ is "the engine is up" "$(metric holdfast_engine_up)" 1
 is "a hand-over is measured" "$(metric holdfast_hand_off_seconds_count)" 1
 is "a lease that was taken away is lost by that cause" "$(metric 'holdfast_lost_total{cause="broken"}')" 1
 is "one that ran out before its release, by another, once" "$(metric 'holdfast_lost_total{cause="expired"}')" 1
-is "what ran out before its release has a line" "$(grep -c 'event=expired_before_release name="late"' "$SERVICE_LOG")" 1
+is "what ran out before its release has a line" "$(grep -c 'event=expired_before_release text="late: ' "$SERVICE_LOG")" 1
 is "what was taken away has one" "$(grep -c 'event=broken name="taken".*text="it hangs"' "$SERVICE_LOG")" 1
 fails "without a quorum nothing is said of its servers" grep -q quorum_servers_up <<<"$REPLY"
 is "a name's first part is a label when asked for" "$(metric 'holdfast_acquired_by_prefix_total{prefix="team"}')" 1

@@ -256,7 +256,8 @@ static void listen(struct hf_redlock *l, struct bid *bid, hf_nanos now)
         return;
     bid->listens = true;
     for (unsigned i = 0; i < l->servers; i++) {
-        bid->ear[i] = (struct hf_ask){.verb = HF_V_LISTEN, .name = bid->ask->name, .name_len = bid->ask->name_len};
+        bid->ear[i] = (struct hf_ask){
+            .verb = HF_V_LISTEN, .name = bid->ask->name, .name_len = bid->ask->name_len, .slot = SLOT_EAR, .seen = i};
         hf_wire_redis.submit(l->member[i].redis, &bid->ear[i], now);
     }
 }

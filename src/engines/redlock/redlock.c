@@ -87,20 +87,28 @@ static hf_nanos pause_after_hint(struct hf_redlock *l, const struct bid *bid)
     return spread / 1024 * (l->host->random(l->host->ctx) % 1024);
 }
 
+static void hear_ear(struct hf_redlock *l, struct hf_ask *first, hf_nanos now)
+{
+    struct bid *bid = (struct bid *)(void *)((char *)first - offsetof(struct bid, ear));
+    if (bid->listens && bid->hint_at == HF_NEVER)
+        bid->hint_at = now + pause_after_hint(l, bid);
+}
+
 static void hear_one(struct hf_redlock *l, const struct heard *h, hf_nanos now)
 {
     if (h->ask->slot == SLOT_SEAT) {
         hf_ballot_hear(l, (struct seat *)(void *)((char *)h->ask - offsetof(struct seat, ask)), &h->news, now);
         return;
     }
-    for (struct bid *bid = l->bids; bid; bid = bid->next) {
+    if (h->ask->slot == SLOT_EAR) {
+        hear_ear(l, h->ask - h->ask->seen, now);
+        return;
+    }
+    for (struct bid *bid = l->bids; bid; bid = bid->next)
         if (hf_tally_owns(bid, h->ask)) {
             hf_tally_hear(l, bid, h->ask, &h->news);
             return;
         }
-        if (bid->listens && h->ask >= bid->ear && h->ask < bid->ear + HF_SERVERS_MAX && bid->hint_at == HF_NEVER)
-            bid->hint_at = now + pause_after_hint(l, bid);
-    }
 }
 
 void hf_redlock_unhear(struct hf_redlock *l, const struct hf_ask *ask)

@@ -24,7 +24,7 @@ struct member {
     char trouble[240]; /* the last thing that went wrong there */
 };
 
-enum { SLOT_SEAT = 1 }; /* hf_ask.slot of what stands in a seat */
+enum { SLOT_SEAT = 1, SLOT_EAR }; /* hf_ask.slot of what stands in a seat, or listens; an ear's hf_ask.seen: which */
 
 /* What a server was asked in the name of a ballot. Answers come in the order of the questions. */
 enum { QUESTIONS = 8 };
