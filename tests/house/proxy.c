@@ -235,6 +235,31 @@ static void test_drop(void **state)
     close(other);
 }
 
+/* The client of the first one hears that nothing more comes, and its requests still do; the server of the second one
+ * hears it, and ends that connection. */
+static void test_half(void **state)
+{
+    (void)state;
+    server_needed(SERVER_REDIS);
+    int replies = proxy_plant(proxy, &(struct proxy_fault){PROXY_HALF, PROXY_REPLIES, 1, 1});
+    int requests = proxy_plant(proxy, &(struct proxy_fault){PROXY_HALF, PROXY_REQUESTS, 2, REQUEST});
+    int fd = client(), other = client();
+    say(fd);
+    assert_int_equal(hear(fd, 1), 1);
+    proxy_await(proxy, replies);
+    assert_int_equal(hear(fd, 1), 0);
+    say(fd);
+    assert_works(other);
+    for (int64_t end = now_ns() + ACTOR_PATIENCE_MS * 1000000LL; done_so_far() < 3; nap_us(1000))
+        assert_true(now_ns() < end);
+    say(other);
+    proxy_await(proxy, requests);
+    assert_int_equal(hear(other, 1), 0);
+    assert_int_equal(done_so_far(), 3);
+    close(fd);
+    close(other);
+}
+
 static void test_stall(void **state)
 {
     (void)state;
@@ -416,6 +441,7 @@ int main(void)
         PROXIED("a fault waits for its byte of its connection", test_later_bytes),
         PROXIED("a reset is a reset", test_reset),
         PROXIED("what is dropped one way leaves the other way open", test_drop),
+        PROXIED("what is half closed ends one way and leaves the other way open", test_half),
         PROXIED("a stalled connection tells nobody, and what it kept may be delivered", test_stall),
         PROXIED("what a cut connection said may reach the server later", test_late),
         PROXIED("bytes are delayed in each direction", test_delay),
