@@ -82,7 +82,7 @@ static void note(const struct holding *h)
     if (h->deed == DEED_EXTEND)
         histogram_note(&metrics->renew_slack, (double)h->slack_ms / 1000);
     else
-        metrics_released(metrics, h->text, h->name, h->token);
+        metrics_released(metrics, h->text, h->token);
 }
 
 static void answer(struct holding *h)

@@ -72,27 +72,50 @@ static uint64_t hash_of(const char *text)
     return hash;
 }
 
-static struct release *release_of(struct metrics *metrics, const char *name)
+static struct hand_over *hand_over_of(struct metrics *metrics, const char *name)
 {
     uint64_t hash = hash_of(name);
-    struct release *release = &metrics->releases[hash % RELEASES];
-    if (release->name != hash)
-        *release = (struct release){.name = hash};
-    return release;
+    struct hand_over *found = &metrics->hand_overs[hash % HAND_OVERS];
+    if (found->name != hash)
+        *found = (struct hand_over){.name = hash};
+    return found;
+}
+
+/* Both sides are known, and somebody waited meanwhile: else it was free in between. */
+static void measure_hand_over(struct metrics *metrics, struct hand_over *over)
+{
+    int64_t took = over->granted_ms - over->released_ms;
+    if (over->released_ms == 0 || over->granted_ms == 0)
+        return;
+    if (over->waited_ms > 0 && took <= over->waited_ms)
+        histogram_note(&metrics->hand_off, took > 0 ? (double)took / 1000 : 0);
+    *over = (struct hand_over){.name = over->name};
 }
 
 static void note_granted(struct metrics *metrics, const struct hf_log_event *event, int64_t depth)
 {
-    struct release *before = release_of(metrics, event->name);
+    struct hand_over *over = hand_over_of(metrics, event->name);
     struct metrics_group *group = group_of(metrics, event->name, depth);
     metrics->acquired++;
     histogram_note(&metrics->wait, (double)event->waited_ms / 1000);
-    if (before->at_ms > 0 && event->wall_ms - before->at_ms <= event->waited_ms)
-        histogram_note(&metrics->hand_off, (double)(event->wall_ms - before->at_ms) / 1000);
-    before->at_ms = 0;
+    over->granted_ms = event->waited_ms > 0 ? event->wall_ms : 0;
+    over->waited_ms = event->waited_ms;
+    if (event->waited_ms == 0)
+        over->released_ms = 0;
+    measure_hand_over(metrics, over);
     metrics->grants[event->token % GRANTS] = (struct granted){event->token, clock_ms()};
     if (group)
         group->acquired++;
+}
+
+static void note_released(struct metrics *metrics, const struct hf_log_event *event)
+{
+    struct hand_over *over = hand_over_of(metrics, event->name);
+    metrics->released++;
+    if (over->granted_ms < event->wall_ms) /* an old one, whose release was told elsewhere */
+        over->granted_ms = 0;
+    over->released_ms = event->wall_ms;
+    measure_hand_over(metrics, over);
 }
 
 static void note_queued(struct metrics *metrics, const struct hf_log_event *event, int64_t depth)
@@ -103,11 +126,11 @@ static void note_queued(struct metrics *metrics, const struct hf_log_event *even
         group->contended++;
 }
 
-/* Who could not renew has words for it. Without any the engine said that it is gone: somebody took it away, unless
- * renewing had ended. */
+/* Before a lease that cannot be renewed ends, there is a warning. Without one the engine said that it is gone: somebody
+ * took it away, unless renewing had ended. */
 static enum loss cause_of(const struct metrics *metrics, const struct hf_log_event *event)
 {
-    if (event->status != HF_LOST || (event->text && *event->text))
+    if (event->status != HF_LOST || metrics->warned[event->token % WARNINGS] == event->token)
         return LOSS_ENGINE;
     return metrics->max_hold_ms > 0 && event->held_ms >= metrics->max_hold_ms ? LOSS_EXPIRED : LOSS_BROKEN;
 }
@@ -121,11 +144,10 @@ static bool note_end(struct metrics *metrics, const char *exported)
     return first;
 }
 
-void metrics_released(struct metrics *metrics, const char *exported, const char *name, uint64_t token)
+void metrics_released(struct metrics *metrics, const char *exported, uint64_t token)
 {
     struct granted *granted = &metrics->grants[token % GRANTS];
     (void)note_end(metrics, exported);
-    (void)name;
     if (granted->token == token)
         histogram_note(&metrics->hold, (double)(clock_ms() - granted->at_ms) / 1000);
 }
@@ -144,10 +166,11 @@ void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int
     } else if (strcmp(event->event, "queued") == 0) {
         note_queued(metrics, event, depth);
     } else if (strcmp(event->event, "released") == 0) {
-        metrics->released++;
-        release_of(metrics, event->name)->at_ms = event->wall_ms;
+        note_released(metrics, event);
     } else if (strcmp(event->event, "lost") == 0) {
         metrics->lost[cause_of(metrics, event)]++;
+    } else if (strcmp(event->event, "warned") == 0) {
+        metrics->warned[event->token % WARNINGS] = event->token;
     } else if (strcmp(event->event, "extended") == 0) {
         metrics->renewed++;
     } else if (strcmp(event->event, "broken") == 0) {

@@ -218,6 +218,10 @@ proctype Caller(byte me)
                 parked[me] = 0;
                 give_up(me, 0);
                 give_up(me, 1);
+#ifndef OFFER_LOST /* one may have been offered to us while we were on our way out */
+                offer(0);
+                offer(1);
+#endif
                 break
             :: else ->
                 choose(me, lines[ask], 0);

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GOOD_FOR HF_MS(1000) /* a connection that lasted this long was no failure */
-#define VERSION_LEAST 7      /* scripts with flags, BLMPOP */
+#define GOOD_FOR HF_MS(1000)                          /* a connection that lasted this long was no failure */
+enum { ANSWER_MOST = 1 << 20, LIST_MOST = 64 << 20 }; /* bytes */
+#define VERSION_LEAST 7                               /* scripts with flags, BLMPOP */
 
 /* ---- The end ---- */
 
@@ -366,14 +367,21 @@ static void hear(struct hf_redis *r, struct line *line, const struct hf_reply *r
         finish_greeting(r, line, now);
 }
 
+/* Only a list that somebody asked for may be long: all who hold a name, or held it. */
+static size_t most_of_an_answer(const struct line *line)
+{
+    bool list = line->count && line->queue[line->first].kind == REQ_STEP;
+    return list ? (size_t)LIST_MOST : (size_t)ANSWER_MOST;
+}
+
 void hf_line_bytes(struct hf_redis *r, struct line *line, const char *bytes, size_t len, hf_nanos now)
 {
     const char *error = NULL;
     if (line->state != LINE_GREETING && line->state != LINE_UP)
         return;
     line->heard_at = now;
-    if (!hf_replies_feed(line->replies, bytes, len)) {
-        hf_line_drop(r, line, HF_UNAVAILABLE, now, "an answer of more than a megabyte");
+    if (!hf_replies_feed(line->replies, bytes, len, most_of_an_answer(line))) {
+        hf_line_drop(r, line, HF_UNAVAILABLE, now, "an answer of more than %zu MB", most_of_an_answer(line) >> 20);
         return;
     }
     for (const struct hf_reply *reply; line->replies && (reply = hf_replies_next(line->replies, &error));) {

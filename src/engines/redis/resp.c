@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLY_BYTES_MAX = 1 << 20, ARENA_CHUNK = 8192, ARENA_MAX = 2 << 20 };
+enum { ARENA_CHUNK = 8192, ARENA_TIMES = 2 }; /* an answer may take so many times its bytes when it is read */
 
 /* ---- Commands ---- */
 
@@ -91,6 +91,7 @@ struct hf_replies {
     redisReader *reader;
     struct chunk *chunks; /* the newest first; the oldest one stays */
     size_t allocated;
+    size_t most;      /* bytes that a reply may have */
     size_t unread;    /* bytes that were fed since the last whole reply */
     const char *flaw; /* what our own functions did not like; NULL: nothing */
 };
@@ -101,7 +102,7 @@ static void *take(struct hf_replies *r, size_t size)
     struct chunk *c = r->chunks;
     if (!c || c->room - c->used < size) {
         size_t room = size > ARENA_CHUNK ? size : ARENA_CHUNK;
-        r->flaw = r->allocated + room > ARENA_MAX ? "an answer that is too long" : NULL;
+        r->flaw = r->allocated + room > ARENA_TIMES * r->most ? "an answer that is too long" : NULL;
         if (r->flaw || !(c = malloc(sizeof *c + room)))
             return NULL;
         *c = (struct chunk){.next = r->chunks, .room = room};
@@ -241,10 +242,11 @@ void hf_replies_close(struct hf_replies *r)
     free(r);
 }
 
-bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len)
+bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len, size_t most)
 {
     r->unread += len;
-    return r->unread <= REPLY_BYTES_MAX && redisReaderFeed(r->reader, bytes, len) == REDIS_OK;
+    r->most = most;
+    return r->unread <= most && redisReaderFeed(r->reader, bytes, len) == REDIS_OK;
 }
 
 const struct hf_reply *hf_replies_next(struct hf_replies *r, const char **error)

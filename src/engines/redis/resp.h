@@ -36,8 +36,9 @@ struct hf_replies; /* a reader, with what it has read so far */
 
 struct hf_replies *hf_replies_open(void); /* NULL: no memory */
 void hf_replies_close(struct hf_replies *r);
-/* True: taken. False: no memory, or more than a reply may have; the connection is of no use any more. */
-bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len);
+/* True: taken. False: no memory, or more bytes than the `most` that a reply may have; the connection is of no use any
+ * more. */
+bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len, size_t most);
 /* The next whole reply, valid until the next call; NULL: none yet, or *error says what is wrong with the bytes. */
 const struct hf_reply *hf_replies_next(struct hf_replies *r, const char **error);
 

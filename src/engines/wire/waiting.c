@@ -278,6 +278,7 @@ static void part(struct hf_wire *wire, struct hf_wire_waiter *me)
     if (me->next)
         me->next->prev = me->prev;
     give_up(wire, me, me->lines);
+    hf_wire_offer(wire, wire->open); /* one may have been offered to us while we were on our way out */
 }
 
 static void wait_for_news(struct hf_wire *wire, struct hf_wire_waiter *me, uint64_t slot, uint32_t seen, hf_nanos until)
