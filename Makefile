@@ -16,7 +16,7 @@ test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
 	$(call compile,build-$(1),--target suites-$(1))
 formatted = find src include cli server tests examples -name '*.[ch]'
 
-.PHONY: build demo examples test nightly sim test-builds man install uninstall deb format format-check clean help
+.PHONY: build demo examples test nightly fuzz sim test-builds man install uninstall deb format format-check clean help
 .DEFAULT_GOAL := build
 
 build: ## the command, the shared and the static library, in build/
@@ -44,6 +44,13 @@ nightly: ## the long tests: every byte, every instruction, minutes of chaos
 	@scripts/install-packages nightly
 	@$(MAKE) --no-print-directory test-builds
 	@tests/run tests/suites.nightly build-logs '$(ONLY)'
+
+fuzz: SECONDS = 60
+fuzz: ## libFuzzer on every parser, SECONDS=60 each, under ASan and UBSan (ONLY=body picks one)
+	@scripts/install-packages fuzz
+	@$(call configure,build-plain,-DHF_TESTS=ON)
+	@$(call compile,build-plain,--target holdfast-static)
+	@tests/fuzz/search-all build-plain $(SECONDS) '$(ONLY)'
 
 sim: ## the simulator of the Redis engine: SECONDS=30 of new schedules (ARGS='--trace --seed 7' shows one)
 	@$(call configure,build-plain,-DHF_TESTS=ON)

@@ -84,8 +84,8 @@ static bool wait_for_grant(struct guard *guard, int *code)
     return false;
 }
 
-/* What was handed over may last only briefly at first, and the library gets the rest of the ttl at its next renewal. CMD,
- * which is stopped one grace before the end, needs it now; that it cannot be had is noticed by the watch. */
+/* What was handed over may last only briefly at first, and the library gets the rest of the ttl at its next renewal.
+ * CMD, which is stopped one grace before the end, needs it now; that it cannot be had is noticed by the watch. */
 static void have_whole_ttl(struct guard *guard)
 {
     if (hf_lease_left_ms(guard->lease) <= 2 * guard->grace_ms)

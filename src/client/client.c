@@ -43,25 +43,13 @@ static void recheck(void *ctx)
 
 /* ---- Opening ---- */
 
-static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)
-{
-    return settings->value[id] > 0 ? settings->value[id] : 0;
-}
-
 static hf_status read_settings(struct hf_client *client, const struct hf_url *url, bool environment)
 {
     hf_settings_defaults(&client->settings);
     hf_status status = environment ? hf_settings_from_environment(&client->settings, getenv) : HF_OK;
     if (status == HF_OK)
         status = hf_settings_from_query(&client->settings, url->query);
-    client->wishes = (struct hf_timing_wishes){
-        .op_timeout_ms = wish(&client->settings, HF_SET_OP_TIMEOUT),
-        .retry_min_ms = wish(&client->settings, HF_SET_RETRY_MIN),
-        .retry_max_ms = wish(&client->settings, HF_SET_RETRY_MAX),
-        .renew_permille = wish(&client->settings, HF_SET_RENEW_AT),
-    };
-    if (client->settings.value[HF_SET_REPLICAS] || client->settings.value[HF_SET_FSYNC])
-        client->wishes.acknowledge_ms = client->settings.value[HF_SET_REPLICA_TIMEOUT];
+    client->wishes = hf_timing_wishes_of(&client->settings);
     return status;
 }
 
@@ -125,8 +113,7 @@ static hf_status open_parts(struct hf_client *client, const struct hf_url *url)
     if (error)
         return hf_why(HF_NO_MEMORY, "%s: %s", client->url, strerror(error));
     client->limits = client->type->limits;
-    if (client->settings.value[HF_SET_DRIFT] >= 0)
-        client->limits.drift_ppm = client->settings.value[HF_SET_DRIFT];
+    hf_timing_set_drift(&client->limits, &client->settings);
     client->host = (struct hf_host){.ctx = client, .nudge = nudge, .recheck = recheck, .lost_all = lost_all};
     hf_status status = client->type->open(&client->engine, url, &client->settings, &client->host);
     return status == HF_OK ? start_keeper(client) : status;

@@ -1,6 +1,8 @@
 /* timing.c - the timing sheet: derives every interval of a lease from its ttl and the engine's drift. */
 #include "timing.h"
 
+#include "base/settings.h"
+
 #define OP_TIMEOUT_LEAST HF_MS(50)
 #define OP_TIMEOUT_MOST HF_MS(500)
 #define PATIENCE HF_MS(5)
@@ -88,4 +90,27 @@ void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits 
     t->retry_floor = least(t->retry_min, RETRY_FLOOR);
     t->release_for = RELEASE_FOR;
     fill_queue(t);
+}
+
+static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)
+{
+    return settings->value[id] > 0 ? settings->value[id] : 0;
+}
+
+struct hf_timing_wishes hf_timing_wishes_of(const struct hf_settings *settings)
+{
+    bool strong = settings->value[HF_SET_REPLICAS] || settings->value[HF_SET_FSYNC];
+    return (struct hf_timing_wishes){
+        .op_timeout_ms = wish(settings, HF_SET_OP_TIMEOUT),
+        .retry_min_ms = wish(settings, HF_SET_RETRY_MIN),
+        .retry_max_ms = wish(settings, HF_SET_RETRY_MAX),
+        .renew_permille = wish(settings, HF_SET_RENEW_AT),
+        .acknowledge_ms = strong ? settings->value[HF_SET_REPLICA_TIMEOUT] : 0,
+    };
+}
+
+void hf_timing_set_drift(struct hf_limits *limits, const struct hf_settings *settings)
+{
+    if (settings->value[HF_SET_DRIFT] >= 0)
+        limits->drift_ppm = settings->value[HF_SET_DRIFT];
 }

@@ -3,6 +3,8 @@
 #pragma once
 #include "message.h"
 
+struct hf_settings;
+
 /* Nanoseconds. renew, warn and stop count from the moment that a validity is counted from (asked_at). */
 struct hf_timing {
     hf_nanos ttl;
@@ -32,6 +34,10 @@ struct hf_timing_wishes {
     int64_t renew_permille; /* renew at this part of the ttl; 0: a third */
     int64_t acknowledge_ms; /* what replicas have to acknowledge a grant; 0: none is asked to */
 };
+
+/* What a client's settings say of it: the wishes, and how far clocks may run apart. */
+struct hf_timing_wishes hf_timing_wishes_of(const struct hf_settings *settings);
+void hf_timing_set_drift(struct hf_limits *limits, const struct hf_settings *settings);
 
 void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits *limits,
                     const struct hf_timing_wishes *wishes);

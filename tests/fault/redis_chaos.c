@@ -116,14 +116,14 @@ static void extend(const struct holding *h)
     atomic_fetch_add(&h->part->shared->extended, status == HF_OK);
 }
 
-/* Most are brief; some are longer than their ttl. */
+/* Many are brief; some last for as long as they are good, where a belief that is too long shows. */
 static void work(const struct holding *h)
 {
-    int64_t ms = draw(16) ? draw(30) : draw((uint32_t)h->ttl_ms * 2), until = now_ns() + ms * 1000000;
+    int64_t ms = draw(5) ? draw(20) : draw(1000), until = now_ns() + ms * 1000000;
     bool extends = draw(3) == 0;
     while (note_valid(h) && now_ns() < until) {
-        nap_us(500 + draw(10000));
-        if (extends && draw(8) == 0)
+        nap_us(200 + draw(3000));
+        if (extends && draw(30) == 0)
             extend(h);
     }
 }
@@ -185,7 +185,7 @@ static bool may_refuse(hf_status status)
 static hf_status acquire(struct holding *h, hf_client *client)
 {
     struct want want = {.name = "job", .ttl_ms = h->ttl_ms, .wait_ms = draw(4) ? draw(2500) : 0};
-    want.flags = draw(2) ? HF_AUTO_RENEW : 0;
+    want.flags = draw(3) ? 0 : HF_AUTO_RENEW;
     struct hf_request request = request_of(&want);
     request.on_lost = count_loss;
     request.lost_arg = h->losses;
@@ -215,7 +215,7 @@ static void give_back(const struct holding *h)
 static void hold_once(struct part *part, hf_client *client, unsigned round)
 {
     static _Atomic unsigned losses[ROUNDS];
-    struct holding h = {.part = part, .ttl_ms = 300 + draw(900), .losses = &losses[round]};
+    struct holding h = {.part = part, .ttl_ms = 100 + draw(400), .losses = &losses[round]};
     h.reach_ms = h.ttl_ms + REACH_MS;
     snprintf(h.name, sizeof h.name, "%u-%d-%u", part->number, (int)getpid(), round);
     if (acquire(&h, client) != HF_OK) {

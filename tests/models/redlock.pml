@@ -9,7 +9,7 @@
  * stops; a tick may come between any two steps. A clock shows STEP tokens for each tick, plus the server's own error, which
  * is less than half of MAX_TTL to either side (0 to MAX_TTL - 1 here: only differences count).
  *
- * Left out: renewals and their repair, drift, hints to waiters, servers that are the same one. */
+ * A server and the client that hears its answer are one step: a question may be late, its answer is not. Left out: renewals and their repair, drift, hints to waiters, servers that are the same one. */
 
 #ifndef CLIENTS
 #define CLIENTS 2
@@ -29,7 +29,7 @@
 #ifndef HORIZON
 #define HORIZON 6
 #endif
-#define STEP 2
+#define STEP 4 /* so that a clock is ahead of the few grants within one tick */
 #define NOBODY CLIENTS
 
 mtype = { ASK, RAISE, RELEASE };
@@ -49,13 +49,12 @@ byte restarts = RESTARTS, cuts = CUTS;
 #define PAIR(c, s) ((c) * SERVERS + (s))
 #define PAIRS (CLIENTS * SERVERS)
 chan line[PAIRS] = [2] of { mtype, byte };            /* request, the agreed token */
-chan answer[PAIRS] = [2] of { mtype, bool, byte };    /* to which, yes or no, the token */
 bool late[PAIRS];   /* an ask of a connection that broke is still under way */
 bool buried[PAIRS]; /* the tombstone */
 bool doubt[PAIRS];
 mtype vote[PAIRS] = OPEN;
 byte proposed[PAIRS];
-bool silent[PAIRS]; /* too young when it was asked */
+bool freed[PAIRS];  /* it said that it knows of the release */
 
 /* ---- Clients */
 mtype state[CLIENTS] = IDLE;
@@ -65,7 +64,7 @@ byte token[CLIENTS];
 byte highest;        /* token of any lease that was granted */
 byte floor[CLIENTS]; /* that one, when this client began to ask */
 
-byte k, p, yes, no, got; /* room to compute in, empty between steps */
+byte k, n, yes, no, got; /* room to compute in, empty between steps */
 mtype verb;
 bool well;
 
@@ -83,7 +82,7 @@ inline execute(c, s)
         if
         :: holder[s] == NOBODY ->
             holder[s] = c;
-            counter[s] = max(counter[s] + 1, clock(s));
+            counter[s] = max(counter[s] + 1, clock(s))
         :: else
         fi;
         left[s] = TTL;
@@ -94,7 +93,9 @@ inline execute(c, s)
         counter[s] = max(counter[s], got);
         well = true
     :: verb == RELEASE ->
+#ifndef NO_TOMBSTONE
         buried[PAIR(c, s)] = doubt[PAIR(c, s)];
+#endif
         if
 #ifdef RELEASE_ANY
         :: true -> holder[s] = NOBODY; left[s] = 0
@@ -114,21 +115,165 @@ inline tidy()
     got = 0;
     well = false;
     k = 0;
-    p = 0;
     yes = 0;
     no = 0
+}
+
+/* The connection breaks; an ask that was under way may still arrive. The client hears that there will be no answer. */
+inline hang_up(c, s, arrives)
+{
+    do
+    :: len(line[PAIR(c, s)]) > 0 ->
+        line[PAIR(c, s)]?verb, got;
+        late[PAIR(c, s)] = late[PAIR(c, s)] || (arrives && verb == ASK)
+    :: else -> break
+    od;
+    doubt[PAIR(c, s)] = true;
+    if
+    :: vote[PAIR(c, s)] == OPEN && (state[c] == ASKING || state[c] == RAISING) -> vote[PAIR(c, s)] = NO
+    :: else
+    fi;
+    tidy()
+}
+
+/* ---- A client and its try */
+
+/* To every server, also to those that never answered, behind whatever they were asked before. */
+inline give_back(c)
+{
+    state[c] = RELEASING;
+    good[c] = 0;
+    age[c] = 0;
+    token[c] = 0;
+    floor[c] = 0;
+    for (k : 0 .. SERVERS - 1) {
+#ifdef RELEASE_BELIEVED
+        freed[PAIR(c, k)] = (vote[PAIR(c, k)] != YES);
+#endif
+        if
+        :: !freed[PAIR(c, k)] && len(line[PAIR(c, k)]) < 2 -> line[PAIR(c, k)]!RELEASE, 0
+        :: else
+        fi;
+        vote[PAIR(c, k)] = OPEN;
+        proposed[PAIR(c, k)] = 0
+    }
+    k = 0
+}
+
+inline grant(c)
+{
+#ifdef REPLY_TIME
+    good[c] = TTL;
+#else
+    good[c] = less(TTL, age[c]); /* counted from before the first question */
+#endif
+    if
+    :: good[c] > 0 ->
+        state[c] = HELD;
+        age[c] = 0;
+        for (k : 0 .. CLIENTS - 1) {
+            assert(k == c || good[k] == 0) /* G35: one holder */
+        }
+        assert(token[c] > floor[c]); /* G36: above every lease that was granted before this one was asked for */
+        highest = max(highest, token[c]);
+        floor[c] = 0;
+        for (k : 0 .. SERVERS - 1) {
+            vote[PAIR(c, k)] = OPEN;
+            proposed[PAIR(c, k)] = 0
+        }
+        k = 0
+    :: else -> give_back(c)
+    fi
+}
+
+inline count(c)
+{
+    yes = 0;
+    no = 0;
+    for (k : 0 .. SERVERS - 1) {
+        yes = yes + (vote[PAIR(c, k)] == YES -> 1 : 0);
+        no = no + (vote[PAIR(c, k)] == NO || vote[PAIR(c, k)] == UNCOUNTED -> 1 : 0)
+    }
+    k = 0
+}
+
+/* The highest proposal goes back to those that hold the key; a majority must confirm it. */
+inline raise_tokens(c)
+{
+    for (k : 0 .. SERVERS - 1) {
+        token[c] = max(token[c], (vote[PAIR(c, k)] == YES -> proposed[PAIR(c, k)] : 0))
+    }
+    no = 0;
+    for (k : 0 .. SERVERS - 1) {
+        no = no + (vote[PAIR(c, k)] == YES && proposed[PAIR(c, k)] == token[c] -> 1 : 0)
+    }
+    k = 0;
+#ifdef NO_RAISE
+    no = MOST;
+#endif
+    if
+    :: no >= MOST -> grant(c)
+    :: else ->
+        state[c] = RAISING;
+        for (k : 0 .. SERVERS - 1) {
+            if
+            :: vote[PAIR(c, k)] == YES || vote[PAIR(c, k)] == UNCOUNTED ->
+                vote[PAIR(c, k)] = OPEN;
+                line[PAIR(c, k)]!RAISE, token[c]
+            :: else
+            fi
+        }
+        k = 0
+    fi
+}
+
+inline judge(c)
+{
+    count(c);
+    if
+    :: state[c] == ASKING && yes >= MOST -> raise_tokens(c)
+    :: state[c] == RAISING && yes >= MOST -> grant(c)
+    :: (state[c] == ASKING || state[c] == RAISING) && yes < MOST && no > SERVERS - MOST -> give_back(c)
+    :: else
+    fi
+}
+
+#ifdef NO_UPTIME
+#define TOO_YOUNG(s) false
+#else
+#define TOO_YOUNG(s) (young[s] > 0)
+#endif
+
+inline hear(c, s)
+{
+    if
+    :: verb == RELEASE -> freed[PAIR(c, s)] = true
+    :: verb == ASK && well && (state[c] == RAISING || (state[c] == HELD && got != token[c])) ->
+        line[PAIR(c, s)]!RAISE, token[c] /* it is told of it, too */
+    :: verb == ASK && well && state[c] == ASKING ->
+        proposed[PAIR(c, s)] = got;
+        vote[PAIR(c, s)] = (TOO_YOUNG(s) -> UNCOUNTED : YES)
+    :: verb == RAISE && well && state[c] == RAISING -> vote[PAIR(c, s)] = (TOO_YOUNG(s) -> UNCOUNTED : YES)
+    :: !well && (state[c] == ASKING || state[c] == RAISING) -> vote[PAIR(c, s)] = NO
+    :: else
+    fi;
+    judge(c);
+    tidy()
 }
 
 proctype Link(byte c; byte s)
 {
 end:
     do
-    :: d_step { nempty(line[PAIR(c, s)]) && nfull(answer[PAIR(c, s)]) ->
+    :: d_step { len(line[PAIR(c, s)]) > 0 -> line[PAIR(c, s)]?verb, got; execute(c, s); hear(c, s) }
+    /* It is carried out, and the connection breaks before the answer comes. */
+    :: d_step { cuts > 0 && len(line[PAIR(c, s)]) > 0 ->
+        cuts--;
         line[PAIR(c, s)]?verb, got;
         execute(c, s);
-        answer[PAIR(c, s)]!verb, well, got;
-        tidy()
+        hang_up(c, s, true)
        }
+    :: d_step { cuts > 0 && len(line[PAIR(c, s)]) > 0 -> cuts--; hang_up(c, s, true) }
     :: d_step { late[PAIR(c, s)] ->
         late[PAIR(c, s)] = false;
         verb = ASK;
@@ -136,33 +281,120 @@ end:
         assert(state[c] != OVER || !well); /* G38: a try leaves nothing behind */
         tidy()
        }
-    :: d_step { cuts > 0 && (len(line[PAIR(c, s)]) > 0 || len(answer[PAIR(c, s)]) > 0) ->
-        cuts--;
-        hang_up(c, s, true)
+    od
+}
+
+proctype Client(byte me)
+{
+    byte s;
+    d_step {
+        state[me] = ASKING;
+        floor[me] = highest;
+        for (k : 0 .. SERVERS - 1) {
+            line[PAIR(me, k)]!ASK, 0
+        }
+        k = 0
+    }
+end:
+    do
+    :: state[me] == OVER -> break
+    /* The time of the round is over, the hold is given back, or it was lost. */
+    :: d_step { state[me] == ASKING || state[me] == RAISING || state[me] == HELD -> give_back(me); tidy() }
+    /* Where the connection broke: again. */
+    :: d_step { state[me] == RELEASING ->
+        for (k : 0 .. SERVERS - 1) {
+            if
+            :: !freed[PAIR(me, k)] && len(line[PAIR(me, k)]) == 0 -> line[PAIR(me, k)]!RELEASE, 0
+            :: else
+            fi;
+            yes = yes + (freed[PAIR(me, k)] -> 1 : 0)
+        }
+        if
+        :: yes == SERVERS ->
+            state[me] = OVER;
+            for (k : 0 .. SERVERS - 1) {
+                assert(holder[k] != me); /* G38: a try leaves nothing behind */
+                freed[PAIR(me, k)] = false;
+                doubt[PAIR(me, k)] = false
+            }
+        :: else
+        fi;
+        tidy()
        }
     od
 }
 
-/* The connection breaks: whoever waits for an answer there hears that there will be none. */
-inline hang_up(c, s, arrives)
+/* ---- Time, and servers that come back empty */
+
+#define down(x) x = (x > 0 -> x - 1 : 0)
+
+proctype World()
 {
+    byte i;
+end:
     do
-    :: len(line[PAIR(c, s)]) > 0 ->
-        line[PAIR(c, s)]?verb, got;
-        late[PAIR(c, s)] = late[PAIR(c, s)] || (arrives && verb == ASK);
-        doubt[PAIR(c, s)] = true;
-        again[PAIR(c, s)] = again[PAIR(c, s)] || verb == RELEASE
-    :: else -> break
-    od;
-    do
-    :: len(answer[PAIR(c, s)]) > 0 ->
-        answer[PAIR(c, s)]?verb, well, got;
-        again[PAIR(c, s)] = again[PAIR(c, s)] || verb == RELEASE
-    :: else -> break
-    od;
-    if
-    :: vote[PAIR(c, s)] == OPEN -> vote[PAIR(c, s)] = NO
-    :: else
-    fi;
-    tidy()
+    :: d_step { now < HORIZON ->
+        now++;
+        for (i : 0 .. SERVERS - 1) {
+            down(left[i]);
+            holder[i] = (left[i] > 0 -> holder[i] : NOBODY);
+            down(young[i])
+        }
+        for (i : 0 .. CLIENTS - 1) {
+            down(good[i]);
+            age[i] = ((state[i] == ASKING || state[i] == RAISING) && age[i] < TTL -> age[i] + 1 : age[i])
+        }
+        i = 0
+       }
+    :: atomic { restarts > 0 ->
+        i = 0;
+        do
+        :: i < SERVERS - 1 -> i++
+        :: break
+        od;
+        d_step {
+            restarts--;
+            holder[i] = NOBODY;
+            left[i] = 0;
+            counter[i] = 0;
+            young[i] = MAX_TTL + 1;
+            for (n : 0 .. CLIENTS - 1) {
+                hang_up(n, i, false);
+                late[PAIR(n, i)] = false;
+                buried[PAIR(n, i)] = false
+            }
+            n = 0;
+            i = 0
+        }
+       }
+    od
+}
+
+init
+{
+    byte c, s;
+    atomic {
+        do
+        :: s < SERVERS ->
+            if
+            :: s > 0 && err[s - 1] == 0 -> err[s] = 0 /* the servers are alike: those that are ahead come first */
+            :: s == 0 || err[s - 1] > 0 -> err[s] = 0
+            :: s == 0 || err[s - 1] > 0 -> err[s] = MAX_TTL - 1
+            fi;
+            s++
+        :: else -> break
+        od;
+        run World();
+        do
+        :: c < CLIENTS ->
+            run Client(c);
+            s = 0;
+            do
+            :: s < SERVERS -> run Link(c, s); s++
+            :: else -> break
+            od;
+            c++
+        :: else -> break
+        od
+    }
 }

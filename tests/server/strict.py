@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 # strict.py - sends raw bytes to a service and compares the status of its first answer: requests that two readers could
 # understand differently must be refused and the connection closed, so that nothing behind them is read as a request.
-# Prints TAP. Usage: strict.py PORT
+# Behind a proxy, which may refuse or mend a request by itself, each vector hides a request that the proxy denies where it
+# sees it: the lock "smuggled" must stay free. Prints TAP. Usage: strict.py PORT [PORT_OF_THE_SERVICE_BEHIND]
 import socket
 import sys
 
 port = int(sys.argv[1])
+behind = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 count = 0
 H = b"Host: localhost\r\n"
 SMUGGLED = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HIDDEN = b"POST /v1/locks/smuggled/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{\"ttlMs\":60000}"
+if behind:
+    SMUGGLED = HIDDEN
 
 
-def send(data, timeout=4):
-    s = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+def send(data, timeout=4, to=port):
+    s = socket.create_connection(("127.0.0.1", to), timeout=timeout)
     s.sendall(data)
     answer = b""
     try:
@@ -35,7 +40,20 @@ def result(fine, name, detail=""):
         print("#", detail)
 
 
+def is_free():
+    answer = send(b"GET /v1/locks/smuggled HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", to=behind)
+    return b'"free":true' in answer
+
+
+def not_smuggled(name, data):
+    answer = send(data, 0.5)
+    result(is_free(), name, repr(answer[:300]))
+
+
 def refused(name, data, *statuses):
+    if behind:
+        not_smuggled(name, data)
+        return
     answer = send(data)
     status = int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
     once = answer.count(b"HTTP/1.1 ") == 1
@@ -126,6 +144,14 @@ refused("too many fields", b"GET /livez HTTP/1.1\r\n" + H + b"".join(b"X-%d: a\r
 refused("a target that is too long", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + H + b"\r\n", 414)
 refused("a request line without an end", b"GET /" + b"a" * 20000, 414)
 refused("a body that is too long", field(b"Content-Length: 100000"), 413)
+
+if behind:
+    # What these vectors hide would be noticed: sent by itself, it takes the lock.
+    result(b" 403 " in send(HIDDEN, 1), "the proxy denies what it sees of it")
+    send(HIDDEN, 1, behind)
+    result(not is_free(), "past the proxy it would have been taken")
+    print("1..%d" % count)
+    sys.exit()
 
 # What is right goes through, also in pieces, pipelined, and with an old version.
 answer = send(SMUGGLED * 3 + b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

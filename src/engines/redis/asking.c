@@ -205,8 +205,9 @@ static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
         set_lines(r, a);
         return;
     }
+    const struct line *line = hf_attempt_line(r, verb);
     a->asking -= verb == HF_V_ACQUIRE;
-    hf_attempt_fail(r, a, now, HF_NO_MEMORY, "no memory to send");
+    hf_attempt_fail(r, a, now, line->trouble, line->why);
 }
 
 static bool is_job(enum hf_verb verb)

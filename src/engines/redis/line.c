@@ -30,8 +30,6 @@ static void tell_cut(struct hf_redis *r, const struct line *line, const struct r
     struct attempt *a = request->attempt;
     if (a)
         a->in_flight[line->number]--;
-    if (request->kind == REQ_WAIT)
-        hf_strong_cut(r, line->why);
     if (!a || request->kind == REQ_WAIT)
         return;
     if (request->kind == REQ_STEP) {
@@ -56,6 +54,8 @@ static void tell_everybody(struct hf_redis *r, struct line *line, hf_nanos now)
         tell_cut(r, line, &request);
     }
     line->orphans = line->loads = 0;
+    if (line->number == LINE_STRONG) /* also those whose WAIT could not be sent */
+        hf_strong_cut(r, line->why);
     bool for_good = line->trouble == HF_DENIED || line->trouble == HF_CONFIG;
     for (struct attempt *a = r->attempts; a; a = a->next) {
         a->pair.set = a->push.set = false;
@@ -144,13 +144,17 @@ static bool add_request(struct line *line, const struct request *request)
 bool hf_line_send(struct hf_redis *r, struct line *line, struct request request, hf_nanos now)
 {
     struct hf_command *c = &r->command;
-    bool whole = line->state != LINE_DOWN && !c->failed && r->host->send(r->host->ctx, line->number, c->bytes, c->len);
+    bool written = !c->failed;
+    bool whole = line->state != LINE_DOWN && written && r->host->send(r->host->ctx, line->number, c->bytes, c->len);
     c->len = 0;
     c->failed = false;
     request.sent_at = now;
     if (whole && add_request(line, &request))
         return true;
-    hf_line_drop(r, line, HF_NO_MEMORY, now, "no memory to send");
+    if (written && !whole)
+        hf_line_drop(r, line, HF_UNAVAILABLE, now, "the connection takes nothing any more");
+    else
+        hf_line_drop(r, line, HF_NO_MEMORY, now, "no memory to send");
     return false;
 }
 

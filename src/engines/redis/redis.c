@@ -171,22 +171,11 @@ static void name_box(struct hf_redis *r, const char *wake)
         *at = isspace((unsigned char)*at) ? '-' : *at;
 }
 
-static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)
-{
-    return settings->value[id] > 0 ? settings->value[id] : 0;
-}
-
 static hf_status read_settings(struct hf_redis *r, const struct hf_settings *s)
 {
     r->limits = (struct hf_limits)HF_REDIS_LIMITS;
-    if (s->value[HF_SET_DRIFT] >= 0)
-        r->limits.drift_ppm = s->value[HF_SET_DRIFT];
-    r->wishes = (struct hf_timing_wishes){
-        .op_timeout_ms = wish(s, HF_SET_OP_TIMEOUT),
-        .retry_min_ms = wish(s, HF_SET_RETRY_MIN),
-        .retry_max_ms = wish(s, HF_SET_RETRY_MAX),
-        .renew_permille = wish(s, HF_SET_RENEW_AT),
-    };
+    hf_timing_set_drift(&r->limits, s);
+    r->wishes = hf_timing_wishes_of(s);
     r->connect_timeout = HF_MS(s->value[HF_SET_CONNECT_TIMEOUT]);
     r->replicas = s->value[HF_SET_REPLICAS];
     r->replica_timeout_ms = s->value[HF_SET_REPLICA_TIMEOUT];

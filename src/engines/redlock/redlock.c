@@ -211,11 +211,6 @@ static void close_redlock(void *self)
     free(l);
 }
 
-static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)
-{
-    return settings->value[id] > 0 ? settings->value[id] : 0;
-}
-
 static hf_status open_redlock(void **self, const struct hf_url *url, const struct hf_settings *settings,
                               const struct hf_wire_host *host)
 {
@@ -225,14 +220,8 @@ static hf_status open_redlock(void **self, const struct hf_url *url, const struc
         return hf_why(HF_NO_MEMORY, "%s: no memory for a client", url->scheme);
     l->host = host;
     l->limits = (struct hf_limits)HF_REDLOCK_LIMITS;
-    if (settings->value[HF_SET_DRIFT] >= 0)
-        l->limits.drift_ppm = settings->value[HF_SET_DRIFT];
-    l->wishes = (struct hf_timing_wishes){
-        .op_timeout_ms = wish(settings, HF_SET_OP_TIMEOUT),
-        .retry_min_ms = wish(settings, HF_SET_RETRY_MIN),
-        .retry_max_ms = wish(settings, HF_SET_RETRY_MAX),
-        .renew_permille = wish(settings, HF_SET_RENEW_AT),
-    };
+    hf_timing_set_drift(&l->limits, settings);
+    l->wishes = hf_timing_wishes_of(settings);
     l->max_ttl = HF_MS(settings->value[HF_SET_MAX_TTL]);
     hf_status status = settings->value[HF_SET_REPLICAS]
                            ? hf_why(HF_CONFIG, "replicas: a quorum has none; its servers know nothing of each other")

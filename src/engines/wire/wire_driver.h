@@ -28,3 +28,11 @@ hf_status hf_wire_break_hold(void *self, const struct hf_seen *what, uint64_t to
 hf_status hf_wire_resize(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now);
 hf_status hf_wire_examine(void *self, hf_nanos now, hf_finding_fn *fn, void *arg);
 void hf_wire_watch(void *self, uint32_t *seen, hf_nanos until);
+
+/* The part of an engine's table that is the same for all of them. */
+#define HF_WIRE_DOOR                                                                                                   \
+    .enter = hf_wire_enter, .leave = hf_wire_leave, .submit = hf_wire_submit, .peek = hf_wire_peek,                    \
+    .unattend = hf_wire_unattend, .flush = hf_wire_flush, .forget = hf_wire_forget, .park = hf_wire_park,              \
+    .wake = hf_wire_wake, .attend = hf_wire_attend, .attend_wake = hf_wire_attend_wake, .list = hf_wire_list,          \
+    .break_hold = hf_wire_break_hold, .resize = hf_wire_resize, .examine = hf_wire_examine, .watch = hf_wire_watch,    \
+    .close = hf_wire_close

@@ -1,0 +1,167 @@
+/* redis_lines.c - the engine for one server on connections of the test's own: what cannot be sent, and what no server
+ * says. */
+#include "sentence.h"
+
+#include "base/settings.h"
+#include "base/url.h"
+#include "engines/redis/member.h"
+#include "engines/wire.h"
+
+#include <string.h>
+
+enum { COMMANDS, WAKE, STRONG }; /* lines, as in redis.h */
+
+static struct {
+    void *engine;
+    struct hf_wire_host host;
+    hf_nanos now;
+    unsigned sent, waits, hung_up, told[HF_N_CUES];
+    bool refuse, refuse_wait;
+    hf_status status; /* of the last news */
+} t;
+
+/* ---- The connections ---- */
+
+static void dial(void *ctx, unsigned line, const struct hf_address *to)
+{
+    (void)ctx, (void)line, (void)to;
+}
+
+static bool send_bytes(void *ctx, unsigned line, const void *bytes, size_t len)
+{
+    (void)ctx, (void)line;
+    bool waits = memmem(bytes, len, "\r\nWAIT\r\n", 8);
+    t.sent++;
+    t.waits += waits;
+    return !t.refuse && !(waits && t.refuse_wait);
+}
+
+static void hang_up(void *ctx, unsigned line)
+{
+    (void)ctx, (void)line;
+    t.hung_up++;
+}
+
+static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
+{
+    (void)ctx, (void)ask;
+    t.told[news->cue]++;
+    t.status = news->status;
+}
+
+static void recheck(void *ctx)
+{
+    (void)ctx;
+}
+
+static uint32_t draw(void *ctx)
+{
+    (void)ctx;
+    return 4; /* by dice */
+}
+
+static void open_engine(int64_t replicas)
+{
+    struct hf_settings settings;
+    struct hf_url url;
+    memset(&t, 0, sizeof t);
+    t.now = HF_MS(1000000);
+    t.host = (struct hf_wire_host){
+        .dial = dial, .send = send_bytes, .hang_up = hang_up, .tell = tell, .recheck = recheck, .random = draw};
+    hf_settings_defaults(&settings);
+    settings.value[HF_SET_REPLICAS] = replicas;
+    assert_int_equal(hf_url_parse(&url, "redis://127.0.0.1:6379"), HF_OK);
+    assert_int_equal(hf_wire_redis.open(&t.engine, &url, &settings, &t.host), HF_OK);
+}
+
+static void hear(unsigned line, const char *text)
+{
+    hf_wire_redis.line_bytes(t.engine, line, text, strlen(text), t.now);
+}
+
+/* The line comes up, and the server says yes to all that the greeting asks. */
+static void come_up(unsigned line)
+{
+    unsigned before = t.sent;
+    hf_wire_redis.line_up(t.engine, line, t.now);
+    for (unsigned greeted = t.sent - before; greeted; greeted--)
+        hear(line, "+OK\r\n");
+}
+
+static struct hf_ask ask_for(enum hf_verb verb, uint8_t id)
+{
+    struct hf_ask ask = {
+        .verb = verb, .name = "x", .name_len = 1, .units = 1, .capacity = 1, .ttl_ms = 10000, .label = ""};
+    ask.attempt.b[0] = ask.owner.b[0] = id;
+    return ask;
+}
+
+/* ---- The tests ---- */
+
+/* The server was gone when the WAIT was to be sent: whoever it was for hears so, and the next one is sent again. */
+static void test_unsent_wait(void **state)
+{
+    (void)state;
+    open_engine(1);
+    struct hf_ask first = ask_for(HF_V_ACQUIRE, 1), second = ask_for(HF_V_ACQUIRE, 2);
+    hf_wire_redis.submit(t.engine, &first, t.now);
+    come_up(STRONG);
+    t.refuse_wait = true;
+    hear(STRONG, "$16\r\n1794758423761557\r\n");
+    assert_int_equal(t.waits, 1);
+    assert_int_equal(t.told[HF_N_CUT], 1);
+    assert_int_equal(t.told[HF_N_GRANTED], 0);
+    t.refuse_wait = false;
+    t.now += HF_MS(5000);
+    hf_wire_redis.submit(t.engine, &second, t.now);
+    come_up(STRONG);
+    hear(STRONG, "$16\r\n1794758423761558\r\n");
+    assert_int_equal(t.waits, 2);
+    hear(STRONG, ":1\r\n");
+    assert_int_equal(t.told[HF_N_GRANTED], 1);
+    hf_wire_redis.close(t.engine);
+}
+
+/* The connection broke, and that is yet to be read: it is not memory that is lacking. */
+static void test_dead_connection(void **state)
+{
+    (void)state;
+    open_engine(0);
+    struct hf_ask ask = ask_for(HF_V_ACQUIRE, 1);
+    hf_wire_redis.submit(t.engine, &ask, t.now);
+    come_up(COMMANDS);
+    hear(COMMANDS, "$16\r\n1794758423761557\r\n");
+    assert_int_equal(t.told[HF_N_GRANTED], 1);
+    t.refuse = true;
+    ask.verb = HF_V_EXTEND;
+    hf_wire_redis.submit(t.engine, &ask, t.now);
+    assert_int_equal(t.told[HF_N_FAILED], 1);
+    assert_int_equal(t.status, HF_UNAVAILABLE);
+    hf_wire_redis.close(t.engine);
+}
+
+/* A message whose channel is no text. */
+static void test_message_without_channel(void **state)
+{
+    (void)state;
+    open_engine(0);
+    hf_quorum_member_join(t.engine);
+    struct hf_ask ear = ask_for(HF_V_LISTEN, 1);
+    hf_wire_redis.submit(t.engine, &ear, t.now);
+    come_up(WAKE);
+    hear(WAKE, "*3\r\n$9\r\nsubscribe\r\n$10\r\n{lock:x}:f\r\n:1\r\n");
+    assert_int_equal(t.hung_up, 0);
+    hear(WAKE, "*3\r\n$7\r\nmessage\r\n:5\r\n$1\r\nx\r\n");
+    assert_int_equal(t.hung_up, 1);
+    hf_wire_redis.close(t.engine);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        SENTENCE("a WAIT that cannot be sent fails its grant, and no later one", test_unsent_wait),
+        SENTENCE("who sends on a dead connection hears that the server is unavailable", test_dead_connection),
+        SENTENCE("a message without a channel ends the connection, and nothing else", test_message_without_channel),
+    };
+    return cmocka_run_group_tests_name("redis: lines", tests, NULL, NULL);
+}
