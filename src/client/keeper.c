@@ -183,6 +183,7 @@ static bool run_callback(struct hf_client *client)
     pthread_mutex_unlock(&client->lock);
     if (!lease)
         return false;
+    flush(client); /* a callback may take its time */
     call_back(lease, callbacks);
     hf_lease_unref(lease);
     return true;
@@ -253,7 +254,7 @@ static void run_what_is_due(struct hf_client *client)
         more = run_callback(client) || more;
         hf_journal_deliver(client);
     } while (more);
-    flush(client);
+    flush(client); /* what callbacks asked for */
 }
 
 /* When to wake; false when it is time to stop. Sets armed_at, from which on other threads wake us. */

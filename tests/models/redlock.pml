@@ -29,6 +29,9 @@
 #ifndef HORIZON
 #define HORIZON 6
 #endif
+#ifndef ERROR
+#define ERROR (MAX_TTL - 1) /* of a clock, in ticks */
+#endif
 #define STEP 4 /* so that a clock is ahead of the few grants within one tick */
 #define NOBODY CLIENTS
 
@@ -286,7 +289,9 @@ end:
 
 proctype Client(byte me)
 {
-    byte s;
+#ifdef IN_TURN /* the second begins when the first one has been granted: that is what tokens are about */
+    me == 0 || highest > 0;
+#endif
     d_step {
         state[me] = ASKING;
         floor[me] = highest;
@@ -379,7 +384,7 @@ init
             if
             :: s > 0 && err[s - 1] == 0 -> err[s] = 0 /* the servers are alike: those that are ahead come first */
             :: s == 0 || err[s - 1] > 0 -> err[s] = 0
-            :: s == 0 || err[s - 1] > 0 -> err[s] = MAX_TTL - 1
+            :: s == 0 || err[s - 1] > 0 -> err[s] = ERROR
             fi;
             s++
         :: else -> break

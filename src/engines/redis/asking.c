@@ -254,8 +254,10 @@ void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now)
         hf_wake_set_ear(r, a, true, now);
         return;
     }
-    bool keeps = verb == HF_V_RELEASE || verb == HF_V_EXTEND || verb == HF_V_CHECK;
-    if (!hf_line_need(r, line, now) && !keeps) { /* what is held can wait until the line is dialled again */
+    /* What is held can wait until the line is dialled again; a quorum waits for nobody. */
+    bool keeps = (verb == HF_V_RELEASE || verb == HF_V_EXTEND || verb == HF_V_CHECK) && !r->hints;
+    if (!hf_line_need(r, line, now) && !keeps) {
+        a->unsent = false;
         hf_attempt_fail(r, a, now, line->trouble, line->why);
         return;
     }
