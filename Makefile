@@ -57,6 +57,10 @@ sim: ## the simulator of the Redis engine: SECONDS=30 of new schedules (ARGS='--
 	@$(call compile,build-plain,--target test-sim-redis)
 	@build-plain/tests/sim/redis --kept tests/sim/kept --seconds $(SECONDS) $(ARGS)
 
+model: ## the models in tests/models: every state within their bounds, and planted bugs that must be found
+	@scripts/install-packages test
+	@tests/models/check.sh $(ARGS)
+
 test-builds:
 	@$(call test-build,plain,)
 	@$(call test-build,asan,'address$(comma)undefined')

@@ -222,7 +222,10 @@ HF_API void hf_lease_free(hf_lease *lease);
 /* Still held, as far as we know: one load, for inner loops. It may lag behind the clock for as long as the background
  * thread is kept from running; hf_lease_left_ms does not. */
 HF_API bool hf_lease_ok(const hf_lease *lease);
-HF_API int64_t hf_lease_left_ms(const hf_lease *lease); /* time that is certainly left, never optimistic; 0: none */
+/* Time that is certainly left, never optimistic; 0: none. After a wait on a server it may at first be less than the
+ * ttl: what was handed over lasts until we say that we have it, which the library does by itself; hf_extend does it
+ * now. */
+HF_API int64_t hf_lease_left_ms(const hf_lease *lease);
 HF_API uint64_t hf_lease_token(const hf_lease *lease); /* rises strictly with every grant of the name; 0: not granted */
 HF_API const char *hf_lease_name(const hf_lease *lease); /* valid until hf_lease_free */
 HF_API int hf_lease_fd(hf_lease *lease); /* readable when lost; the library's to close; -1: see hf_error_text() */

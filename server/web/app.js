@@ -110,11 +110,13 @@ function showNow() {
   const names = new Set(shown.map((lock) => lock.name));
   for (const [name, parts] of cells) if (!names.has(name)) { parts.row.remove(); cells.delete(name); }
   const body = $('locks').tBodies[0];
-  shown.forEach((lock, place) => {
+  let next = body.firstElementChild;
+  shown.forEach((lock) => {
     if (!cells.has(lock.name)) cells.set(lock.name, newRow(lock.name));
     const parts = cells.get(lock.name);
     showRow(parts, lock);
-    if (body.rows[place] !== parts.row) body.insertBefore(parts.row, body.rows[place] || null);
+    if (next === parts.row) next = next.nextElementSibling;
+    else body.insertBefore(parts.row, next);
   });
   $('nothing').hidden = shown.length > 0;
   setText($('nothing'), all.length ? 'No name contains that.' : 'Nothing is held, and nobody waits.');
@@ -307,7 +309,12 @@ function take(event, data) {
   if (event === 'snapshot') { state.rows = data.rows; state.at = data.at; state.heard = performance.now(); }
   if (event === 'snapshot' || event === 'silence') { state.up = data.up; state.words = data.words; state.heard = performance.now(); }
   showBand();
-  show();
+  showSoon();
+}
+// What comes in one piece is drawn once.
+let drawing = 0;
+function showSoon() {
+  drawing = drawing || requestAnimationFrame(() => { drawing = 0; show(); });
 }
 async function read(answer) {
   const reader = answer.body.getReader(), decoder = new TextDecoder();

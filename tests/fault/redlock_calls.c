@@ -375,7 +375,7 @@ static void test_break(void **state)
 {
     (void)state;
     scene_start(5);
-    hf_client *holder = scene_client(NULL), *other = scene_client(NULL);
+    hf_client *holder = scene_client("op_timeout=150ms"), *other = scene_client("op_timeout=150ms");
     hf_lease *lease = must_acquire(holder, &(struct want){.name = "job", .ttl_ms = 900, .flags = HF_AUTO_RENEW});
     scene_await_keys("job", 5);
     nap_us(50000);

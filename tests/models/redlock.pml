@@ -100,11 +100,7 @@ inline execute(c, s)
         buried[PAIR(c, s)] = doubt[PAIR(c, s)];
 #endif
         if
-#ifdef RELEASE_ANY
-        :: true -> holder[s] = NOBODY; left[s] = 0
-#else
         :: holder[s] == c -> holder[s] = NOBODY; left[s] = 0
-#endif
         :: else
         fi;
         well = true
@@ -290,6 +286,7 @@ end:
 proctype Client(byte me)
 {
 #ifdef IN_TURN /* the second begins when the first one has been granted: that is what tokens are about */
+end_turn:
     me == 0 || highest > 0;
 #endif
     d_step {

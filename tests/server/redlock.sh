@@ -35,6 +35,7 @@ first=$(jq -r .leaseId <<<"$REPLY")
 BASE=$OTHER ask POST /v1/locks/keyed/leases '{"ttlMs":900}' -H 'Idempotency-Key: k'
 is "is the same at another instance" "$(jq -r .leaseId <<<"$REPLY")" "$first"
 status "another body is 422" 422 POST /v1/locks/keyed/leases '{"ttlMs":800}' -H 'Idempotency-Key: k'
+status "past holds are asked for, too" 200 GET /v1/locks/first/history
 status "the redlock route" 200 POST /api/locks/redlock/r '{"durationMs":100}'
 BASE=$BESIDE status "also beside another engine" 200 POST /api/locks/redlock/r2 '{"durationMs":100}'
 status "health" 200 GET /health

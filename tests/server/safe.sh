@@ -127,6 +127,23 @@ printf 'GET /livez HTTP/1.1\r\nHost: loc' >&"$slow"
 like "a request that is not complete in time is 408" "$(timeout 5 cat <&"$slow")" 'HTTP/1.1 408'
 exec {slow}>&-
 
+# ---- Half-closing, and the log as JSON ----
+serve "$URL" --half-close leave --log json || exit 70
+acquire halved
+python3 - "${BASE##*:}" >halved 2>&1 <<'END'
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10)
+body = b'{"waitMs":8000}'
+s.sendall(b"POST /v1/locks/halved/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+s.shutdown(socket.SHUT_WR)
+print(len(s.recv(100)))
+END
+is "where half-closing means leaving, the connection ends without an answer" "$(<halved)" 0
+ok "and nobody waits" until_true 1 waiters_are halved 0
+ask POST /v1/locks/traced/leases '{"ttlMs":20000}' -H 'traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+traced() { jq -r 'select(.event == "granted" and .name == "traced") | .correlation_id' < <(grep '^{' "$SERVICE_LOG"); }
+is "a line of JSON has the caller's traceparent" "$(traced)" 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+
 serve "$URL" --max-connections 4 --max-per-address 100 || exit 70
 hold() {
     local i

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/serving.sh"
 
 start_redis || exit 70
-serve "$REDIS_URL?op_timeout=300ms" --operation "date=/bin/sh -c env>$SCRATCH/ran" --operation fails=/bin/false \
+serve "$REDIS_URL?op_timeout=300ms&history=5" --operation "date=/bin/sh -c env>$SCRATCH/ran" --operation fails=/bin/false \
     --operation gone=/no/such/command --metrics-depth 1 || exit 70
 
 status "health" 200 GET /health
@@ -93,6 +93,12 @@ metrics_of_rules() {
         while read -r name; do grep -q "^# TYPE $name " <<<"$REPLY" || echo "$name"; done
 }
 is "rules and board name only what is there" "$(metrics_of_rules)" ""
+
+# ---- The past ----
+acquire past
+ask DELETE "/v1/leases/$LEASE"
+status "past holds are there with an engine that keeps them" 200 GET /v1/locks/past/history
+said "with their tokens" '.holds | length' 1
 
 # ---- The OpenAPI document ----
 ask GET /openapi.json

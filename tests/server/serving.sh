@@ -17,6 +17,7 @@ serve() {
         port=$((22000 + RANDOM % 10000))
         BASE=http://127.0.0.1:$port
         SERVICE_LOG=$SCRATCH/service.$port.log
+        : >"$SERVICE_LOG"
         "$HOLDFAST" -u "$url" serve --listen "127.0.0.1:$port" "$@" 2>"$SERVICE_LOG" &
         SERVICE_PID=$!
         services+=("$SERVICE_PID")

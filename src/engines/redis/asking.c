@@ -119,7 +119,8 @@ static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_key
     hf_command_number(c, ask->ttl_ms);
     write_meta(r, ask);
     hf_command_word(c, ask->queue ? "1" : "0", 1);
-    hf_command_text(c, r->box);
+    bool deaf = r->line[LINE_WAKE].state == LINE_DOWN && r->line[LINE_WAKE].failures;
+    hf_command_text(c, deaf ? "-" : r->box); /* who cannot be told looks often */
     hf_command_number(c, t->refresh_first / HF_MS(1));
     hf_command_number(c, t->refresh / HF_MS(1));
     hf_command_number(c, t->turn / HF_MS(1));
@@ -254,9 +255,7 @@ void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now)
         hf_wake_set_ear(r, a, true, now);
         return;
     }
-    /* What is held can wait until the line is dialled again; a quorum waits for nobody. */
-    bool keeps = (verb == HF_V_RELEASE || verb == HF_V_EXTEND || verb == HF_V_CHECK) && !r->hints;
-    if (!hf_line_need(r, line, now) && !keeps) {
+    if (!hf_line_need(r, line, now)) {
         a->unsent = false;
         hf_attempt_fail(r, a, now, line->trouble, line->why);
         return;

@@ -80,6 +80,8 @@ static void fall(struct hf_redis *r, struct line *line, hf_status status, hf_nan
     hf_replies_close(line->replies);
     line->replies = NULL;
     tell_everybody(r, line, now);
+    if (line->number == LINE_WAKE && line->failures == 1)
+        hf_line_hint_all(r); /* nothing will be heard for a while: those who wait look for themselves */
 }
 
 void hf_line_drop(struct hf_redis *r, struct line *line, hf_status status, hf_nanos now, const char *format, ...)
@@ -433,15 +435,6 @@ static const struct request *most_impatient(const struct hf_redis *r, const stru
     return first;
 }
 
-/* Does something wait for this line to come up? */
-static bool is_wanted(struct hf_redis *r, const struct line *line)
-{
-    for (const struct attempt *a = r->attempts; a; a = a->next)
-        if (a->unsent && hf_attempt_line(r, a->said.verb) == line)
-            return true;
-    return false;
-}
-
 hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now)
 {
     hf_nanos due = HF_NEVER;
@@ -460,11 +453,7 @@ hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now)
             return due;
         hf_line_drop(r, line, HF_UNAVAILABLE, now, "no answer for %lld ms", (long long)(patience / HF_MS(1)));
     }
-    if (line->number == LINE_WAKE)
-        return hf_wake_tick(r, now);
-    if (line->state != LINE_DOWN || !is_wanted(r, line))
-        return HF_NEVER;
-    return hf_line_need(r, line, now) ? line->since + r->connect_timeout : line->dial_at;
+    return line->number == LINE_WAKE ? hf_wake_tick(r, now) : HF_NEVER;
 }
 
 void hf_line_forget(struct line *line, const struct attempt *attempt)

@@ -38,7 +38,8 @@
       ".. me.ttl .. ' ' .. "                                                                                           \
       "me.units ..\n  ' ' .. me.capacity .. ' ' .. me.kind .. ' ' .. me.owner .. ' ' .. me.box .. ' ' .. me.meta)\n")  \
     X(LOST_PUSH, "lost-push", "a waiter never looks for itself", NULL, NULL, NULL)                                     \
-    X(BARGE, "barge", "a newcomer passes the queue", "ask", "    if (not before or before < stamp) and ", "    if ")   \
+    X(BARGE, "barge", "a newcomer passes the queue", "ask",                                                            \
+      "    if plain_number and plain_number < tonumber(stamp) and ", "    if ")                                        \
     X(UPGRADE_KEEPS, "upgrade-keeps", "an upgrade keeps its token", "convert",                                         \
       "      token = next_number()\n      if history", "      if history")                                             \
     X(NEGATIVE, "negative", "a reader that is gone is counted off again", "release", "' or 'r') end\nadmit()\n",       \
