@@ -16,7 +16,7 @@ test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
 	$(call compile,build-$(1),--target suites-$(1))
 formatted = find src include cli server tests examples -name '*.[ch]'
 
-.PHONY: build demo examples test nightly fuzz sim test-builds man install uninstall deb format format-check clean help
+.PHONY: build demo examples test nightly fuzz sim model test-builds man install uninstall deb format format-check clean help
 .DEFAULT_GOAL := build
 
 build: ## the command, the shared and the static library, in build/

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # check.sh - lets spin look at every state of the models in this folder, and at models with a planted bug until it is found.
 #
-#     tests/models/check.sh [quick]
+#     tests/models/check.sh [quick|nightly]
 #
 # Two checks at a time; one line each as they end, in TAP: the states that were explored and the time, or the bug. `quick`
-# has the smaller bounds. Exit status 1 if a model fails, is not explored to its end, or a planted bug is not found.
+# has the smaller bounds, `nightly` larger ones. Exit status 1 if a model fails, is not explored to its end, or a planted bug is not found.
 . "$(dirname "$0")/../tap.sh"
 
 models=$ROOT/tests/models
@@ -46,13 +46,18 @@ judge() {
 
 # The lines of bounds and plants: kind, model, name, defines.
 checks() {
-    grep -v '^#' "$models/bounds" | { [ "${1:-}" = quick ] && grep -v '^long ' || cat; }
+    local without='^(#|night )'
+    case ${1:-} in
+    quick) without='^(#|night |long )' ;;
+    nightly) without='^#' ;;
+    esac
+    grep -vE "$without" "$models/bounds"
 }
 
 one() {
     local number=$1 kind=$2 model=$3 search=
     shift 3
-    [ "$kind" = long ] && kind=whole
+    [[ $kind == long || $kind == night ]] && kind=whole
     [ "$kind" = plant ] && search=-DBFS
     local name="$model $*"
     (explore "$SCRATCH/$number" "$model" "$search" "$@")

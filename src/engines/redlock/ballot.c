@@ -88,16 +88,18 @@ static const struct member *twin(const struct hf_redlock *l, unsigned server)
 }
 
 /* A server that came back a moment ago may have forgotten holds: until the longest of them is over, its yes is worth
- * nothing. What it says of its uptime is in whole seconds, and by a clock that may run faster than ours. With one
- * server there is nobody who could remember better. */
-static bool counts(struct hf_redlock *l, unsigned server, hf_nanos now)
+ * nothing. Its age is that at the asking: who was stopped before hearing the answer must not find it grown. What it
+ * says of its uptime is in whole seconds, and by a clock that may run faster than ours. With one server there is nobody
+ * who could remember better. */
+static bool counts(struct hf_redlock *l, unsigned server, hf_nanos asked_at)
 {
     struct member *m = &l->member[server];
     const char *where = hf_quorum_member_where(m->redis);
     const struct member *same = twin(l, server);
     hf_nanos since = hf_quorum_member_up_since(m->redis);
+    hf_nanos age = asked_at > since ? asked_at - since : 0;
     hf_nanos needed = l->max_ttl + hf_timing_drift(&l->limits, l->max_ttl) + HF_MS(1000);
-    if (!same && (l->servers == 1 || (since != HF_NEVER && now - since > needed)))
+    if (!same && (l->servers == 1 || (since != HF_NEVER && age > needed)))
         return true;
     if (same)
         snprintf(m->trouble, sizeof m->trouble, "%.90s: is the same server as %.90s, and counts once", where,
@@ -106,7 +108,7 @@ static bool counts(struct hf_redlock *l, unsigned server, hf_nanos now)
         snprintf(m->trouble, sizeof m->trouble, "%.100s: does not say since when it runs, so it does not count", where);
     else
         snprintf(m->trouble, sizeof m->trouble, "%.100s: runs for %lld s only and counts again in %lld s", where,
-                 (long long)((now - since) / HF_MS(1000)), (long long)((needed - (now - since)) / HF_MS(1000) + 1));
+                 (long long)(age / HF_MS(1000)), (long long)((needed - age) / HF_MS(1000) + 1));
     return false;
 }
 
@@ -514,7 +516,7 @@ static void hear_asked(struct hf_redlock *l, struct seat *seat, bool this_round,
         if (b->round == ROUND_RAISE || (b->held && seat->token != b->token))
             ask_server(l, seat, HF_V_EXTEND, now);
         else if (this_round && !b->held)
-            *vote = counts(l, seat->server, now) ? HF_VOTE_YES : HF_VOTE_UNCOUNTED;
+            *vote = counts(l, seat->server, b->asked_at) ? HF_VOTE_YES : HF_VOTE_UNCOUNTED;
         return;
     }
     bool busy =
@@ -536,7 +538,7 @@ static void hear_extended(struct hf_redlock *l, struct seat *seat, bool this_rou
     if (!this_round)
         return;
     b->quorum.vote[seat->server] = yes ? HF_VOTE_YES : gone ? HF_VOTE_NO : HF_VOTE_FAILED;
-    if (yes && !counts(l, seat->server, now))
+    if (yes && !counts(l, seat->server, b->asked_at))
         b->quorum.vote[seat->server] = HF_VOTE_UNCOUNTED;
     if (gone)
         repair(l, seat, now);
