@@ -171,7 +171,7 @@ static void test_a_renewal_without_replicas_counts_for_nothing(void **state)
     while (hf_lease_ok(lease)) { /* its own renewals and checks do not help either */
         int64_t before = now_ns();
         int64_t shown = hf_lease_left_ms(lease);
-        if (shown > left - (before - from) / 1000000 + 1)
+        if (shown > left - (before - from) / 1000000 + 50) /* a renewal would add hundreds */
             fail_msg("%lld ms left, %lld ms after it was %lld", (long long)shown, (long long)(before - from) / 1000000,
                      (long long)left);
         looked = before;

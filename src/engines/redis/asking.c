@@ -119,8 +119,7 @@ static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_key
     hf_command_number(c, ask->ttl_ms);
     write_meta(r, ask);
     hf_command_word(c, ask->queue ? "1" : "0", 1);
-    bool deaf = r->line[LINE_WAKE].state == LINE_DOWN && r->line[LINE_WAKE].failures;
-    hf_command_text(c, deaf ? "-" : r->box); /* who cannot be told looks often */
+    hf_command_text(c, r->box);
     hf_command_number(c, t->refresh_first / HF_MS(1));
     hf_command_number(c, t->refresh / HF_MS(1));
     hf_command_number(c, t->turn / HF_MS(1));

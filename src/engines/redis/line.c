@@ -80,8 +80,6 @@ static void fall(struct hf_redis *r, struct line *line, hf_status status, hf_nan
     hf_replies_close(line->replies);
     line->replies = NULL;
     tell_everybody(r, line, now);
-    if (line->number == LINE_WAKE && line->failures == 1)
-        hf_line_hint_all(r); /* nothing will be heard for a while: those who wait look for themselves */
 }
 
 void hf_line_drop(struct hf_redis *r, struct line *line, hf_status status, hf_nanos now, const char *format, ...)
