@@ -310,7 +310,7 @@ static bool hear_check(struct hf_lease *lease, hf_nanos now, struct hf_news *new
 {
     struct hf_client *client = lease->client;
     struct hf_move check = {.verb = HF_V_CHECK};
-    hf_nanos until = now + 2 * lease->claim.t.op_timeout;
+    hf_nanos until = now + lease->claim.t.answer;
     if (submit(lease, &check, now, news))
         return true;
     while (!client->type->peek(client->engine, &lease->ask, now, news)) {
@@ -335,7 +335,7 @@ static hf_status adopt(struct hf_lease *lease, uint64_t token)
     struct hf_news news;
     if (!hear_check(lease, hf_clock_boot(), &news))
         return hf_why(HF_UNAVAILABLE, "%s: no answer within %lld ms", lease->name,
-                      (long long)(2 * lease->claim.t.op_timeout / HF_MS(1)));
+                      (long long)(lease->claim.t.answer / HF_MS(1)));
     if (news.cue != HF_N_EXTENDED || news.token != token)
         return refuse_adoption(lease, &news, token);
     hf_nanos until = news.asked_at + news.good - hf_timing_drift(&lease->client->limits, news.good);

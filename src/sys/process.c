@@ -117,3 +117,9 @@ int64_t hf_process_id(void)
 {
     return getpid();
 }
+
+int hf_machine_cpus(void)
+{
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 1 ? (int)count : 1;
+}

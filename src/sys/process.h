@@ -21,3 +21,4 @@ int64_t hf_process_of_thread(int64_t thread);
 
 const char *hf_host_name(void); /* of this machine; read once */
 int64_t hf_process_id(void);
+int hf_machine_cpus(void); /* at least 1; whether all are ours to use is not asked */

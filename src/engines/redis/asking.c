@@ -10,10 +10,12 @@ enum { MOST_WAITERS = 100000 };
 
 /* ---- Telling ---- */
 
-/* What replicas must acknowledge has a line of its own. What gives things back does not wait behind it. */
-struct line *hf_attempt_line(struct hf_redis *r, enum hf_verb verb)
+/* What replicas must acknowledge has a line of its own: what lengthens the time that is shown, and a check of a hold
+ * that was made elsewhere. What gives things back does not wait behind it. */
+struct line *hf_attempt_line(struct hf_redis *r, const struct attempt *a, enum hf_verb verb)
 {
-    bool strong = r->strong && (verb == HF_V_ACQUIRE || verb == HF_V_EXTEND || verb == HF_V_UPGRADE);
+    bool adopts = verb == HF_V_CHECK && !a->acknowledged;
+    bool strong = r->strong && (verb == HF_V_ACQUIRE || verb == HF_V_EXTEND || verb == HF_V_UPGRADE || adopts);
     return &r->line[strong ? LINE_STRONG : LINE_COMMANDS];
 }
 
@@ -33,7 +35,7 @@ static void set_lines(struct hf_redis *r, struct attempt *a)
     if (a->awaits_replicas)
         a->ask->lines |= 1u << LINE_STRONG;
     if (a->unsent)
-        a->ask->lines |= 1u << hf_attempt_line(r, a->said.verb)->number;
+        a->ask->lines |= 1u << hf_attempt_line(r, a, a->said.verb)->number;
 }
 
 void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news)
@@ -138,11 +140,12 @@ static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_key
 
 static void write_extend(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
 {
+    bool vouched = hf_attempt_line(r, a, a->said.verb)->number == LINE_STRONG;
     hf_attempt_script(r, HF_SCRIPT_EXTEND, keys, 6);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_number(&r->command, a->said.verb == HF_V_EXTEND ? a->said.ttl_ms : 0);
     add_history(r, a);
-    hf_command_word(&r->command, r->strong ? "1" : "0", 1);
+    hf_command_word(&r->command, vouched ? "1" : "0", 1);
     hf_command_number(&r->command, r->hints ? (int64_t)a->said.token : 0);
 }
 
@@ -201,11 +204,11 @@ static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
                               .attempt = a,
                               .patience = timing_of(r, a)->op_timeout,
                               .ttl_ms = a->said.ttl_ms};
-    if (hf_line_send(r, hf_attempt_line(r, verb), request, now)) {
+    if (hf_line_send(r, hf_attempt_line(r, a, verb), request, now)) {
         set_lines(r, a);
         return;
     }
-    const struct line *line = hf_attempt_line(r, verb);
+    const struct line *line = hf_attempt_line(r, a, verb);
     a->asking -= verb == HF_V_ACQUIRE;
     hf_attempt_fail(r, a, now, line->trouble, line->why);
 }
@@ -228,7 +231,7 @@ static void send_or_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
 /* The server never heard of it; whoever waited for it hears why. */
 static void end_unheard(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
-    const struct line *line = hf_attempt_line(r, HF_V_ACQUIRE);
+    const struct line *line = hf_attempt_line(r, a, HF_V_ACQUIRE);
     char text[sizeof line->why];
     if (line->state == LINE_DOWN || line->failures)
         snprintf(text, sizeof text, "%s", line->why);
@@ -245,7 +248,7 @@ static void end_unheard(struct hf_redis *r, struct attempt *a, hf_nanos now)
 void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     enum hf_verb verb = a->said.verb;
-    struct line *line = hf_attempt_line(r, verb);
+    struct line *line = hf_attempt_line(r, a, verb);
     if ((verb == HF_V_LEAVE || verb == HF_V_RELEASE) && !a->sent && !a->said.doubt) {
         end_unheard(r, a, now);
         return;
@@ -275,7 +278,7 @@ void hf_attempt_send_unsent(struct hf_redis *r, const struct line *line, hf_nano
     /* The oldest first: that is the order in which they came. */
     for (struct attempt *a = last, *before; a && line->state == LINE_UP; a = before) {
         before = a->prev;
-        if (a->unsent && hf_attempt_line(r, a->said.verb) == line)
+        if (a->unsent && hf_attempt_line(r, a, a->said.verb) == line)
             send_or_begin(r, a, now);
     }
 }
@@ -473,7 +476,7 @@ static bool read_answer(struct hf_redis *r, const struct request *request, const
 static void send_again(struct hf_redis *r, const struct request *request, hf_nanos now)
 {
     struct attempt *a = request->attempt;
-    struct line *line = hf_attempt_line(r, request->verb);
+    struct line *line = hf_attempt_line(r, request->attempt, request->verb);
     hf_line_load_scripts(r, line, now);
     if (hf_attempt_flies(a) || a->said.verb != request->verb || line->state != LINE_UP)
         hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, "the server has forgotten our scripts");
@@ -483,7 +486,7 @@ static void send_again(struct hf_redis *r, const struct request *request, hf_nan
 
 static void hear_refusal(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
 {
-    struct line *line = hf_attempt_line(r, request->verb);
+    struct line *line = hf_attempt_line(r, request->attempt, request->verb);
     if (strncmp(reply->text, "NOSCRIPT", 8) == 0) {
         send_again(r, request, now);
         return;
@@ -507,14 +510,14 @@ void hf_attempt_answer(struct hf_redis *r, const struct request *request, const 
     if (!understood)
         news = news_of(request, HF_N_CUT);
     bool held = news.cue == HF_N_GRANTED || news.cue == HF_N_EXTENDED;
-    if (held && hf_attempt_line(r, request->verb)->number == LINE_STRONG) {
+    if (held && hf_attempt_line(r, request->attempt, request->verb)->number == LINE_STRONG) {
         hf_strong_wait(r, a, request->verb, &news, now);
         return;
     }
     if (held)
         hf_strong_limit(a, &news);
     if (!understood) {
-        struct line *line = hf_attempt_line(r, request->verb);
+        struct line *line = hf_attempt_line(r, request->attempt, request->verb);
         hf_line_drop(r, line, HF_UNAVAILABLE, now, "an answer that does not fit the question");
         news.text = line->why;
     }

@@ -59,7 +59,7 @@ static void tell_everybody(struct hf_redis *r, struct line *line, hf_nanos now)
     bool for_good = line->trouble == HF_DENIED || line->trouble == HF_CONFIG;
     for (struct attempt *a = r->attempts; a; a = a->next) {
         a->pair.set = a->push.set = false;
-        if (a->unsent && hf_attempt_line(r, a->said.verb) == line) {
+        if (a->unsent && hf_attempt_line(r, a, a->said.verb) == line) {
             a->unsent = false;
             hf_attempt_fail(r, a, now, line->trouble, line->why);
         } else if (line->number == LINE_WAKE && for_good && a->queued && a->said.verb == HF_V_ACQUIRE && !r->hints) {
@@ -164,17 +164,27 @@ static void greet(struct hf_redis *r, struct line *line, enum request_kind kind,
         hf_line_send(r, line, (struct request){.kind = kind, .patience = r->connect_timeout}, now);
 }
 
+static void load_script(struct hf_redis *r, struct line *line, enum hf_script script, enum request_kind kind,
+                        hf_nanos now)
+{
+    hf_command_begin(&r->command, 3);
+    hf_command_text(&r->command, "SCRIPT");
+    hf_command_text(&r->command, "LOAD");
+    hf_command_word(&r->command, hf_scripts[script].text, hf_scripts[script].len);
+    hf_line_send(r, line, (struct request){.kind = kind, .patience = r->connect_timeout}, now);
+}
+
 void hf_line_load_scripts(struct hf_redis *r, struct line *line, hf_nanos now)
 {
     if (line->loads) /* for another request that was in flight when the server forgot them */
         return;
-    for (int i = 0; i < HF_SCRIPTS && line->state != LINE_DOWN; i++) {
-        hf_command_begin(&r->command, 3);
-        hf_command_text(&r->command, "SCRIPT");
-        hf_command_text(&r->command, "LOAD");
-        hf_command_word(&r->command, hf_scripts[i].text, hf_scripts[i].len);
-        hf_line_send(r, line, (struct request){.kind = REQ_LOAD, .patience = r->connect_timeout}, now);
-    }
+    for (int i = 0; i < HF_SCRIPTS && line->state != LINE_DOWN; i++)
+        load_script(r, line, (enum hf_script)i, REQ_LOAD, now);
+}
+
+void hf_line_load_script(struct hf_redis *r, struct line *line, enum hf_script script, hf_nanos now)
+{
+    load_script(r, line, script, REQ_LOAD_ONE, now);
 }
 
 /* All of it goes out at once. */

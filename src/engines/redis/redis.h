@@ -33,7 +33,8 @@ enum request_kind {
     REQ_SELECT,
     REQ_SETNAME,
     REQ_INFO,
-    REQ_LOAD,
+    REQ_LOAD,     /* of all scripts */
+    REQ_LOAD_ONE, /* of the one that follows */
 };
 
 /* Something that was sent and not yet answered. */
@@ -164,6 +165,7 @@ __attribute__((format(printf, 5, 6))) void hf_line_drop(struct hf_redis *r, stru
 void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now);
 void hf_line_down(struct hf_redis *r, struct line *line, hf_status status, const char *why, hf_nanos now);
 void hf_line_load_scripts(struct hf_redis *r, struct line *line, hf_nanos now);
+void hf_line_load_script(struct hf_redis *r, struct line *line, enum hf_script script, hf_nanos now);
 void hf_line_bytes(struct hf_redis *r, struct line *line, const char *bytes, size_t len, hf_nanos now);
 hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now);
 void hf_line_hint_all(struct hf_redis *r);
@@ -200,7 +202,7 @@ bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct h
 void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t key_len, hf_nanos now);
 
 /* The line that a verb goes out on. */
-struct line *hf_attempt_line(struct hf_redis *r, enum hf_verb verb);
+struct line *hf_attempt_line(struct hf_redis *r, const struct attempt *a, enum hf_verb verb);
 bool hf_attempt_flies(const struct attempt *a); /* something awaits its answer */
 
 /* ---- strong.c ---- */

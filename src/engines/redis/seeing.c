@@ -148,6 +148,11 @@ static bool scan(struct hf_redis *r, struct attempt *a, hf_nanos now)
     return send_step(r, a, SCANS, 0, now);
 }
 
+static enum hf_script script_of(enum hf_verb verb)
+{
+    return verb == HF_V_BREAK ? HF_SCRIPT_BREAK : verb == HF_V_RESIZE ? HF_SCRIPT_RESIZE : HF_SCRIPT_INSPECT;
+}
+
 static void act(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     const struct hf_ask *ask = &a->said;
@@ -157,7 +162,7 @@ static void act(struct hf_redis *r, struct attempt *a, hf_nanos now)
         return;
     }
     bool breaks = ask->verb == HF_V_BREAK;
-    hf_attempt_script(r, breaks ? HF_SCRIPT_BREAK : HF_SCRIPT_RESIZE, &keys, breaks ? 3 : 1);
+    hf_attempt_script(r, script_of(ask->verb), &keys, breaks ? 3 : 1);
     hf_command_number(&r->command, breaks ? (int64_t)ask->token : ask->capacity);
     if (breaks) {
         hf_command_number(&r->command, r->history);
@@ -166,7 +171,7 @@ static void act(struct hf_redis *r, struct attempt *a, hf_nanos now)
     send_step(r, a, SCANS, 0, now);
 }
 
-/* The scripts are loaded before a list begins: in its midst it could not begin again. */
+/* The script is loaded before a list begins: in its midst it could not begin again. */
 void hf_job_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     const struct hf_ask *ask = &a->said;
@@ -175,7 +180,7 @@ void hf_job_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
         hf_attempt_fail(r, a, now, HF_NO_MEMORY, "no memory to list");
         return;
     }
-    hf_line_load_scripts(r, &r->line[LINE_COMMANDS], now);
+    hf_line_load_script(r, &r->line[LINE_COMMANDS], script_of(ask->verb), now);
     if (ask->verb != HF_V_LIST) {
         act(r, a, now);
     } else if (ask->see == HF_SEE_PREFIX) {

@@ -41,12 +41,14 @@ void hf_strong_limit(const struct attempt *a, struct hf_news *news)
         news->good = 0; /* what is believed already stays; a shorter rest would be no news, only less drift */
 }
 
-/* A grant is released, and an upgraded one is a reader again. A renewal stays: it harms nobody. */
+/* A grant is released, and an upgraded one is a reader again. A renewal stays: it harms nobody. So does what a check
+ * found: it is somebody's. */
 static void take_back(struct hf_redis *r, const struct attempt *a, enum hf_verb verb, hf_nanos now)
 {
     struct hf_keys keys;
     bool grant = verb == HF_V_ACQUIRE;
-    if (verb == HF_V_EXTEND || hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
+    bool stays = verb == HF_V_EXTEND || verb == HF_V_CHECK;
+    if (stays || hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
         return;
     hf_attempt_script(r, grant ? HF_SCRIPT_RELEASE : HF_SCRIPT_CONVERT, &keys, grant ? 6 : 4);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);

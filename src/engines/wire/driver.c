@@ -1,7 +1,9 @@
 /* driver.c - the functions of the door that ask and look; what the engine behind it may touch. */
 #include "inside.h"
 
+#include "base/settings.h"
 #include "base/why.h"
+#include "sys/process.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -80,6 +82,7 @@ hf_status hf_wire_open(void **self, const struct hf_url *url, const struct hf_se
     pthread_mutex_init(&wire->io, NULL);
     wire->type = type;
     wire->host = host;
+    wire->spin = hf_machine_cpus() > 1 ? 1000 * settings->value[HF_SET_SPIN] : 0;
     wire->background.kick = -1;
     for (unsigned i = 0; i < HF_WIRE_LINES; i++)
         wire->line[i].kick = -1;

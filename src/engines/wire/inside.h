@@ -16,6 +16,7 @@
  * Each sleep ends at the latest when the engine wants to be ticked, as far as was known when it began. Whoever brings
  * that time forward is about to sleep himself, or makes sure that the background thread looks again. */
 #pragma once
+#include "spin.h"
 #include "wire_driver.h"
 
 #include "net/link.h"
@@ -70,6 +71,7 @@ struct hf_wire_line {
     bool stillborn;                /* there was no memory to dial */
     unsigned misses;               /* dials in a row that did not get through */
     int kick;                      /* an eventfd for whoever drives it, -1 before the first dial */
+    struct hf_spin spin;           /* of those who drive it */
 };
 
 struct hf_wire {
@@ -90,6 +92,7 @@ struct hf_wire {
     uint32_t orphaned;              /* lines with answers that no ask stands for, */
     hf_nanos orphaned_at;           /* and since when there are any */
     hf_nanos background_until;      /* when the background thread looks again by itself */
+    hf_nanos spin;                  /* how long callers look before they sleep; 0: there is no CPU to spare */
 
     struct hf_wire_record **chunk;
     uint32_t chunks;

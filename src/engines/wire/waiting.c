@@ -191,15 +191,39 @@ static void poll_until(struct pollfd *fds, nfds_t count, hf_nanos until)
     poll(fds, count, limit);
 }
 
+/* Looks without sleeping, until then; did something come? */
+static bool spin_until(struct pollfd *fds, nfds_t count, hf_nanos until)
+{
+    do {
+        if (poll(fds, count, 0) > 0)
+            return true;
+    } while (hf_clock_boot() < until);
+    return false;
+}
+
+/* The background thread has nobody who waits for its news. */
+static bool may_spin(struct hf_wire *wire, struct hf_wire_waiter *me)
+{
+    return wire->spin && me->record && hf_spin_pays(&wire->line[__builtin_ctz(me->lines)].spin);
+}
+
 /* With the io lock given up meanwhile. */
 static void poll_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, struct pollfd *fds, nfds_t count,
                           hf_nanos until)
 {
+    bool spins = may_spin(wire, me), hit = false;
     me->how = HF_WIRE_POLLING;
     pthread_mutex_unlock(&wire->io);
-    poll_until(fds, count, until);
+    if (spins) {
+        hf_nanos limit = hf_clock_boot() + wire->spin;
+        hit = spin_until(fds, count, limit < until ? limit : until);
+    }
+    if (!hit)
+        poll_until(fds, count, until);
     pthread_mutex_lock(&wire->io);
     me->how = HF_WIRE_AWAKE;
+    if (spins)
+        hf_spin_learn(&wire->line[__builtin_ctz(me->lines)].spin, hit);
     uint64_t kicks;
     if ((me->kicked || fds[0].revents) && read(me->kick, &kicks, sizeof kicks) < 0) {
         /* It was empty after all: then nothing needs to be emptied. */
