@@ -275,6 +275,7 @@ struct hf_row {
     uint32_t servers; /* redlock: on how many servers it stands; 0: there is only one place where it can */
     bool foreign;     /* another program's lock under the same key: all that is known is that it holds, and left_ms; -1
                          there: it has no end */
+    uint32_t servers_all; /* redlock: of how many */
 };
 typedef void hf_row_fn(void *arg, const struct hf_row *row);
 
@@ -284,6 +285,21 @@ HF_API HF_MUST_CHECK hf_status hf_list(hf_client *client, const char *prefix, hf
 
 /* The same for one name. HF_OK without a call of fn: nobody holds it or waits for it. */
 HF_API HF_MUST_CHECK hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn, void *arg);
+
+/* What one server says of a name. Pointers are valid during the call. */
+struct hf_standing {
+    size_t size;
+    const char *where;           /* the server: host:port */
+    hf_status status;            /* HF_OK: it answered; else text says why it did not */
+    bool counts;                 /* its word counts; false: text says why not, and when it will again */
+    const struct hf_row *holder; /* who holds it there; NULL: nobody does, or it did not answer */
+    const char *text;            /* "": there is nothing more to say */
+};
+typedef void hf_standing_fn(void *arg, const struct hf_standing *standing);
+
+/* Where a lock stands on several servers (redlock): calls fn for each of them, in the order of the URL, also for those
+ * that do not answer. HF_OK without a call of fn: there is only one place where it can stand. */
+HF_API HF_MUST_CHECK hf_status hf_show_servers(hf_client *client, const char *name, hf_standing_fn *fn, void *arg);
 
 /* Tells of changes of names that begin with `prefix` until fn returns false: "queued", "left", "granted", "released"
  * (given back, lost or broken), "resized". Changes that follow each other within moments may be told as one; the token

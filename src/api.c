@@ -574,6 +574,18 @@ hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
     return list_one(client, HF_SEE_ONE, name, fn, arg);
 }
 
+hf_status hf_show_servers(hf_client *client, const char *name, hf_standing_fn *fn, void *arg)
+{
+    hf_status status = fn ? enter_named(client, name) : missing("fn");
+    if (status != HF_OK)
+        return status;
+    struct hf_seen what = {.which = HF_SEE_SERVERS, .name = name, .len = strlen(name)};
+    if (client->type->list_servers)
+        status = client->type->list_servers(client->engine, &what, hf_clock_boot(), fn, arg);
+    hf_client_exit(client);
+    return status;
+}
+
 hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
 {
     return list_one(client, HF_SEE_PAST, name, fn, arg);

@@ -80,7 +80,6 @@ static void wait_until(struct hf_lease *lease, const bool *over)
 
 hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now)
 {
-    pthread_mutex_lock(&lease->lock);
     lease->caller_drives = true;
     hf_drive_attend(lease);
     hf_status status = begin(lease, now);
@@ -116,7 +115,6 @@ hf_status hf_call_start(struct hf_client *client, const struct hf_request *reque
     hf_status status = hf_lease_make(client, request, now, hf_deadline(now, request->wait_ms), &lease);
     if (status != HF_OK)
         return status;
-    pthread_mutex_lock(&lease->lock);
     lease->done = done;
     lease->done_arg = arg;
     *out = lease; /* before the callback can run */
@@ -242,6 +240,10 @@ hf_status hf_call_release(struct hf_lease *lease)
 void hf_call_free(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
+    if (atomic_load_explicit(&lease->refs, memory_order_acquire) == 1) { /* ours: the claim is over, nothing is due */
+        hf_lease_unref(lease);
+        return;
+    }
     pthread_mutex_lock(&lease->lock);
     lease->freed = true;
     if (hf_lease_held(lease) && lease->exported)

@@ -83,6 +83,7 @@ struct hf_lease {
 
     /* Under the client's lock: */
     struct hf_heap_node timer;
+    _Atomic hf_nanos timer_at; /* when the keeper looks at it; HF_NEVER: it stands in no heap. Read without the lock */
     struct hf_lease *look_next, *call_next;
     bool in_look, in_call;
     struct hf_group *group; /* those that were taken together with it; NULL: none */
@@ -143,6 +144,7 @@ struct hf_client {
 };
 
 /* ---- lease.c ---- */
+/* With its lock held. */
 hf_status hf_lease_make(struct hf_client *client, const struct hf_request *request, hf_nanos now, hf_nanos deadline,
                         struct hf_lease **lease);
 void hf_lease_ref(struct hf_lease *lease);
@@ -173,7 +175,8 @@ void hf_drive_disown(struct hf_lease *lease); /* the hold belongs to its text al
 #define HF_CLOSING 0x80000000u
 hf_status hf_client_enter(struct hf_client *client);
 void hf_client_exit(struct hf_client *client);
-hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now); /* begins, and waits for the outcome */
+/* Begins, and waits for the outcome. With the lease's lock, which is given up at the end. */
+hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now);
 hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **lease);
 hf_status hf_call_start(struct hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
                         struct hf_lease **lease);
@@ -201,7 +204,7 @@ hf_status hf_keeper_process(struct hf_client *client);
 void *hf_keeper_main(void *client);
 void hf_keeper_look(struct hf_lease *lease);                            /* there is something to see for it */
 void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback); /* a callback of it is due */
-void hf_keeper_timer(struct hf_lease *lease, hf_nanos when);
+void hf_keeper_timer(struct hf_lease *lease, hf_nanos when);            /* it looks at the lease then, or sooner */
 void hf_keeper_wake(struct hf_client *client);
 void hf_keeper_flush(
     struct hf_client *client); /* what this thread submitted goes out, if the keeper will not see to it */

@@ -65,7 +65,7 @@ static void answer(struct hf_pending_call *call, hf_status status)
 
 static void wake_callers(struct hf_lease *lease)
 {
-    atomic_fetch_add(&lease->news, 1);
+    atomic_store(&lease->news, atomic_load_explicit(&lease->news, memory_order_relaxed) + 1); /* under its lock */
     if (lease->sleepers)
         hf_futex_wake(&lease->news, INT32_MAX);
     if (lease->parked)
@@ -209,28 +209,30 @@ static hf_nanos time_of(const struct hf_lease *lease, const struct hf_move *move
     return move->report == HF_R_RELEASED ? lease->claim.released_at : now;
 }
 
-void hf_drive(struct hf_lease *lease, const struct hf_event *first)
+void hf_drive(struct hf_lease *lease, const struct hf_event *event)
 {
-    struct hf_event event = *first;
+    struct hf_event next; /* events and moves are not copied: reading what was just written piece by piece is slow */
     struct hf_news news;
     for (;;) {
-        if (event.in >= HF_I_GRANTED)
-            note_words(lease, event.news);
-        hf_nanos believed = lease->claim.valid_until;
-        struct hf_move move = hf_claim_step(&lease->claim, &event);
+        hf_nanos now = event->now, believed = lease->claim.valid_until;
+        if (event->in >= HF_I_GRANTED)
+            note_words(lease, event->news);
+        struct hf_move move = hf_claim_step(&lease->claim, event);
         publish(lease);
-        report(lease, &move, time_of(lease, &move, believed, event.now));
+        report(lease, &move, time_of(lease, &move, believed, now));
         end_change_unheld(lease);
-        arm(lease, move.wake_at);
         keep_alive(lease);
-        if (move.verb == HF_V_NONE || !submit(lease, &move, event.now, &news))
+        if (move.verb == HF_V_NONE || !submit(lease, &move, now, &news)) {
+            arm(lease, move.wake_at);
             return;
-        event = (struct hf_event){
+        }
+        next = (struct hf_event){
             .in = hf_input_of_cue(news.cue),
-            .now = news.asked_at > event.now ? news.asked_at : event.now, /* later only if the engine took its time */
+            .now = news.asked_at > now ? news.asked_at : now, /* later only if the engine took its time */
             .news = &news,
             .random = jitter(lease),
         };
+        event = &next;
     }
 }
 

@@ -96,7 +96,6 @@ hf_status hf_call_attach(struct hf_client *client, const char *text, struct hf_l
         status = hf_lease_make(client, &e.request, now, now, &lease);
     if (status != HF_OK)
         return status;
-    pthread_mutex_lock(&lease->lock);
     lease->ask.owner = e.owner;
     lease->ask.attempt = e.attempt;
     lease->ask.token = e.token;

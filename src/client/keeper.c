@@ -47,14 +47,16 @@ void hf_keeper_flush(struct hf_client *client)
         flush(client);
 }
 
+/* A timer that is set for sooner stays, and also when there is nothing to time any more: the keeper finds that nothing
+ * is due, and sets it anew. So of many short holds that use the same handle only one in a while touches the heap. */
 void hf_keeper_timer(struct hf_lease *lease, hf_nanos when)
 {
     struct hf_client *client = lease->client;
+    if (when >= atomic_load(&lease->timer_at))
+        return;
     pthread_mutex_lock(&client->lock);
-    if (when == HF_NEVER)
-        hf_heap_remove(&client->timers, &lease->timer);
-    else
-        hf_heap_put(&client->timers, &lease->timer, when);
+    hf_heap_put(&client->timers, &lease->timer, when);
+    atomic_store(&lease->timer_at, when);
     bool wake = when < client->armed_at;
     if (wake)
         client->armed_at = when;
@@ -107,6 +109,7 @@ static bool run_due_timer(struct hf_client *client)
     if (node && node->key <= now) {
         lease = (struct hf_lease *)(void *)((char *)node - offsetof(struct hf_lease, timer));
         hf_heap_remove(&client->timers, node);
+        atomic_store(&lease->timer_at, HF_NEVER); /* before its lock is taken: whoever has it now sets wake_at first */
         if (!hf_lease_ref_listed(lease)) {
             pthread_mutex_unlock(&client->lock);
             return true;

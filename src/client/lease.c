@@ -31,6 +31,7 @@ static bool grow_pool(struct hf_client *client)
     client->leases += SLAB;
     for (int i = 0; i < SLAB; i++) {
         pthread_mutex_init(&slab->lease[i].lock, NULL);
+        atomic_init(&slab->lease[i].timer_at, HF_NEVER);
         slab->lease[i].next = client->pool;
         client->pool = &slab->lease[i];
     }
@@ -87,7 +88,6 @@ static void give_back(struct hf_lease *lease)
     lease->block = lease->words = NULL;
     pthread_mutex_lock(&client->lock);
     hf_group_leave(lease);
-    hf_heap_remove(&client->timers, &lease->timer);
     if (lease->prev)
         lease->prev->next = lease->next;
     else
@@ -236,16 +236,14 @@ hf_status hf_lease_make(struct hf_client *client, const struct hf_request *reque
     if (!lease)
         return hf_why(HF_NO_MEMORY, "%.*s: no memory for a lease", (int)request->name_len, request->name);
     pthread_mutex_lock(&lease->lock);
-    bool copied = copy_texts(lease, request);
-    if (copied)
-        set_terms(lease, request, deadline);
-    lease->ask.waits = deadline > now;
-    lease->ask.queue = lease->ask.waits && (client->limits.offers & HF_QUEUES);
-    pthread_mutex_unlock(&lease->lock);
-    if (!copied) {
+    if (!copy_texts(lease, request)) {
+        pthread_mutex_unlock(&lease->lock);
         hf_lease_unref(lease);
         return hf_why(HF_NO_MEMORY, "%.*s: no memory for a lease", (int)request->name_len, request->name);
     }
+    set_terms(lease, request, deadline);
+    lease->ask.waits = deadline > now;
+    lease->ask.queue = lease->ask.waits && (client->limits.offers & HF_QUEUES);
     *out = lease;
     return HF_OK;
 }

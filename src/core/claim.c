@@ -96,11 +96,12 @@ static hf_nanos wake_at(const struct hf_claim *claim)
     return HF_NEVER;
 }
 
-static hf_status refusal(enum hf_input in)
+static struct hf_move refuse(struct hf_claim *claim, const struct hf_event *event)
 {
-    return in == HF_I_CANCEL || in == HF_I_EXTEND || in == HF_I_RELEASE || in == HF_I_CONVERT || in == HF_I_FORFEIT
-               ? HF_NOT_HELD
-               : HF_INTERNAL;
+    (void)claim;
+    bool wish = event->in == HF_I_CANCEL || event->in == HF_I_EXTEND || event->in == HF_I_RELEASE ||
+                event->in == HF_I_CONVERT || event->in == HF_I_FORFEIT;
+    return (struct hf_move){.status = wish ? HF_NOT_HELD : HF_INTERNAL};
 }
 
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event)
@@ -110,11 +111,8 @@ struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *even
     hf_assert(event->in != HF_I_FAILED || event->news->status != HF_OK);
     hf_assert((event->in != HF_I_CANCEL && event->in != HF_I_LOST_ALL) || event->status != HF_OK);
     const struct step *step = &steps[claim->state][event->in];
-    struct hf_move move = {.status = refusal(event->in)};
-    if (step->act) {
-        move = step->act(claim, event);
-        hf_assert(step->next & 1u << claim->state);
-    }
+    struct hf_move move = (step->act ? step->act : refuse)(claim, event);
+    hf_assert(!step->act || step->next & 1u << claim->state);
     move.wake_at = wake_at(claim);
     return move;
 }

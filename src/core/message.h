@@ -48,7 +48,7 @@ enum hf_offer {
     HF_CAN_CONVERT = 64, /* upgrade and downgrade */
 };
 
-enum hf_sight { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST };
+enum hf_sight { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST, HF_SEE_SERVERS }; /* the last: a name on each server */
 
 /* One request to an engine. It lives in the client's lease; the engine may keep the pointer until its last news. */
 struct hf_ask {
@@ -63,6 +63,7 @@ struct hf_ask {
     bool queue;     /* wait in the queue if it does not fit now */
     bool waits;     /* the caller waits; where there is no queue, by asking again */
     bool lost;      /* RELEASE: what is given back was lost before; the history calls it so */
+    bool quiet;     /* RELEASE, members of a quorum: it was never held; nobody is told that it is free */
     bool barging, detached;
     bool named;             /* owner or attempt were given by the caller: others may ask with the same */
     uint32_t history;       /* how many past holds the name keeps for people to see, */
@@ -105,10 +106,10 @@ struct hf_news {
     enum hf_cue cue;
     hf_nanos asked_at; /* when the request that was executed, refused or cut was handed over, on our own clock */
     hf_nanos good;     /* how long the hold was good for, counted from asked_at; core takes the drift off */
-    uint64_t token;
+    uint64_t token;    /* BUSY, members of a quorum: that of the hold ahead; 0: not known */
     hf_nanos retry_at; /* QUEUED, BUSY: when the hold ahead ends; HF_NEVER: unknown */
     uint32_t place;    /* QUEUED: 1 is next */
     bool brief;        /* GRANTED: for less than the ttl that was asked for; an extend gets the rest */
     hf_status status;  /* FAILED */
-    const char *text;  /* FAILED, GONE: in words; valid during the call */
+    const char *text;  /* FAILED, GONE: in words; BUSY, members of a quorum: who holds it; valid during the call */
 };

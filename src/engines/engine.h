@@ -54,6 +54,8 @@ struct hf_engine_type {
 
     /* Rows, in no particular order of names; past holds the newest first. fn only copies. */
     hf_status (*list)(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg);
+    /* What each server says of a name. NULL: there is only one place. fn only copies. */
+    hf_status (*list_servers)(void *self, const struct hf_seen *what, hf_nanos now, hf_standing_fn *fn, void *arg);
     hf_status (*break_hold)(void *self, const struct hf_seen *what, uint64_t token, hf_nanos now);
     hf_status (*resize)(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now);
     /* Findings about the engine and its servers. NULL: there is nothing to find. fn only copies. */

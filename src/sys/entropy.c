@@ -2,38 +2,49 @@
 #include "entropy.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/random.h>
 
-static inline uint32_t rotate(uint32_t v, int bits)
+/* The state is four rows of four words; a quarter round works on the columns, all four at once. */
+typedef uint32_t row __attribute__((vector_size(16)));
+
+static inline row rotate(row v, int bits)
 {
     return v << bits | v >> (32 - bits);
 }
 
-/* A macro, so that the sixteen words stay in registers. */
-#define QUARTER(a, b, c, d)                                                                                            \
-    (a += b, d = rotate(d ^ a, 16), c += d, b = rotate(b ^ c, 12), a += b, d = rotate(d ^ a, 8), c += d,               \
-     b = rotate(b ^ c, 7))
+static inline void quarters(row w[4])
+{
+    w[0] += w[1], w[3] = rotate(w[3] ^ w[0], 16);
+    w[2] += w[3], w[1] = rotate(w[1] ^ w[2], 12);
+    w[0] += w[1], w[3] = rotate(w[3] ^ w[0], 8);
+    w[2] += w[3], w[1] = rotate(w[1] ^ w[2], 7);
+}
+
+/* Turns the rows so that the diagonals become columns; `back` undoes it. */
+static inline void turn(row w[4], bool back)
+{
+    const row one = {1, 2, 3, 0}, two = {2, 3, 0, 1}, three = {3, 0, 1, 2};
+    w[1] = __builtin_shuffle(w[1], back ? three : one);
+    w[2] = __builtin_shuffle(w[2], two);
+    w[3] = __builtin_shuffle(w[3], back ? one : three);
+}
 
 void hf_chacha_block(const uint32_t state[16], uint8_t out[64])
 {
-    uint32_t w[16];
+    row before[4], w[4];
+    memcpy(before, state, sizeof before);
     memcpy(w, state, sizeof w);
     for (int round = 0; round < 10; round++) {
-        QUARTER(w[0], w[4], w[8], w[12]);
-        QUARTER(w[1], w[5], w[9], w[13]);
-        QUARTER(w[2], w[6], w[10], w[14]);
-        QUARTER(w[3], w[7], w[11], w[15]);
-        QUARTER(w[0], w[5], w[10], w[15]);
-        QUARTER(w[1], w[6], w[11], w[12]);
-        QUARTER(w[2], w[7], w[8], w[13]);
-        QUARTER(w[3], w[4], w[9], w[14]);
+        quarters(w);
+        turn(w, false);
+        quarters(w);
+        turn(w, true);
     }
-    for (int i = 0; i < 16; i++) {
-        w[i] += state[i];
-        out[4 * i] = (uint8_t)w[i], out[4 * i + 1] = (uint8_t)(w[i] >> 8);
-        out[4 * i + 2] = (uint8_t)(w[i] >> 16), out[4 * i + 3] = (uint8_t)(w[i] >> 24);
-    }
+    for (int i = 0; i < 4; i++)
+        w[i] += before[i];
+    memcpy(out, w, sizeof w);
 }
 
 int hf_entropy_seed(struct hf_entropy *e)

@@ -3,7 +3,7 @@
  * What it mirrors: src/engines/wire (inside.h says how; waiting.c: park, attend, choose_lines, give_up, offer, rouse; driver.c:
  * submit, unattend, forget). Everything that the real code does under its one mutex is one step here. Between the steps: a
  * poll that has returned and not yet got the mutex, a futex word that is set before its sleeper sleeps, a bell that is
- * rung without the mutex.
+ * rung without the mutex; what was asked and is not sent yet.
  *
  * Sleeps have no end here, except where the code counts on it (a wait that is over; answers that nobody stands for, which
  * the background thread looks after in 20 ms). So a wake-up that is lost is a thread that sleeps for ever, and spin finds it as a
@@ -20,6 +20,9 @@
 #ifndef GIVE_UPS
 #define GIVE_UPS 1 /* how many waits end without an answer */
 #endif
+#ifndef GATHERS
+#define GATHERS 1 /* how many times one who is to drive lets others come first */
+#endif
 #define LINES 2
 #define ASKS (CALLERS * ROUNDS)
 #define THREADS (CALLERS + 1)
@@ -27,8 +30,8 @@
 #define NOBODY THREADS
 #define BELL LINES /* the eventfd of the background thread; those before it belong to the lines */
 
-mtype = { AWAKE, POLLING, SLEEPING };
-mtype = { NONE, SENT, ARRIVED, READ };
+mtype = { AWAKE, POLLING, SLEEPING, GATHERING };
+mtype = { NONE, UNSENT, SENT, ARRIVED, READ };
 
 /* ---- Asks */
 mtype answer[ASKS] = NONE;
@@ -50,13 +53,13 @@ bool eventfd[LINES + 1];
 bool nudged, rung;
 bool bounded; /* the background thread's poll ends by itself */
 bool orphans; /* there were answers that nobody stands for, at the last look */
-byte callers_done, give_ups = GIVE_UPS;
+byte callers_done, give_ups = GIVE_UPS, gathers = GATHERS;
 
 byte k, n; /* room to compute in, empty between steps */
 
 #define bit(l) (1 << (l))
 #define has_stake(a, l) (answer[a] != READ && answer[a] != NONE && !forgotten[a] && (lines[a] & bit(l)))
-#define is_orphan(a) (forgotten[a] && (answer[a] == SENT || answer[a] == ARRIVED))
+#define is_orphan(a) (forgotten[a] && (answer[a] == UNSENT || answer[a] == SENT || answer[a] == ARRIVED))
 #define readable(l) (readable_by(0, l) || readable_by(1, l) || readable_by(ASKS - 2, l) || readable_by(ASKS - 1, l))
 #define readable_by(a, l) (answer[a] == ARRIVED && came[a] == (l))
 #define drives(t) (driver[0] == (t) || driver[1] == (t))
@@ -119,6 +122,22 @@ inline choose(t, wanted, l)
     :: (wanted & bit(l)) && driver[l] == NOBODY -> driver[l] = t
     :: !(wanted & bit(l)) && driver[l] == t -> give_up(t, l)
     :: else
+    fi
+}
+
+/* Everything goes out by line 0, unless its driver gathers, who sends for all. */
+inline flush()
+{
+    if
+    :: driver[0] != NOBODY && how[driver[0]] == GATHERING
+    :: else ->
+        for (k : 0 .. ASKS - 1) {
+            if
+            :: answer[k] == UNSENT -> answer[k] = SENT
+            :: else
+            fi
+        }
+        k = 0
     fi
 }
 
@@ -210,7 +229,7 @@ proctype Caller(byte me)
     ask = me * ROUNDS;
     do
     :: ask < (me + 1) * ROUNDS ->
-        d_step { answer[ask] = SENT; lines[ask] = 1 + 2 * (ask & 1); attended[ask] = true; parked[me] = ask + 1 }
+        d_step { answer[ask] = UNSENT; lines[ask] = 1 + 2 * (ask & 1); attended[ask] = true; parked[me] = ask + 1 }
         do
         :: atomic { /* holds the mutex */
             if
@@ -222,15 +241,19 @@ proctype Caller(byte me)
                 offer(0);
                 offer(1);
 #endif
+                flush();
                 break
             :: else ->
                 choose(me, lines[ask], 0);
                 choose(me, lines[ask], 1);
                 if
+                :: drives(me) && gathers > 0 -> gathers--; how[me] = GATHERING
                 :: drives(me) ->
+                    flush();
                     kick[me] = (driver[0] == me -> 0 : 1);
                     how[me] = POLLING
-                :: else ->
+                :: !drives(me) ->
+                    flush();
                     how[me] = SLEEPING;
 #ifndef LATE_WORD
                     word[me] = false
@@ -239,6 +262,7 @@ proctype Caller(byte me)
             fi
            }
            if
+           :: how[me] == GATHERING -> d_step { how[me] = AWAKE }
            :: how[me] == POLLING ->
                if
                :: d_step { poll_returns(me) -> LOOK(me) }
@@ -268,9 +292,9 @@ proctype Caller(byte me)
             :: else
             fi;
 #endif
-            skip
+            flush()
            }
-        :: d_step { answer[ask] != READ -> forgotten[ask] = true; adopt_orphans() }
+        :: d_step { answer[ask] != READ -> forgotten[ask] = true; adopt_orphans(); flush() }
         fi;
         d_step {
             attended[ask] = attended[ask] && answer[ask] != READ;

@@ -164,8 +164,10 @@ static enum hf_cue decide(const struct hf_visit *v, uint32_t ri, uint32_t ei)
 static enum hf_cue agree_and_decide(const struct hf_visit *v, uint32_t ri, uint32_t ei, hf_status *status)
 {
     struct hf_resource *r = &hf_cell_at(v->table, ri)->resource;
-    hf_resource_reap(v->table, r, v->now);
-    hf_resource_admit(v->table, r, v->now);
+    if (v->now >= r->next_end) {
+        hf_resource_reap(v->table, r, v->now);
+        hf_resource_admit(v->table, r, v->now);
+    }
     r->history = v->ask->history;
     r->history_age = HF_MS(v->ask->history_age_ms);
     *status = agree(r, v->ask);
@@ -181,9 +183,10 @@ static void ask_first(struct hf_visit *v)
 {
     struct hf_table *t = v->table;
     struct hf_ask *ask = v->ask;
-    uint64_t hash = hf_name_hash(ask->name, ask->name_len);
+    if (!v->hash) /* it had a cell */
+        v->hash = hf_name_hash(ask->name, ask->name_len);
     uint32_t ei = hf_cell_take(t, v->shard, ask->until);
-    uint32_t ri = ei ? hf_resource_need(t, hash, ask->name, ask->name_len, ask->until) : 0;
+    uint32_t ri = ei ? hf_resource_need(t, v->hash, ask->name, ask->name_len, ask->until) : 0;
     hf_status status = HF_OK;
     enum hf_cue cue = ri ? agree_and_decide(v, ri, ei, &status) : HF_N_FAILED;
     if (cue == HF_N_GRANTED || cue == HF_N_QUEUED) {

@@ -79,29 +79,42 @@ static uint32_t find_attempt(struct hf_table *t, const struct hf_ask *ask, uint6
     return 0;
 }
 
+/* A cell stays in its shard for ever, so the slot says it without the name. */
+static void find_shard(struct hf_visit *v)
+{
+    uint32_t index = hf_slot_cell(v->ask->slot);
+    uint32_t shard = index ? hf_cell_at(v->table, index)->head.shard : LOCAL_SHARDS;
+    if (shard >= LOCAL_SHARDS || v->ask->detached) {
+        v->hash = hf_name_hash(v->ask->name, v->ask->name_len);
+        shard = hf_shard_of(v->hash);
+    }
+    v->shard = shard;
+}
+
 /* Enters the shard of an ask and finds its entry, its resource's ended holds reaped. HF_OK: the mutex is held. */
 static hf_status enter(struct hf_visit *v)
 {
     struct hf_table *t = v->table;
     struct hf_ask *ask = v->ask;
-    uint64_t hash = hf_name_hash(ask->name, ask->name_len);
-    v->shard = hf_shard_of(hash);
+    find_shard(v);
     hf_status status = hf_shard_enter(t, v->shard, ask->until, &v->now);
     if (status != HF_OK)
         return status;
     v->entry = own_entry(t, ask);
     if (!v->entry) {
-        uint32_t found = ask->detached ? find_attempt(t, ask, hash) : 0;
+        uint32_t found = ask->detached ? find_attempt(t, ask, v->hash) : 0;
         ask->slot = hf_slot(found, hf_slot_cookie(ask->slot));
         v->entry = own_entry(t, ask);
     }
     if (v->entry && state_of(t, ask) != CELL_ENDED) {
         uint32_t ri = v->entry->resource;
         struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-        hf_resource_reap(t, r, v->now);
-        hf_resource_admit(t, r, v->now);
-        hf_resource_settle(t, ri);
-        v->entry = own_entry(t, ask);
+        if (v->now >= r->next_end) {
+            hf_resource_reap(t, r, v->now);
+            hf_resource_admit(t, r, v->now);
+            hf_resource_settle(t, ri);
+            v->entry = own_entry(t, ask);
+        }
     }
     return HF_OK;
 }

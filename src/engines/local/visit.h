@@ -9,7 +9,8 @@ struct hf_visit {
     struct hf_ask *ask;
     struct hf_entry *entry; /* the ask's own; NULL: there is none (any more) */
     uint32_t shard;
-    hf_nanos now; /* when the mutex was got */
+    uint64_t hash; /* of the name, if the ask has no cell yet */
+    hf_nanos now;  /* when the mutex was got */
     struct hf_news *news;
 };
 typedef void hf_verb_fn(struct hf_visit *v);

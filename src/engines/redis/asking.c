@@ -3,6 +3,7 @@
 
 #include "base/why.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -162,7 +163,7 @@ static void write_release(struct hf_redis *r, struct attempt *a, const struct hf
     hf_command_word(&r->command, leaves ? "l" : a->said.lost ? "x" : "r", 1);
     hf_command_number(&r->command, tombstone_ms);
     add_history(r, a);
-    hf_command_text(&r->command, r->hints ? hf_keys_channel(keys, channel) : "-");
+    hf_command_text(&r->command, r->hints && !a->said.quiet ? hf_keys_channel(keys, channel) : "-");
 }
 
 static void write_convert(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
@@ -390,6 +391,22 @@ static bool read_reason(struct attempt *a, const struct hf_reply *reply, struct 
     return true;
 }
 
+/* "token ticket flags pid host label": who is ahead, for a quorum to add up. */
+static void read_holder(const struct hf_reply *holder, struct hf_news *news)
+{
+    static _Thread_local char words[HF_LABEL_MAX + 128];
+    int64_t pid;
+    int host_at = 0, host_end = 0;
+    if (!holder || holder->type != HF_REPLY_TEXT ||
+        sscanf(holder->text, "%" SCNu64 " %*u %*c %" SCNd64 " %n%*s%n", &news->token, &pid, &host_at, &host_end) < 2 ||
+        !host_end)
+        return;
+    const char *label = holder->text[host_end] ? holder->text + host_end + 1 : "";
+    snprintf(words, sizeof words, "pid %" PRId64 " on %.*s%s%s%s", pid, host_end - host_at, holder->text + host_at,
+             *label ? " (" : "", label, *label ? ")" : "");
+    news->text = words;
+}
+
 static bool read_asked(struct hf_redis *r, const struct request *request, const struct hf_reply *reply,
                        struct hf_news *news, hf_nanos now)
 {
@@ -412,12 +429,14 @@ static bool read_asked(struct hf_redis *r, const struct request *request, const 
         return true;
     }
     hf_attempt_set_queued(r, a, false);
-    if (first->number == 0 && reply->len == 2) {
+    if (first->number == 0 && (reply->len == 2 || reply->len == 3)) {
         const struct hf_reply *left = hf_reply_item(reply, 1);
         if (left->type != HF_REPLY_NUMBER)
             return false;
         news->cue = HF_N_BUSY;
         news->retry_at = left->number >= 0 ? news->asked_at + hf_timing_nanos(left->number) : HF_NEVER;
+        if (r->hints)
+            read_holder(hf_reply_item(reply, 2), news);
         return true;
     }
     if (first->number == -1 && reply->len == 1) {
@@ -440,6 +459,8 @@ static bool read_released(struct hf_redis *r, struct attempt *a, enum hf_verb ve
         return false;
     news->cue = verb == HF_V_LEAVE || reply->number ? HF_N_RELEASED : HF_N_GONE;
     hf_attempt_set_queued(r, a, false);
+    if (verb == HF_V_RELEASE)
+        hf_wake_own(r, a);
     return true;
 }
 

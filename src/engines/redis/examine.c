@@ -78,8 +78,10 @@ static void find_server(const struct report *report, const char *info)
     char version[64], valkey[64], mode[64];
     int64_t uptime = number(info, "uptime_in_seconds:");
     bool is_valkey = field(info, "valkey_version:", valkey)[0] != 0;
+    if (!field(info, "redis_mode:", mode)[0])
+        field(info, "server_mode:", mode); /* as Valkey calls it since 8 */
     find(report, "server", HF_HEALTH_OK, NULL, "%s %s, %s, up for %" PRId64 " s", is_valkey ? "Valkey" : "Redis",
-         is_valkey ? valkey : field(info, "redis_version:", version), field(info, "redis_mode:", mode), uptime);
+         is_valkey ? valkey : field(info, "redis_version:", version), mode, uptime);
     if (uptime < 60)
         find(report, "uptime", HF_HEALTH_NOTE, "see why it restarted: without persistence a restart frees every lock",
              "started %" PRId64 " s ago", uptime);

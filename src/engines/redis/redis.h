@@ -147,6 +147,7 @@ struct hf_redis {
     uint32_t ears;     /* attempts that listen for that */
     hf_nanos up_since; /* the server, as far as it told; HF_NEVER: it did not */
     bool subscribed;
+    bool unheard; /* a member of a quorum: what was published before its first subscription is confirmed was missed */
     hf_nanos listened_at; /* subscribed: when it last proved to work */
     hf_nanos told_at;     /* the latest time that we were told: forget() is told none */
 };
@@ -224,6 +225,8 @@ bool hf_wake_published(struct hf_redis *r, const struct hf_reply *reply, hf_nano
 hf_nanos hf_wake_tick(struct hf_redis *r, hf_nanos now);
 void hf_wake_set_ear(struct hf_redis *r, struct attempt *a, bool listens, hf_nanos now);
 void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now); /* its push, which came before the answer */
+/* It gave its lock back: whoever of ours is first in line asks, unless somebody tells it. */
+void hf_wake_own(struct hf_redis *r, const struct attempt *released);
 
 /* ---- examine.c ---- */
 

@@ -69,17 +69,21 @@ static void subscribe_to_all(struct hf_redis *r, hf_nanos now)
         send_listen(r, now);
         return;
     }
-    r->subscribed = true; /* with the first answer; what is published before it is made up for by a hint */
+    r->subscribed = r->unheard = true; /* what is published before the first answer is made up for by a hint */
     for (struct attempt *a = r->attempts; a && r->line[LINE_WAKE].state == LINE_UP; a = a->next)
         if (a->listens)
             follow(r, a, "SUBSCRIBE", now);
 }
 
+static bool has_same_name(const struct attempt *a, const struct attempt *other)
+{
+    return a->said.name_len == other->said.name_len && memcmp(a->said.name, other->said.name, a->said.name_len) == 0;
+}
+
 static bool is_alone(const struct hf_redis *r, const struct attempt *a)
 {
     for (const struct attempt *other = r->attempts; other; other = other->next)
-        if (other != a && other->listens && other->said.name_len == a->said.name_len &&
-            memcmp(other->said.name, a->said.name, a->said.name_len) == 0)
+        if (other != a && other->listens && has_same_name(other, a))
             return false;
     return true;
 }
@@ -138,8 +142,9 @@ void hf_wake_listens(struct hf_redis *r, const struct hf_reply *reply, hf_nanos 
 {
     (void)reply;
     r->listened_at = now;
-    if (!r->subscribed) {
+    if (!r->subscribed || r->unheard) {
         r->subscribed = true;
+        r->unheard = false;
         hf_line_hint_all(r);
     }
 }
@@ -228,6 +233,20 @@ void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now)
         hf_attempt_set_queued(r, a, false);
     }
     hf_attempt_tell(r, a, &news);
+}
+
+/* Who is told of nothing looks now and then. Where the lock was given back from here, the first of ours in line need
+ * not wait for that: it may be its turn. */
+void hf_wake_own(struct hf_redis *r, const struct attempt *released)
+{
+    struct attempt *first = NULL;
+    if (r->box[0] != '-' || r->queued == 0)
+        return;
+    for (struct attempt *a = r->attempts; a; a = a->next) /* the newest comes first */
+        if (a->queued && has_same_name(a, released))
+            first = a;
+    if (first && !first->unsent && !hf_attempt_flies(first)) /* else it is asking */
+        hf_attempt_tell(r, first, &(struct hf_news){.cue = HF_N_HINT, .retry_at = HF_NEVER});
 }
 
 /* True: somebody here waits with that id. */

@@ -17,4 +17,5 @@ const struct hf_engine_type hf_engine_redlock = {
     .limits = HF_REDLOCK_LIMITS,
     .open = open_engine,
     HF_WIRE_DOOR,
+    .list_servers = hf_wire_list_servers,
 };

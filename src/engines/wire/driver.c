@@ -65,6 +65,7 @@ static hf_status open_parts(struct hf_wire *wire, const struct hf_url *url, cons
         .hang_up = hf_wire_hang_up,
         .tell = tell,
         .row = hf_wire_row,
+        .stand = hf_wire_stand,
         .find = hf_wire_find,
         .recheck = recheck,
         .random = draw,
@@ -107,7 +108,7 @@ hf_status hf_wire_enter(void *self)
     pthread_mutex_lock(&wire->io);
     wire->background_thread = pthread_self();
     wire->entered = true;
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
     return HF_OK;
 }
 
@@ -116,7 +117,7 @@ void hf_wire_leave(void *self)
     struct hf_wire *wire = self;
     pthread_mutex_lock(&wire->io);
     wire->entered = false;
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
 }
 
 /* ---- Asking ---- */
@@ -132,7 +133,7 @@ static void see_off(struct hf_wire *wire, const struct hf_ask *unattended)
         return;
     hf_wire_offer(wire, unattended->lines);
     if (!unattended->lines || unattended->lines & ~wire->open)
-        hf_wire_rouse(&wire->background); /* only a tick opens that line, perhaps sooner than it knows */
+        hf_wire_rouse(wire, &wire->background); /* only a tick opens that line, perhaps sooner than it knows */
 }
 
 static bool submit(struct hf_wire *wire, struct hf_wire_record *record, hf_nanos now, struct hf_news *news)
@@ -141,6 +142,7 @@ static bool submit(struct hf_wire *wire, struct hf_wire_record *record, hf_nanos
     uint32_t unread = record->count;
     record->attended = !ask->bell;
     record->answered = false;
+    wire->expected -= wire->expected && !ask->bell;
     wire->type->submit(wire->engine, ask, now);
     bool at_once = unread == 0 && record->count == 1 && hf_wire_record_take(record, news);
     hf_wire_record_touch(wire, record);
@@ -164,7 +166,7 @@ bool hf_wire_submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news
     else
         *news = (struct hf_news){
             .cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory for another ask"};
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
     return answered;
 }
 
@@ -175,7 +177,7 @@ bool hf_wire_peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *
     pthread_mutex_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_of(wire, ask);
     bool unread = record && hf_wire_record_take(record, news);
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
     return unread;
 }
 
@@ -190,7 +192,7 @@ void hf_wire_unattend(void *self, struct hf_ask *ask)
         hf_wire_settle(wire);
         see_off(wire, record->answered && !ask->lines ? NULL : ask); /* a cycle of one caller wakes nobody */
     }
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
 }
 
 void hf_wire_flush(void *self)
@@ -198,7 +200,7 @@ void hf_wire_flush(void *self)
     struct hf_wire *wire = self;
     pthread_mutex_lock(&wire->io);
     hf_wire_flush_lines(wire);
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
 }
 
 void hf_wire_forget(void *self, struct hf_ask *ask)
@@ -211,5 +213,5 @@ void hf_wire_forget(void *self, struct hf_ask *ask)
         hf_wire_dismiss(wire, record);
         see_off(wire, NULL);
     }
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
 }

@@ -11,6 +11,7 @@
 struct errand {
     struct hf_ask ask;
     hf_row_fn *fn;
+    hf_standing_fn *stand;
     hf_finding_fn *find;
     void *arg;
 };
@@ -20,6 +21,13 @@ void hf_wire_row(void *ctx, struct hf_ask *ask, const struct hf_row *row)
     const struct errand *errand = (const struct errand *)(const void *)ask; /* the first of its fields */
     if (hf_wire_record_of(ctx, ask) && errand->fn)
         errand->fn(errand->arg, row);
+}
+
+void hf_wire_stand(void *ctx, struct hf_ask *ask, const struct hf_standing *standing)
+{
+    const struct errand *errand = (const struct errand *)(const void *)ask;
+    if (hf_wire_record_of(ctx, ask) && errand->stand)
+        errand->stand(errand->arg, standing);
 }
 
 void hf_wire_find(void *ctx, struct hf_ask *ask, const struct hf_finding *finding)
@@ -89,6 +97,12 @@ hf_status hf_wire_list(void *self, const struct hf_seen *what, hf_nanos now, hf_
 {
     hf_nanos until = now + LIST_PATIENCE > what->until ? now + LIST_PATIENCE : what->until;
     struct errand errand = {.ask = ask_about(HF_V_LIST, what, until), .fn = fn, .arg = arg};
+    return run(self, &errand.ask, now, "is not there");
+}
+
+hf_status hf_wire_list_servers(void *self, const struct hf_seen *what, hf_nanos now, hf_standing_fn *fn, void *arg)
+{
+    struct errand errand = {.ask = ask_about(HF_V_LIST, what, now + LIST_PATIENCE), .stand = fn, .arg = arg};
     return run(self, &errand.ask, now, "is not there");
 }
 

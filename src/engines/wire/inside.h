@@ -25,7 +25,7 @@
 
 #include <pthread.h>
 
-enum { HF_WIRE_BOX = 8, HF_WIRE_READ = 64 * 1024 };
+enum { HF_WIRE_BOX = 8, HF_WIRE_READ = 64 * 1024, HF_WIRE_WAKES = 64 };
 
 /* A thread that waits in here: a parked caller (on its stack), or the background thread. While another thread has the
  * io lock, it polls or sleeps. */
@@ -34,7 +34,7 @@ struct hf_wire_waiter {
     struct hf_wire_waiter *beside;      /* on the same record */
     struct hf_wire_record *record;      /* NULL: the background thread */
     uint32_t lines;                     /* that it drives */
-    enum { HF_WIRE_AWAKE, HF_WIRE_POLLING, HF_WIRE_SLEEPING } how;
+    enum { HF_WIRE_AWAKE, HF_WIRE_POLLING, HF_WIRE_SLEEPING, HF_WIRE_GATHERING } how;
     bool woken;  /* by hf_wire_wake */
     int kick;    /* an eventfd that it polls with its lines */
     bool kicked; /* that was written to */
@@ -63,6 +63,7 @@ struct hf_wire_record {
 
 struct hf_wire_line {
     hf_nanos read_at;              /* when somebody last read from it */
+    hf_nanos orphaned_at;          /* since when there have been answers due that no ask stands for */
     struct hf_link *link;          /* NULL: down */
     struct hf_link *corpse;        /* hung up while its driver polls it, who closes it */
     struct hf_wire_waiter *driver; /* NULL: nobody */
@@ -89,9 +90,9 @@ struct hf_wire {
     uint32_t dialled;               /* lines that were dialled since they were last offered */
     uint32_t stakes[HF_WIRE_LINES]; /* how many unattended asks count for each */
     uint32_t staked;                /* lines with such asks */
-    uint32_t orphaned;              /* lines with answers that no ask stands for, */
-    hf_nanos orphaned_at;           /* and since when there are any */
+    uint32_t orphaned;              /* lines with answers that no ask stands for */
     hf_nanos background_until;      /* when the background thread looks again by itself */
+    uint32_t expected;              /* callers that were told something and have not asked again since */
     hf_nanos spin;                  /* how long callers look before they sleep; 0: there is no CPU to spare */
 
     struct hf_wire_record **chunk;
@@ -99,6 +100,8 @@ struct hf_wire {
     struct hf_wire_record *free, *touched;
 
     struct hf_wire_waiter *waiters;
+    hf_word *wake[HF_WIRE_WAKES]; /* of sleepers that wake when the io lock is free: they would need it at once */
+    uint32_t wakes;
     struct hf_wire_waiter background; /* its kick is the bell */
     pthread_t background_thread;
     bool entered; /* the background thread is inside */
@@ -124,6 +127,8 @@ static inline bool hf_wire_is_background(const struct hf_wire *wire)
 {
     return wire->entered && pthread_equal(wire->background_thread, pthread_self());
 }
+
+void hf_wire_unlock(struct hf_wire *wire); /* gives the io lock up, and wakes those that were roused under it */
 
 /* All of these under the io lock. */
 
@@ -151,7 +156,7 @@ void hf_wire_bury(struct hf_wire_line *line); /* its driver came back */
 void hf_wire_lines_close(struct hf_wire *wire);
 
 /* ---- waiting.c ---- */
-void hf_wire_rouse(struct hf_wire_waiter *waiter);         /* ends its sleep */
+void hf_wire_rouse(struct hf_wire *wire, struct hf_wire_waiter *waiter); /* ends its sleep */
 void hf_wire_offer(struct hf_wire *wire, uint32_t lines);  /* those that nobody drives, to whoever has a stake */
 void hf_wire_ring(struct hf_wire *wire);                   /* the background thread has something to look at */
 hf_nanos hf_wire_tick(struct hf_wire *wire, hf_nanos now); /* and when again */
@@ -160,4 +165,5 @@ void hf_wire_dismiss(struct hf_wire *wire, struct hf_wire_record *record); /* it
 
 /* ---- errands.c ---- */
 void hf_wire_row(void *wire, struct hf_ask *ask, const struct hf_row *row);
+void hf_wire_stand(void *wire, struct hf_ask *ask, const struct hf_standing *standing);
 void hf_wire_find(void *ctx, struct hf_ask *ask, const struct hf_finding *finding);

@@ -53,7 +53,7 @@ void hf_wire_hang_up(void *ctx, unsigned number)
     if (is_polled(line)) {
         hf_link_shut(line->link);
         line->corpse = line->link;
-        hf_wire_rouse(line->driver);
+        hf_wire_rouse(wire, line->driver);
     } else {
         hf_link_free(line->link);
     }
@@ -68,15 +68,26 @@ void hf_wire_bury(struct hf_wire_line *line)
     line->corpse = NULL;
 }
 
+/* Whoever gathers sends for all. */
+static bool is_gathered(const struct hf_wire_line *line)
+{
+    return line->driver && line->driver->how == HF_WIRE_GATHERING;
+}
+
 void hf_wire_flush_lines(struct hf_wire *wire)
 {
-    while (wire->dirty) {
-        struct hf_wire_line *line = &wire->line[hf_wire_pop(&wire->dirty)];
-        if (!line->link)
+    uint32_t dirty = wire->dirty;
+    wire->dirty = 0;
+    while (dirty) {
+        unsigned number = hf_wire_pop(&dirty);
+        struct hf_wire_line *line = &wire->line[number];
+        if (is_gathered(line))
+            wire->dirty |= hf_wire_bit(number);
+        if (!line->link || is_gathered(line))
             continue;
         hf_link_flush(line->link);
         if (is_polled(line) && hf_link_events(line->link) & ~line->polled)
-            hf_wire_rouse(line->driver); /* he is to wait for room in the socket too */
+            hf_wire_rouse(wire, line->driver); /* he is to wait for room in the socket too */
     }
 }
 

@@ -4,10 +4,12 @@
 #include "sys/clock.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
 #define ORPHAN_AFTER HF_MS(20)
+#define GATHER_LEAST 16 /* for fewer callers it does not pay to give the CPU away, which others may keep for long */
 
 /* ---- Waking ---- */
 
@@ -19,21 +21,37 @@ static void write_kick(int fd)
     }
 }
 
-void hf_wire_rouse(struct hf_wire_waiter *waiter)
+void hf_wire_rouse(struct hf_wire *wire, struct hf_wire_waiter *waiter)
 {
     if (waiter->how == HF_WIRE_POLLING && !waiter->kicked) {
         waiter->kicked = true;
         write_kick(waiter->kick);
     } else if (waiter->how == HF_WIRE_SLEEPING && !atomic_load(&waiter->word)) {
         atomic_store(&waiter->word, 1);
-        hf_futex_wake(&waiter->word, 1);
+        if (wire->wakes < HF_WIRE_WAKES)
+            wire->wake[wire->wakes++] = &waiter->word;
+        else
+            hf_futex_wake(&waiter->word, 1);
     }
+}
+
+/* A sleeper may have left by itself meanwhile, and the word with it: the wake goes to the address alone. */
+void hf_wire_unlock(struct hf_wire *wire)
+{
+    hf_word *wake[HF_WIRE_WAKES];
+    uint32_t wakes = wire->wakes;
+    for (uint32_t i = 0; i < wakes; i++)
+        wake[i] = wire->wake[i];
+    wire->wakes = 0;
+    pthread_mutex_unlock(&wire->io);
+    for (uint32_t i = 0; i < wakes; i++)
+        hf_futex_wake(wake[i], 1);
 }
 
 void hf_wire_ring(struct hf_wire *wire)
 {
     wire->nudged = true;
-    hf_wire_rouse(&wire->background);
+    hf_wire_rouse(wire, &wire->background);
 }
 
 void hf_wire_attend_wake(void *self)
@@ -49,15 +67,22 @@ static bool has_stake(const struct hf_wire_waiter *waiter, unsigned line)
     return ask && ask->lines & hf_wire_bit(line);
 }
 
+/* Answers that nobody waits for are read by whoever drives that line next; if for a while nobody does, by the
+ * background thread. So a caller that comes back soon finds its line free. */
+static bool is_neglected(const struct hf_wire_line *line, hf_nanos now)
+{
+    return now >= line->orphaned_at + ORPHAN_AFTER && now >= line->read_at + ORPHAN_AFTER;
+}
+
 static void offer_line(struct hf_wire *wire, unsigned line)
 {
     for (struct hf_wire_waiter *w = wire->waiters; w; w = w->next)
         if (w->how != HF_WIRE_AWAKE && has_stake(w, line)) {
-            hf_wire_rouse(w);
+            hf_wire_rouse(wire, w);
             return;
         }
-    if (wire->stakes[line] || wire->orphaned & hf_wire_bit(line))
-        hf_wire_rouse(&wire->background);
+    if (wire->stakes[line] || (wire->orphaned & hf_wire_bit(line) && is_neglected(&wire->line[line], hf_clock_boot())))
+        hf_wire_rouse(wire, &wire->background);
 }
 
 void hf_wire_offer(struct hf_wire *wire, uint32_t lines)
@@ -89,21 +114,24 @@ static void announce(struct hf_wire *wire, struct hf_wire_record *record)
         wire->host->nudge(wire->host->ctx, record->ask);
         hf_wire_ring(wire);
     }
-    for (struct hf_wire_waiter *w = record->parked; w; w = w->beside)
-        hf_wire_rouse(w);
+    for (struct hf_wire_waiter *w = record->parked; w; w = w->beside) {
+        wire->expected += w->how != HF_WIRE_AWAKE;
+        hf_wire_rouse(wire, w);
+    }
 }
 
-/* Answers that nobody waits for are read by whoever drives that line next; if for a while nobody does, by the
- * background thread. So a caller that comes back soon finds its line free. */
-static void adopt_orphans(struct hf_wire *wire)
+/* The background thread is to look at new ones in a while. */
+static void note_orphans(struct hf_wire *wire)
 {
-    uint32_t orphaned = wire->type->lines ? wire->type->lines(wire->engine) : 0;
-    if (orphaned && !wire->orphaned) {
-        wire->orphaned_at = hf_clock_boot();
-        if (wire->background_until > wire->orphaned_at + ORPHAN_AFTER)
-            hf_wire_rouse(&wire->background);
-    }
+    uint32_t orphaned = wire->type->lines ? wire->type->lines(wire->engine) : 0, fresh = orphaned & ~wire->orphaned;
     wire->orphaned = orphaned;
+    if (!fresh)
+        return;
+    hf_nanos now = hf_clock_boot();
+    while (fresh)
+        wire->line[hf_wire_pop(&fresh)].orphaned_at = now;
+    if (wire->background_until > now + ORPHAN_AFTER)
+        hf_wire_rouse(wire, &wire->background);
 }
 
 void hf_wire_settle(struct hf_wire *wire)
@@ -116,7 +144,7 @@ void hf_wire_settle(struct hf_wire *wire)
         if (record->count)
             announce(wire, record);
     }
-    adopt_orphans(wire);
+    note_orphans(wire);
     uint32_t dialled = wire->dialled;
     wire->dialled = 0;
     hf_wire_offer(wire, dialled);
@@ -128,7 +156,7 @@ void hf_wire_dismiss(struct hf_wire *wire, struct hf_wire_record *record)
     record->attended = true; /* it counts for no line any more */
     restake(wire, record);
     for (struct hf_wire_waiter *w = record->parked; w; w = w->beside)
-        hf_wire_rouse(w);
+        hf_wire_rouse(wire, w);
     record->parked = NULL;
     hf_wire_record_drop(wire, record);
 }
@@ -137,7 +165,6 @@ hf_nanos hf_wire_tick(struct hf_wire *wire, hf_nanos now)
 {
     hf_nanos again = wire->type->tick(wire->engine, now);
     hf_wire_settle(wire);
-    hf_wire_flush_lines(wire);
     return again;
 }
 
@@ -201,10 +228,11 @@ static bool spin_until(struct pollfd *fds, nfds_t count, hf_nanos until)
     return false;
 }
 
-/* The background thread has nobody who waits for its news. */
+/* The background thread has nobody who waits for its news; and where others wait, the CPU is theirs. */
 static bool may_spin(struct hf_wire *wire, struct hf_wire_waiter *me)
 {
-    return wire->spin && me->record && hf_spin_pays(&wire->line[__builtin_ctz(me->lines)].spin);
+    bool alone = wire->waiters == me && !me->next;
+    return wire->spin && alone && hf_spin_pays(&wire->line[__builtin_ctz(me->lines)].spin);
 }
 
 /* With the io lock given up meanwhile. */
@@ -213,7 +241,7 @@ static void poll_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, struc
 {
     bool spins = may_spin(wire, me), hit = false;
     me->how = HF_WIRE_POLLING;
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
     if (spins) {
         hf_nanos limit = hf_clock_boot() + wire->spin;
         hit = spin_until(fds, count, limit < until ? limit : until);
@@ -270,8 +298,20 @@ static void sleep_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, hf_n
 {
     me->how = HF_WIRE_SLEEPING;
     atomic_store(&me->word, 0);
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
     hf_futex_wait(&me->word, 0, until);
+    pthread_mutex_lock(&wire->io);
+    me->how = HF_WIRE_AWAKE;
+}
+
+/* Several callers were just told something: most of them ask again at once. Who is to drive lets them come first, and
+ * sends for all. */
+static void gather(struct hf_wire *wire, struct hf_wire_waiter *me)
+{
+    wire->expected = 0;
+    me->how = HF_WIRE_GATHERING;
+    hf_wire_unlock(wire);
+    sched_yield();
     pthread_mutex_lock(&wire->io);
     me->how = HF_WIRE_AWAKE;
 }
@@ -311,11 +351,14 @@ static void wait_for_news(struct hf_wire *wire, struct hf_wire_waiter *me, uint6
         if (hf_wire_record_at(wire, slot) != me->record || me->record->told != seen || me->woken)
             return;
         hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
-        if (me->record->told != seen)
-            return;
-        if (now >= until)
+        if (me->record->told != seen || now >= until)
             return;
         choose_lines(wire, me, me->record->ask->lines);
+        if (me->lines && wire->expected >= GATHER_LEAST) {
+            gather(wire, me);
+            continue;
+        }
+        hf_wire_flush_lines(wire);
         hf_nanos wake = again < until ? again : until;
         if (me->lines)
             drive(wire, me, wake);
@@ -328,7 +371,6 @@ void hf_wire_park(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
 {
     struct hf_wire *wire = self;
     pthread_mutex_lock(&wire->io);
-    hf_wire_flush_lines(wire);
     struct hf_wire_record *record = hf_wire_record_at(wire, slot);
     if (record) {
         struct hf_wire_waiter me = {.record = record, .kick = -1};
@@ -336,7 +378,8 @@ void hf_wire_park(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
         wait_for_news(wire, &me, slot, seen, until);
         part(wire, &me);
     }
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_flush_lines(wire);
+    hf_wire_unlock(wire);
 }
 
 void hf_wire_wake(void *self, uint64_t slot)
@@ -348,9 +391,9 @@ void hf_wire_wake(void *self, uint64_t slot)
         record->woken = true; /* for a caller that is about to park */
     for (struct hf_wire_waiter *w = record ? record->parked : NULL; w; w = w->beside) {
         w->woken = true;
-        hf_wire_rouse(w);
+        hf_wire_rouse(wire, w);
     }
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
 }
 
 /* ---- The background thread ---- */
@@ -362,25 +405,35 @@ static bool is_called(struct hf_wire *wire)
     return nudged || rung;
 }
 
+static uint32_t neglected_lines(const struct hf_wire *wire, hf_nanos now)
+{
+    uint32_t neglected = 0;
+    for (uint32_t lines = wire->orphaned; lines;) {
+        unsigned line = hf_wire_pop(&lines);
+        neglected |= is_neglected(&wire->line[line], now) ? hf_wire_bit(line) : 0;
+    }
+    return neglected;
+}
+
 void hf_wire_attend(void *self, hf_nanos until)
 {
     struct hf_wire *wire = self;
     struct hf_wire_waiter *me = &wire->background;
     pthread_mutex_lock(&wire->io);
     for (;;) {
-        hf_wire_flush_lines(wire);
         hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
+        hf_wire_flush_lines(wire);
         if (is_called(wire) || now >= until)
             break;
-        hf_nanos bound = again < until ? again : until, soon = wire->orphaned_at + ORPHAN_AFTER;
-        bool adopt = wire->orphaned && now >= soon;
-        if (wire->orphaned && !adopt && soon < bound)
-            bound = soon;
-        choose_lines(wire, me, wire->staked | (adopt ? wire->orphaned : 0));
+        hf_nanos bound = again < until ? again : until;
+        uint32_t adopted = neglected_lines(wire, now) | (wire->orphaned & me->lines);
+        if (wire->orphaned & ~adopted && now + ORPHAN_AFTER < bound)
+            bound = now + ORPHAN_AFTER;
+        choose_lines(wire, me, wire->staked | adopted);
         wire->background_until = bound;
         drive(wire, me, bound);
         wire->background_until = 0;
     }
     give_up(wire, me, me->lines);
-    pthread_mutex_unlock(&wire->io);
+    hf_wire_unlock(wire);
 }

@@ -24,6 +24,8 @@ void hf_wire_attend(void *self, hf_nanos until);
 void hf_wire_attend_wake(void *self);
 
 hf_status hf_wire_list(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg);
+/* Not in HF_WIRE_DOOR: for engines with several servers. */
+hf_status hf_wire_list_servers(void *self, const struct hf_seen *what, hf_nanos now, hf_standing_fn *fn, void *arg);
 hf_status hf_wire_break_hold(void *self, const struct hf_seen *what, uint64_t token, hf_nanos now);
 hf_status hf_wire_resize(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now);
 hf_status hf_wire_examine(void *self, hf_nanos now, hf_finding_fn *fn, void *arg);

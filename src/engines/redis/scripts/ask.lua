@@ -8,7 +8,8 @@
 --       20 the token that a quorum agreed on for this id, 0: none yet
 -- answers
 --       token                                     held for at least ttl from now
---       {0, left}                                 busy, and not in the queue; left: ms until the first hold ends, -1: never
+--       {0, left, holder}                         busy, and not in the queue; left: ms until the first hold ends, -1: never;
+--                                                 holder: "token meta" of that one, where the box is - and it is one of ours
 --       {0, left, again, now, number, place}      queued: ask again after `again` ms; place 0 is the next one
 --       {-1}                                      this id was given up
 --       {-2, class, capacity}                     in use with another kind or capacity
@@ -98,7 +99,8 @@ if token then return finish(token) end
 local left = form == 'free' and 0 or time_left()
 if ARGV[4] == '0' then
   if ARGV[9] == '1' then leave_queue(me.id) end
-  return finish({ 0, left })
+  local ahead = me.box == '-' and (plain or form == 'many' and read_hold(call('ZRANGE', ends, 0, 0)[1]))
+  return finish({ 0, left, ahead and ahead.token .. ' ' .. ahead.meta })
 end
 local place = call('ZRANK', queue, me.id)
 if not place then
