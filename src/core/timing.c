@@ -15,7 +15,7 @@
 #define REFRESH_FIRST_MOST HF_MS(500)
 #define TURN_MOST HF_MS(2000)
 #define TURN_TRIES 4 /* half as many, and simulated waiters lose their turn */
-#define MARGIN HF_MS(10)
+#define MARGIN HF_MS(4)
 #define STAGGER HF_MS(20)
 
 /* No interval is longer than this, so that a time plus a few intervals cannot overflow. */

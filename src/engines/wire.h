@@ -27,7 +27,7 @@ struct hf_wire_host {
     void (*tell)(void *ctx, struct hf_ask *ask, const struct hf_news *news);
     void (*row)(void *ctx, struct hf_ask *ask, const struct hf_row *row); /* LIST: one row; ask and text for the call */
     void (*stand)(void *ctx, struct hf_ask *ask, const struct hf_standing *standing); /* LIST of HF_SEE_SERVERS: one */
-    void (*find)(void *ctx, struct hf_ask *ask, const struct hf_finding *finding); /* EXAMINE: one finding */
+    void (*find)(void *ctx, struct hf_ask *ask, const struct hf_finding *finding);    /* EXAMINE: one finding */
     void (*recheck)(void *ctx); /* holds may have been lost without a word: check each */
     uint32_t (*random)(void *ctx);
 };

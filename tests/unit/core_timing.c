@@ -63,7 +63,7 @@ static void a_queue_on_a_server_has_the_documented_numbers(void **state)
         assert_int_equal(t.refresh, HF_MS(rows[i].refresh));
         assert_int_equal(t.refresh_first, HF_MS(rows[i].refresh_first));
         assert_int_equal(t.turn, HF_MS(rows[i].turn));
-        assert_int_equal(t.margin, HF_MS(10));
+        assert_int_equal(t.margin, HF_MS(4));
         assert_int_equal(t.stagger, HF_MS(20));
     }
 }

@@ -2,6 +2,8 @@
  * thread of the test at the other end. What the library calls is counted for each thread. */
 #include "toy_engine.h"
 
+#include "base/settings.h"
+#include "engines/wire/spin.h"
 #include "sys/clock.h"
 #include "sys/process.h"
 
@@ -15,6 +17,7 @@
 
 struct counts {
     _Atomic uint64_t sends, short_sends, receives, polls, writes, futexes, allocations;
+    _Atomic uint64_t looks; /* polls that do not sleep */
 };
 static _Thread_local struct counts mine;
 
@@ -46,7 +49,7 @@ int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
-    count(&mine.polls);
+    count(timeout ? &mine.polls : &mine.looks);
     return __real_poll(fds, n, timeout);
 }
 
@@ -189,16 +192,16 @@ static void await_sleep(int64_t thread)
         usleep(500);
 }
 
-static int set_up(void **state)
+static int set_up_with(int64_t spin_us)
 {
     static const struct hf_url *const some_url = (const void *)"";
-    (void)state;
+    struct hf_settings settings = {.value[HF_SET_SPIN] = spin_us};
     toy_start(&stage.server);
     stage.host = (struct hf_host){.nudge = nudge, .recheck = recheck};
     atomic_store(&stage.stop, false);
     atomic_store(&stage.keeper_thread, 0);
     atomic_store(&stage.nudges, 0);
-    assert_int_equal(hf_wire_open(&stage.wire, some_url, NULL, &stage.host, &toy_type), HF_OK);
+    assert_int_equal(hf_wire_open(&stage.wire, some_url, &settings, &stage.host, &toy_type), HF_OK);
     strcpy(toy->address.host, "127.0.0.1");
     strcpy(toy->address.port, stage.server.port);
     assert_int_equal(pthread_create(&stage.keeper, NULL, keep, NULL), 0);
@@ -206,6 +209,18 @@ static int set_up(void **state)
         usleep(500);
     await_sleep(atomic_load(&stage.keeper_thread));
     return 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return set_up_with(0);
+}
+
+static int set_up_to_spin(void **state)
+{
+    (void)state;
+    return set_up_with(1000000); /* however busy the machine is */
 }
 
 static int tear_down(void **state)
@@ -394,6 +409,40 @@ static void test_costs(void **state)
     assert_cheap_cycles();
 }
 
+/* Where the machine has one CPU, nobody looks. */
+static void test_looks_first(void **state)
+{
+    (void)state;
+    warm_up();
+    struct order order = an_order();
+    struct counts before = mine;
+    for (int i = 0; i < CYCLES; i++)
+        cycle(&order);
+    bool looks = hf_machine_cpus() > 1;
+    assert_int_equal(mine.polls - before.polls, looks ? 0 : 2 * CYCLES);
+    assert_true(looks ? mine.looks - before.looks >= 2 * CYCLES : mine.looks == before.looks);
+    assert_in_range(mine.receives - before.receives, 2 * CYCLES, 3 * CYCLES); /* half an answer now and then */
+    forget(&order);
+}
+
+static void test_spin_learns(void **state)
+{
+    (void)state;
+    struct hf_spin spin = {0};
+    int looks = 0;
+    for (int wait = 0; wait < 100 << HF_SPIN_RESTS; wait++)
+        if (hf_spin_pays(&spin)) {
+            looks++;
+            hf_spin_learn(&spin, false);
+        }
+    assert_in_range(looks, 100, 100 + HF_SPIN_RESTS); /* in vain: one wait in 2^RESTS */
+    hf_spin_learn(&spin, true);
+    assert_true(hf_spin_pays(&spin));
+    hf_spin_learn(&spin, false);
+    assert_false(hf_spin_pays(&spin));
+    assert_true(hf_spin_pays(&spin)); /* one that was in vain costs one */
+}
+
 static void test_queue_slows_nobody(void **state)
 {
     (void)state;
@@ -444,6 +493,31 @@ static void *run_bells(void *arg)
     for (int i = 0; i < BATCH; i++)
         forget(&orders[i]);
     return NULL;
+}
+
+enum { CROWD = 40, CROWD_ROUNDS = 100 };
+
+static void *run_crowd(void *sends)
+{
+    struct order order = an_order();
+    for (int i = 0; i < CROWD_ROUNDS; i++)
+        cycle(&order);
+    forget(&order);
+    atomic_fetch_add((_Atomic uint64_t *)sends, mine.sends);
+    return NULL;
+}
+
+static void test_together(void **state)
+{
+    (void)state;
+    pthread_t threads[CROWD];
+    _Atomic uint64_t sends = 0;
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_crowd, &sends), 0);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(toy_heard(&stage.server), CROWD * CROWD_ROUNDS * 2);
+    assert_true(sends < CROWD * CROWD_ROUNDS * 2);
 }
 
 static void test_many(void **state)
@@ -977,7 +1051,7 @@ static void test_refused_open(void **state)
 {
     (void)state;
     void *wire = &stage;
-    assert_int_equal(hf_wire_open(&wire, NULL, NULL, &stage.host, &toy_type), HF_CONFIG);
+    assert_int_equal(hf_wire_open(&wire, NULL, &(struct hf_settings){.value = {0}}, &stage.host, &toy_type), HF_CONFIG);
     assert_null(wire);
     assert_string_equal(hf_why_text(), "the toy wants a URL");
 }
@@ -991,6 +1065,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_STAGE("a blocking cycle is two sends, two receives, two polls, and concerns no other thread", test_costs),
+        {.name = "a caller that waits alone looks before it sleeps",
+         .test_func = test_looks_first,
+         .setup_func = set_up_to_spin,
+         .teardown_func = tear_down},
+        {.name = "looking in vain rests longer and longer, a hit begins anew", .test_func = test_spin_learns},
+        ON_STAGE("forty callers send together", test_together),
         ON_STAGE("who waits in a queue on a line of its own slows nobody", test_queue_slows_nobody),
         ON_STAGE("eight blocking threads and two by the bell each hear their own answer, once", test_many),
         ON_STAGE("a driver that leaves hands its line on", test_leaving_driver),

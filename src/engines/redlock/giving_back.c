@@ -62,6 +62,8 @@ void hf_give_back_hear(struct hf_redlock *l, struct seat *seat, bool this_round,
     bool freed = news->cue == HF_N_RELEASED, known = freed || news->cue == HF_N_GONE;
     if (known) {
         seat->freed = freed ? HF_VOTE_YES : HF_VOTE_NO;
+        if (!seat->open) /* a slow server keeps the ballot, and not what the others knew of it */
+            hf_wire_redis.forget(l->member[seat->server].redis, &seat->ask);
     } else {
         seat->ask.doubt = true; /* what was asked before may still be under way */
         release_later(l, seat, now);
