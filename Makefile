@@ -3,6 +3,7 @@
 JOBS ?= $(shell nproc)
 ONLY ?= *
 SECONDS ?= 30
+QUICK ?= 0
 ARGS ?=
 prefix ?= /usr/local
 DESTDIR ?=
@@ -14,9 +15,9 @@ compile = env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS cmake --build $(1) -j $(JOBS) 
 # test-build KIND SANITIZERS: only what the suites of that kind name is built there.
 test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
 	$(call compile,build-$(1),--target suites-$(1))
-formatted = find src include cli server tests examples -name '*.[ch]'
+formatted = find src include cli server tests examples bench -name '*.[ch]'
 
-.PHONY: build demo examples test nightly fuzz sim model test-builds man install uninstall deb format format-check clean help
+.PHONY: build demo examples test nightly bench counts fuzz sim model test-builds man install uninstall deb format format-check clean help
 .DEFAULT_GOAL := build
 
 build: ## the command, the shared and the static library, in build/
@@ -44,6 +45,17 @@ nightly: ## the long tests: every byte, every instruction, minutes of chaos
 	@scripts/install-packages nightly
 	@$(MAKE) --no-print-directory test-builds
 	@tests/run tests/suites.nightly build-logs '$(ONLY)'
+
+bench: ## measures beside the raw ceiling and other locks, writes docs/benchmarks.md (QUICK=1: minutes; ONLY='redlock-*')
+	@scripts/install-packages bench
+	@$(call configure,build-bench,-DHF_BENCH=ON)
+	@$(call compile,build-bench,--target bench)
+	@QUICK=$(QUICK) bench/run '$(ONLY)'
+
+counts: ## counts what tests/counts.tsv has numbers for and shows what changed (ARGS=--write writes it there)
+	@scripts/install-packages test
+	@$(call test-build,plain,)
+	@BUILD=build-plain tests/renew-counts $(ARGS)
 
 fuzz: SECONDS = 60
 fuzz: ## libFuzzer on every parser, SECONDS=60 each, under ASan and UBSan (ONLY=body picks one)
@@ -92,7 +104,7 @@ format-check: ## fails when `make format` would change something
 	@$(formatted) -exec clang-format --dry-run -Werror {} +
 
 clean: ## removes everything that was built
-	@rm -rf build build-plain build-asan build-tsan build-logs
+	@rm -rf build build-plain build-asan build-tsan build-bench build-logs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r goal text; do \

@@ -30,7 +30,7 @@ struct acquire {
     hf_lease *lease;
     struct asking asking;
     struct signals taken;
-    int signals;
+    int signals, stops;
     int out;   /* where the lease goes */
     bool told; /* it is there */
 };
@@ -38,12 +38,10 @@ struct acquire {
 /* The next signal that ends us, or 0. Ctrl-Z stops us here: it is blocked everywhere else. */
 static int ending_signal(struct acquire *acquire)
 {
-    for (int number; (number = signals_next(acquire->signals, NULL)) != 0;) {
-        if (number == SIGTSTP)
-            raise(SIGSTOP);
-        else if (number != SIGCHLD && number != SIGCONT && number != SIGWINCH)
+    signals_stop();
+    for (int number; (number = signals_next(acquire->signals, NULL)) != 0;)
+        if (number != SIGCHLD && number != SIGCONT && number != SIGWINCH)
             return number;
-    }
     return 0;
 }
 
@@ -51,8 +49,9 @@ static void nap(struct acquire *acquire, int64_t ms)
 {
     uint64_t rung;
     struct pollfd ready[] = {{.fd = acquire->signals, .events = POLLIN},
+                             {.fd = acquire->stops, .events = POLLIN},
                              {.fd = acquire->asking.bell, .events = POLLIN}};
-    poll(ready, 2, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    poll(ready, sizeof ready / sizeof ready[0], ms > INT32_MAX ? INT32_MAX : (int)ms);
     (void)!read(acquire->asking.bell, &rung, sizeof rung);
 }
 
@@ -115,8 +114,9 @@ static int acquire_lease(struct acquire *acquire)
 {
     signals_take(&acquire->taken);
     acquire->signals = signals_open(&acquire->taken);
+    acquire->stops = signals_open_stop();
     acquire->asking.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (acquire->signals < 0 || acquire->asking.bell < 0) {
+    if (acquire->signals < 0 || acquire->stops < 0 || acquire->asking.bell < 0) {
         complain("cannot prepare to wait: %s", strerror(errno));
         return EXIT_INTERNAL;
     }

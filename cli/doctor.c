@@ -30,6 +30,7 @@ struct patient {
     hf_client *client;
     char path[4096]; /* of the table; "": not the embedded engine */
     uint64_t token;  /* the newest that was seen: of the last cycle, or of a hold */
+    int64_t ttl_ms;  /* of the cycles; 0: the engine's own */
 };
 
 static void check_file(struct findings *findings, const struct patient *patient)
@@ -114,7 +115,8 @@ static hf_status cycle(struct patient *patient, int64_t *us)
     char name[64];
     hf_lease *lease;
     snprintf(name, sizeof name, "holdfast-doctor-%d", (int)getpid());
-    struct hf_request request = {.size = sizeof request, .name = name, .label = "holdfast doctor"};
+    struct hf_request request = {
+        .size = sizeof request, .name = name, .label = "holdfast doctor", .ttl_ms = patient->ttl_ms};
     int64_t from = now_us(CLOCK_MONOTONIC);
     hf_status status = hf_acquire(patient->client, &request, &lease);
     if (status != HF_OK)
@@ -126,9 +128,20 @@ static hf_status cycle(struct patient *patient, int64_t *us)
     return status;
 }
 
+/* A quorum may admit none that is as long as the one that is asked for where nobody says how long. */
+static int64_t choose_ttl(const hf_client *client)
+{
+    int64_t ttl_ms, most_ms;
+    const char *source;
+    bool known = hf_client_setting(client, "ttl", &ttl_ms, &source) == HF_OK &&
+                 hf_client_setting(client, "max_ttl", &most_ms, &source) == HF_OK;
+    return known && most_ms < ttl_ms ? most_ms : 0;
+}
+
 static void check_cycles(struct findings *findings, struct patient *patient)
 {
     int64_t us[CYCLES];
+    patient->ttl_ms = choose_ttl(patient->client);
     struct hf_timing_sheet sheet = {.size = sizeof sheet};
     for (size_t i = 0; i < CYCLES; i++) {
         hf_status status = cycle(patient, &us[i]);

@@ -15,9 +15,9 @@ struct finding {
 };
 
 struct findings {
-    struct finding all[64];
-    size_t count, dropped; /* those beyond the room are counted */
-    int exit_code;         /* of the first failure; 0: none */
+    struct finding all[160]; /* nine servers, and all that can be said of each */
+    size_t count, dropped;   /* those beyond the room are counted */
+    int exit_code;           /* of the first failure; 0: none */
 };
 
 /* Notes one. */

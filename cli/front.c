@@ -14,7 +14,7 @@
 struct front {
     const struct run_order *order;
     pid_t guard;
-    int link, signals;
+    int link, signals, stops;
     struct spared spared;
     pid_t command_group; /* 0: not started */
     bool interrupted;    /* by Ctrl-C */
@@ -22,33 +22,29 @@ struct front {
     int guard_status;
 };
 
-/* Nobody in our session could continue us: what the kernel calls an orphaned group, in which Ctrl-Z has no effect. */
-static bool is_orphaned(void)
+/* Stops with what is pending. Where nobody could continue us CMD goes on as well: Ctrl-Z has no effect there. */
+static void stop(struct front *front)
 {
-    pid_t parent = getppid();
-    return parent == 0 || getsid(parent) != getsid(0);
+    if (!signals_stop())
+        link_send(front->link, LINK_CONTINUED, 0);
 }
 
-/* CMD is stopped, and the guard has taken the terminal back: the whole job stops, as a shell expects it. Our own
- * SIGTSTP is blocked; the SIGCONT that ends the stop discards it. */
+/* CMD is stopped, and the guard has taken the terminal back: the whole job stops, as a shell expects it; also where
+ * Ctrl-Z is ignored, for CMD may be stopped by other signals. */
 static void stop_with_command(struct front *front)
 {
-    if (is_orphaned()) {
-        link_send(front->link, LINK_CONTINUED, 0);
-        return;
-    }
+    struct sigaction standard = {.sa_handler = SIG_DFL}, before;
+    sigaction(SIGTSTP, &standard, &before);
     kill(0, SIGTSTP);
-    raise(SIGSTOP);
+    stop(front);
+    sigaction(SIGTSTP, &before, NULL);
 }
 
-/* Ctrl-Z while CMD does not have the terminal: CMD is told, and we stop without waiting for it. The shell may continue
- * us as soon as another member of our group has stopped: a stop that comes after that would last for ever. */
+/* Ctrl-Z while CMD does not have the terminal: CMD is told, and we stop without waiting for it. */
 static void stop_before_command(struct front *front)
 {
-    if (is_orphaned())
-        return;
     link_send(front->link, LINK_SIGNAL, SIGTSTP);
-    raise(SIGSTOP);
+    stop(front);
 }
 
 static void reap(struct front *front)
@@ -65,14 +61,14 @@ static void reap(struct front *front)
 static void hear_signals(struct front *front)
 {
     bool typed;
+    if (signals_stop_pending())
+        stop_before_command(front);
     for (int number; (number = signals_next(front->signals, &typed)) != 0;) {
         front->interrupted |= number == SIGINT && typed;
         if (number == SIGCHLD)
             reap(front);
         else if (number == SIGCONT)
             link_send(front->link, LINK_CONTINUED, 0);
-        else if (number == SIGTSTP)
-            stop_before_command(front);
         else
             link_send(front->link, LINK_SIGNAL, number);
     }
@@ -95,14 +91,17 @@ static bool hear_guard(struct front *front)
 
 static int serve_guard(struct front *front)
 {
-    struct pollfd ready[2] = {{.fd = front->signals, .events = POLLIN}, {.fd = front->link, .events = POLLIN}};
+    enum { SIGNALS, STOPS, LINK };
+    struct pollfd ready[] = {[SIGNALS] = {.fd = front->signals, .events = POLLIN},
+                             [STOPS] = {.fd = front->stops, .events = POLLIN},
+                             [LINK] = {.fd = front->link, .events = POLLIN}};
     while (!front->guard_ended) {
-        if (poll(ready, 2, -1) < 0 && errno != EINTR) {
+        if (poll(ready, sizeof ready / sizeof ready[0], -1) < 0 && errno != EINTR) {
             complain("poll: %s", strerror(errno));
             return -1;
         }
-        if (ready[1].fd >= 0 && !hear_guard(front))
-            ready[1].fd = -1;
+        if (ready[LINK].fd >= 0 && !hear_guard(front))
+            ready[LINK].fd = -1;
         hear_signals(front);
     }
     return 0;
@@ -144,12 +143,15 @@ int front_run(struct run_order *order)
     signals_take(&order->signals);
     descendants_spare(&front.spared);
     front.signals = signals_open(&order->signals);
-    if (front.signals < 0 || link_open(ends) != 0 || descendants_adopt() != 0 || (front.guard = fork()) < 0) {
+    front.stops = signals_open_stop();
+    if (front.signals < 0 || front.stops < 0 || link_open(ends) != 0 || descendants_adopt() != 0 ||
+        (front.guard = fork()) < 0) {
         complain("cannot start the guard process: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
     if (front.guard == 0) {
         close(front.signals);
+        close(front.stops);
         close(ends[0]);
         return guard_run(order, ends[1]);
     }

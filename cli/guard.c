@@ -79,7 +79,7 @@ static void hear_front(struct guard *guard)
 static void hear_signals(struct guard *guard)
 {
     for (int number; (number = signals_next(guard->signals, NULL)) != 0;)
-        if (number != SIGCHLD && number != SIGCONT && number != SIGTSTP)
+        if (number != SIGCHLD && number != SIGCONT)
             hear_signal(guard, number);
 }
 

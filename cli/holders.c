@@ -1,12 +1,40 @@
 /* holders.c - words for the rows of one name. */
 #include "holders.h"
 #include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* Adds to what is there, as far as there is room. */
+__attribute__((format(printf, 2, 3))) static void add(struct holders_text *words, const char *format, ...)
+{
+    size_t full = strlen(words->text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words->text + full, sizeof words->text - full, format, args);
+    va_end(args);
+}
+
+static void add_holder(struct holders_text *words, const struct hf_row *row)
+{
+    if (row->foreign)
+        add(words, "held by another program, ");
+    else
+        add(words, "held by pid %" PRId64 "%s%.100s%s%.300s%s for %s, ", row->pid, *row->host ? " on " : "",
+            text_shown(row->host).text, *row->label ? " (" : "", text_shown(row->label).text, *row->label ? ")" : "",
+            text_duration(row->since_ms).text);
+    if (row->foreign && row->left_ms < 0)
+        add(words, "without an end");
+    else
+        add(words, "%s left", text_duration(row->left_ms).text);
+    if (row->servers_all)
+        add(words, ", on %" PRIu32 " of %" PRIu32 " servers", row->servers, row->servers_all);
+}
 
 struct holders_text holders_describe(const char *name, const struct rows *rows)
 {
-    struct holders_text words;
+    struct holders_text words = {""};
     const struct hf_row *first = NULL;
-    size_t count = 0, full;
+    size_t count = 0;
     for (size_t i = 0; i < rows->count; i++) {
         if (rows->all[i].role != HF_HOLDER)
             continue;
@@ -14,20 +42,14 @@ struct holders_text holders_describe(const char *name, const struct rows *rows)
         if (!first)
             first = &rows->all[i];
     }
-    int len = snprintf(words.text, sizeof words.text, "\"%.300s\" is ", text_shown(name).text);
-    full = (size_t)len;
-    if (!first) {
-        snprintf(words.text + full, sizeof words.text - full, "not held");
-        return words;
-    }
-    len = snprintf(words.text + full, sizeof words.text - full,
-                   "held by pid %" PRId64 "%s%.100s%s%.300s%s for %s, %s left", first->pid, *first->host ? " on " : "",
-                   text_shown(first->host).text, *first->label ? " (" : "", text_shown(first->label).text,
-                   *first->label ? ")" : "", text_duration(first->since_ms).text, text_duration(first->left_ms).text);
-    full += (size_t)len;
+    add(&words, "\"%.300s\" is ", text_shown(name).text);
+    if (first)
+        add_holder(&words, first);
+    else
+        add(&words, "not held");
     if (count > 1)
-        snprintf(words.text + full, sizeof words.text - full,
-                 ", and by %zu more (%" PRIu32 " of %" PRIu32 " units used)", count - 1, first->used, first->capacity);
+        add(&words, ", and by %zu more (%" PRIu32 " of %" PRIu32 " units used)", count - 1, first->used,
+            first->capacity);
     return words;
 }
 

@@ -2,6 +2,7 @@
  */
 #include "rows.h"
 #include "session.h"
+#include "standings.h"
 #include "table.h"
 #include "trouble.h"
 #include "verbs.h"
@@ -57,7 +58,7 @@ static struct shown cell(const struct hf_row *row, enum column column)
             snprintf(shown.text, CELL_MAX, "(foreign: another program's lock)");
         return *row->label ? text_shown(row->label) : shown;
     case SERVERS:
-        snprintf(shown.text, CELL_MAX, "%" PRIu32, row->servers);
+        snprintf(shown.text, CELL_MAX, "%" PRIu32 "/%" PRIu32, row->servers, row->servers_all);
         break;
     case COLUMNS:
         break;
@@ -115,34 +116,32 @@ static void print_json_row(const struct hf_row *row)
         printf(",\"servers\":null}");
 }
 
-static void print_json(const struct rows *rows)
+static void print_json_rows(const struct rows *rows)
 {
-    printf("[");
     for (size_t i = 0; i < rows->count; i++) {
         printf(i ? ",\n" : "\n");
         print_json_row(&rows->all[i]);
     }
+}
+
+static void print_list(const struct cli_options *options, const struct rows *rows)
+{
+    if (!options->json) {
+        print_table(rows);
+        return;
+    }
+    printf("[");
+    print_json_rows(rows);
     printf(rows->count ? "\n]\n" : "]\n");
 }
 
-/* Reads rows of one name, or of all names that begin with `word`. */
-static int read_rows(const struct cli_options *options, bool one_name, const char *word, struct rows *rows)
+static int read_list(const struct cli_options *options, const char *prefix, struct rows *rows)
 {
     hf_client *client;
     int code = session_open(options, NULL, &client);
     if (code != 0)
         return code;
-    hf_status status = one_name ? hf_show(client, word, rows_add, rows) : hf_list(client, word, rows_add, rows);
-    return session_close(client, rows_check(rows, status));
-}
-
-static int print_rows(const struct cli_options *options, const struct rows *rows)
-{
-    if (options->json)
-        print_json(rows);
-    else
-        print_table(rows);
-    return finish_stdout();
+    return session_close(client, rows_check(rows, hf_list(client, prefix, rows_add, rows)));
 }
 
 static int run_list(const struct cli_options *options, int argc, char **argv)
@@ -150,11 +149,13 @@ static int run_list(const struct cli_options *options, int argc, char **argv)
     struct rows rows = {0};
     int code = check_operands(&VERB_LIST, argc, argv, 0, 1);
     if (code == 0)
-        code = read_rows(options, false, argc > 0 ? argv[0] : NULL, &rows);
+        code = read_list(options, argc > 0 ? argv[0] : NULL, &rows);
     if (code == 0 && !trouble_first(&rows))
         code = EXIT_INTERNAL;
-    if (code == 0)
-        code = print_rows(options, &rows);
+    if (code == 0) {
+        print_list(options, &rows);
+        code = finish_stdout();
+    }
     if (code == 0 && rows.count == 0 && !options->json && isatty(STDERR_FILENO))
         complain("nothing is held%s%s%s", argc > 0 ? " under a name that begins with \"" : "",
                  argc > 0 ? text_shown(argv[0]).text : "", argc > 0 ? "\"" : "");
@@ -162,20 +163,62 @@ static int run_list(const struct cli_options *options, int argc, char **argv)
     return code;
 }
 
+/* ---- One name ---- */
+
+/* What a majority says, and what each server says, where there are several. */
+struct sight {
+    const char *name;
+    struct rows rows;
+    struct standings standings;
+    int code; /* of the rows: without a majority there are none, but there are servers to show */
+};
+
+static int read_sight(const struct cli_options *options, struct sight *sight)
+{
+    hf_client *client;
+    int code = session_open(options, NULL, &client);
+    if (code != 0)
+        return code;
+    hf_status servers = hf_show_servers(client, sight->name, standings_add, &sight->standings);
+    hf_status status = servers == HF_OK ? hf_show(client, sight->name, rows_add, &sight->rows) : servers;
+    sight->code = rows_check(&sight->rows, status);
+    return session_close(client, sight->standings.count > 0 ? 0 : sight->code);
+}
+
+static void print_json_sight(const struct sight *sight)
+{
+    size_t count = sight->rows.count + sight->standings.count;
+    printf("[");
+    print_json_rows(&sight->rows);
+    standings_print_json(&sight->standings, sight->name, sight->rows.count);
+    printf(count ? "\n]\n" : "]\n");
+}
+
+static void print_sight(const struct sight *sight)
+{
+    if (sight->code == 0 && sight->rows.count == 0)
+        printf("\"%s\" is free\n", text_shown(sight->name).text);
+    print_table(&sight->rows);
+    if (sight->standings.count > 0 && sight->code == 0)
+        printf("\n");
+    standings_print(&sight->standings);
+}
+
 static int run_show(const struct cli_options *options, int argc, char **argv)
 {
-    struct rows rows = {0};
+    struct sight sight = {0};
     int code = check_operands(&VERB_SHOW, argc, argv, 1, 1);
-    if (code == 0)
-        code = read_rows(options, true, argv[0], &rows);
-    if (code == 0 && rows.count == 0 && !options->json) {
-        printf("\"%s\" is free\n", text_shown(argv[0]).text);
-        code = finish_stdout();
-    } else if (code == 0) {
-        code = print_rows(options, &rows);
+    if (code == 0) {
+        sight.name = argv[0];
+        code = read_sight(options, &sight);
     }
-    rows_free(&rows);
-    return code;
+    if (code == 0) {
+        (options->json ? print_json_sight : print_sight)(&sight);
+        code = finish_stdout();
+    }
+    rows_free(&sight.rows);
+    standings_free(&sight.standings);
+    return code == 0 ? sight.code : code;
 }
 
 #define JSON_KEYS                                                                                                      \
@@ -192,6 +235,13 @@ static int run_show(const struct cli_options *options, int argc, char **argv)
     "  foreign        another program's lock: only left_ms is known of it, -1 if it has no end\n"                      \
     "  servers        redlock: on how many servers it stands; elsewhere null\n"
 
+#define SERVER_KEYS                                                                                                    \
+    "On redlock, then, one object for each server, with the role \"server\" and the keys\n"                            \
+    "  server, state  host:port; held, free or silent\n"                                                               \
+    "  counts         whether its word counts; if not, text says why, and when it will\n"                              \
+    "  token, left_ms, pid, host, label, foreign of who holds it there, else null\n"                                   \
+    "  name, text\n"
+
 const struct verb VERB_LIST = {
     .name = "list",
     .operands = "[PREFIX]",
@@ -206,8 +256,8 @@ const struct verb VERB_LIST = {
 const struct verb VERB_SHOW = {
     .name = "show",
     .operands = "NAME",
-    .summary = "Shows who holds NAME and who waits for it, in order.",
-    .details = JSON_KEYS,
+    .summary = "Shows who holds NAME and who waits for it, in order; on redlock also what each server says.",
+    .details = JSON_KEYS SERVER_KEYS,
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_show,

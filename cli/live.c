@@ -24,7 +24,7 @@ struct live {
     const char *prefix;
     struct screen screen;
     struct signals taken;
-    int signals;
+    int signals, stops;
     bool colour;
     size_t columns, lines, used; /* of the terminal; lines that are written */
 };
@@ -118,7 +118,7 @@ static int draw(struct live *live)
 static void stop_for_a_while(struct live *live)
 {
     screen_leave(&live->screen);
-    raise(SIGSTOP);
+    signals_stop();
     screen_enter(&live->screen);
 }
 
@@ -126,12 +126,11 @@ static void stop_for_a_while(struct live *live)
 static int hear(struct live *live, const struct pollfd *keys)
 {
     char key;
-    for (int number; (number = signals_next(live->signals, NULL)) != 0;) {
-        if (number == SIGTSTP)
-            stop_for_a_while(live);
-        else if (number != SIGWINCH && number != SIGCHLD && number != SIGCONT)
+    if (signals_stop_pending())
+        stop_for_a_while(live);
+    for (int number; (number = signals_next(live->signals, NULL)) != 0;)
+        if (number != SIGWINCH && number != SIGCHLD && number != SIGCONT)
             return number;
-    }
     if (!(keys->revents & (POLLIN | POLLHUP | POLLERR)))
         return 0;
     return read(STDIN_FILENO, &key, 1) != 1 || key == 'q' ? -1 : 0;
@@ -140,22 +139,23 @@ static int hear(struct live *live, const struct pollfd *keys)
 int live_view(hf_client *client, const char *prefix)
 {
     struct live live = {.client = client, .prefix = prefix, .colour = text_may_colour(STDOUT_FILENO)};
-    struct pollfd ready[2] = {{.events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
+    enum { SIGNALS, STOPS, KEYS };
     signals_take(&live.taken);
     live.signals = signals_open(&live.taken);
-    if (live.signals < 0) {
+    live.stops = signals_open_stop();
+    if (live.signals < 0 || live.stops < 0) {
         complain("cannot watch for signals: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
     screen_enter(&live.screen);
-    if (!live.screen.keys)
-        ready[1].fd = -1;
-    ready[0].fd = live.signals;
+    struct pollfd ready[] = {[SIGNALS] = {.fd = live.signals, .events = POLLIN},
+                             [STOPS] = {.fd = live.stops, .events = POLLIN},
+                             [KEYS] = {.fd = live.screen.keys ? STDIN_FILENO : -1, .events = POLLIN}};
     int code, ended = 0;
     while ((code = draw(&live)) == 0 && ended == 0) {
-        ready[1].revents = 0;
-        poll(ready, 2, REDRAW_MS);
-        ended = hear(&live, &ready[1]);
+        ready[KEYS].revents = 0;
+        poll(ready, sizeof ready / sizeof ready[0], REDRAW_MS);
+        ended = hear(&live, &ready[KEYS]);
     }
     screen_leave(&live.screen);
     return code != 0 ? code : ended > 0 ? 128 + ended : 0;

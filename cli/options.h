@@ -31,6 +31,7 @@ struct cli_options {
     int64_t dialect;    /* place among the words of its option */
     const char *table, *key_column, *token_column;
     int64_t duration_ms;
+    int64_t workers;                         /* of bench; 0: not given */
     int64_t story;                           /* bits of enum story_trait, for advise */
     int64_t ask;                             /* of advise */
     const char *from_history, *from_metrics; /* a name; a file or an address */

@@ -40,9 +40,44 @@ void signals_give_back(const struct signals *signals)
     sigprocmask(SIG_SETMASK, &signals->mask, NULL);
 }
 
+static sigset_t only(int number)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    return set;
+}
+
+static bool is_pending(int number)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+}
+
 int signals_open(const struct signals *signals)
 {
-    return signalfd(-1, &signals->watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    sigset_t read = signals->watched;
+    sigdelset(&read, SIGTSTP);
+    return signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int signals_open_stop(void)
+{
+    sigset_t stop = only(SIGTSTP);
+    return signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+bool signals_stop_pending(void)
+{
+    return is_pending(SIGTSTP);
+}
+
+bool signals_stop(void)
+{
+    sigset_t stop = only(SIGTSTP), before;
+    sigprocmask(SIG_UNBLOCK, &stop, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return is_pending(SIGCONT);
 }
 
 int signals_next(int fd, bool *typed)

@@ -96,6 +96,9 @@ enum hf_flags {
     HF_DETACHED = 2,   /* lives by its ttl alone, also when this process ends; without it a hold ends with its process
                           where the engine can tell (local: at once), else by its ttl */
     HF_BARGING = 4,    /* may pass waiters when it fits at this moment; queues behind them otherwise */
+    HF_TOKENLESS = 8,  /* needs no fencing token: where that is cheaper (an exclusive lock on Redis) a lock that is free
+                          is taken without one, and may pass waiters whose turn comes by the end of a dead holder's
+                          ttl. Its token is then 1, which a store that checks tokens refuses after any other */
 };
 
 /* ---- Clients ------------------------------------------------------------------------------------------------- */

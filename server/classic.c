@@ -349,8 +349,11 @@ static void start(struct run *run)
                                  .lost_arg = run,
                                  .label = run->operation ? run->operation->name : "sleep"};
     run->outcome = hf_acquire_start(run->client, &request, on_done, run, &run->lease);
-    if (run->outcome == HF_OK)
+    if (run->outcome == HF_OK) {
+        if (!run->quorum)
+            engine_started(run->classic->server->engine);
         return;
+    }
     snprintf(run->words, sizeof run->words, "%s", hf_error_text());
     after_look(&run->job);
 }

@@ -2,13 +2,23 @@
 #include "engine.h"
 #include "log.h"
 #include <stdlib.h>
+#include <string.h>
 
 #define CLOSE_MS 2000
+#define SHARED_MEMORY "local:" /* nobody is asked there who could be silent */
 
 struct engine {
     hf_client *client;
     struct event *ready, *timer;
+    bool at_once;
 };
+
+static bool is_shared_memory(const char *url)
+{
+    if (!url)
+        url = getenv("HOLDFAST_URL");
+    return !url || !*url || strncmp(url, SHARED_MEMORY, strlen(SHARED_MEMORY)) == 0;
+}
 
 static void arm(struct engine *engine)
 {
@@ -45,6 +55,7 @@ int engine_open(struct event_base *base, const char *url, hf_log_fn *log, void *
         free(engine);
         return hf_status_exit_code(status);
     }
+    engine->at_once = is_shared_memory(url);
     engine->ready = event_new(base, hf_fd(engine->client), EV_READ | EV_PERSIST, on_ready, engine);
     engine->timer = event_new(base, -1, 0, on_ready, engine);
     if (!engine->ready || !engine->timer || event_add(engine->ready, NULL) != 0) {
@@ -59,6 +70,20 @@ int engine_open(struct event_base *base, const char *url, hf_log_fn *log, void *
 hf_client *engine_client(const struct engine *engine)
 {
     return engine->client;
+}
+
+void engine_ask(const struct engine *engine, struct workers *workers, struct job *job)
+{
+    if (engine->at_once)
+        workers_do(workers, job);
+    else
+        workers_post(workers, job);
+}
+
+void engine_started(const struct engine *engine)
+{
+    if (engine->at_once)
+        event_active(engine->ready, EV_READ, 0);
 }
 
 void engine_close(struct engine *engine)

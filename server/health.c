@@ -102,7 +102,7 @@ static void ask_engine(struct exchange *x, bool ready)
     struct timeval time = {.tv_sec = patience / 1000, .tv_usec = (patience % 1000) * 1000};
     if (patience > 0)
         event_add(timer, &time);
-    workers_post(server->workers, &check->job);
+    engine_ask(server->engine, server->workers, &check->job);
 }
 
 void health_get(struct exchange *x)

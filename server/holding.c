@@ -133,7 +133,7 @@ static void post(struct exchange *x, enum deed deed, int64_t ttl_ms)
         return;
     }
     h->kept = kept_enter(id.at, id.len);
-    workers_post(h->server->workers, &h->job);
+    engine_ask(h->server->engine, h->server->workers, &h->job);
 }
 
 void leases_get(struct exchange *x)

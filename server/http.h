@@ -62,6 +62,7 @@ void http_free(struct http *http); /* closes all connections: their exchanges ar
 /* Accepts connections on a listening socket, which is taken over. False: errno. */
 bool http_listen(struct http *http, int fd, bool tls);
 void http_stop_listening(struct http *http);
+int http_listening(const struct http *http, size_t i); /* the i-th socket; -1: there are no more */
 /* Closes connections without a request, and the others after their answer. */
 void http_drain(struct http *http);
 size_t http_connections(const struct http *http);

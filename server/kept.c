@@ -1,18 +1,27 @@
 /* kept.c - a list: clients that renew by themselves, which is what they should do, are not in it. */
 #include "kept.h"
+#include "http.h"
 #include <stdlib.h>
 #include <string.h>
+
+#define SAME_END_MS 5 /* what rounding may add between two looks */
 
 struct kept {
     struct kept *next;
     hf_lease *lease;
     size_t users;
-    bool over; /* out of the list; freed by its last user */
+    int64_t ends_ms; /* as seen last */
+    bool over;       /* out of the list; freed by its last user */
     char id[];
 };
 
 static struct kept *all;
 static size_t count;
+
+static void note_end(struct kept *kept)
+{
+    kept->ends_ms = clock_ms() + hf_lease_left_ms(kept->lease);
+}
 
 bool kept_add(const char *id, hf_lease *lease)
 {
@@ -25,6 +34,7 @@ bool kept_add(const char *id, hf_lease *lease)
         return false;
     strcpy(kept->id, id);
     kept->lease = lease;
+    note_end(kept);
     kept->next = all;
     all = kept;
     count++;
@@ -69,8 +79,21 @@ void kept_leave(struct kept *kept, bool ended)
 {
     if (ended)
         take_out(kept);
+    else
+        note_end(kept); /* who extended it is not a renewal */
     if (--kept->users == 0 && kept->over)
         free_kept(kept);
+}
+
+void kept_renewed(void (*fn)(void *arg, int64_t slack_ms), void *arg)
+{
+    for (struct kept *kept = all; kept; kept = kept->next) {
+        int64_t slack_ms = kept->ends_ms - clock_ms();
+        if (kept->users > 0 || hf_lease_left_ms(kept->lease) <= slack_ms + SAME_END_MS)
+            continue;
+        fn(arg, slack_ms > 0 ? slack_ms : 0);
+        note_end(kept);
+    }
 }
 
 void kept_drop(const hf_lease *lease)

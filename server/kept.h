@@ -12,6 +12,9 @@ struct kept *kept_enter(const char *id, size_t len);
 hf_lease *kept_lease(const struct kept *kept);
 void kept_leave(struct kept *kept, bool ended); /* ended: it is not held any more */
 
+/* Tells of every lease that was renewed since the last call, and what was left of it then at most. */
+void kept_renewed(void (*fn)(void *arg, int64_t slack_ms), void *arg);
+
 /* A lease that is lost is not kept any longer. */
 void kept_drop(const hf_lease *lease);
 

@@ -187,6 +187,33 @@ int listening_open(struct server *server)
     return code;
 }
 
+/* As --listen takes it. */
+static void print_address(const struct sockaddr *address, char *text, size_t size)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    socklen_t len = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (address->sa_family == AF_UNIX)
+        snprintf(text, size, "%s%s", UNIX_SCHEME, ((const struct sockaddr_un *)(const void *)address)->sun_path);
+    else if (getnameinfo(address, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        snprintf(text, size, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    else
+        snprintf(text, size, "a socket");
+}
+
+void listening_tell(const struct server *server)
+{
+    char text[NI_MAXHOST + NI_MAXSERV];
+    int fd;
+    for (size_t i = 0; (fd = http_listening(server->http, i)) >= 0; i++) {
+        struct sockaddr_storage address = {0};
+        socklen_t len = sizeof address - 1; /* a path may fill its field to the last byte */
+        if (getsockname(fd, (struct sockaddr *)&address, &len) != 0)
+            continue;
+        print_address((const struct sockaddr *)&address, text, sizeof text);
+        log_complain("serving on %s", text);
+    }
+}
+
 void listening_close(struct server *server)
 {
     const struct setting_value *given = &server->settings.value[SET_LISTEN];

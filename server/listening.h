@@ -5,6 +5,9 @@
 /* Opens them all and hands them to http. 0, or an exit code after a message. */
 int listening_open(struct server *server);
 
+/* Says where it listens: with the port that was found for :0, and the sockets that systemd gave. */
+void listening_tell(const struct server *server);
+
 /* Removes unix sockets that were made here. */
 void listening_close(struct server *server);
 

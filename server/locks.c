@@ -158,7 +158,7 @@ static void see_named(struct exchange *x, enum sight sight)
     if (!s)
         return;
     strcpy(s->name, name);
-    workers_post(s->server->workers, &s->job);
+    engine_ask(s->server->engine, s->server->workers, &s->job);
 }
 
 void locks_show(struct exchange *x)
@@ -260,7 +260,7 @@ void locks_break(struct exchange *x)
             answer_problem(x, 400, "invalid", wrong, NULL);
         } else {
             strcpy(b->reason, reason);
-            workers_post(b->server->workers, &b->job);
+            engine_ask(b->server->engine, b->server->workers, &b->job);
             b = NULL;
         }
     }

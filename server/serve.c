@@ -213,14 +213,6 @@ static void raise_descriptors(void)
     }
 }
 
-static void say_ready(const struct server *server)
-{
-    const struct setting_value *given = &server->settings.value[SET_LISTEN];
-    for (size_t i = 0; i < given->count; i++)
-        log_complain("serving on %s", given->items[i]);
-    listening_notify("READY=1");
-}
-
 static void close_service(struct service *service)
 {
     struct server *server = &service->server;
@@ -265,7 +257,8 @@ static int run(struct service *service, const struct serve_order *order)
     if (code == 0)
         code = listening_open(server);
     if (code == 0) {
-        say_ready(server);
+        listening_tell(server);
+        listening_notify("READY=1");
         event_base_dispatch(server->base);
         listening_close(server);
     }

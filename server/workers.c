@@ -15,7 +15,7 @@ struct workers {
     struct line to_do, done;
     bool stop;
     int bell;
-    struct event *event;
+    struct event *event, *at_once; /* at_once: something was done by workers_do */
     size_t pending, count;
     pthread_t threads[];
 };
@@ -82,6 +82,13 @@ static void on_bell(evutil_socket_t fd, short what, void *arg)
     finish_jobs(arg);
 }
 
+static void on_done_at_once(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    finish_jobs(arg);
+}
+
 struct workers *workers_start(struct event_base *base, size_t count)
 {
     struct workers *workers = calloc(1, sizeof *workers + count * sizeof workers->threads[0]);
@@ -91,7 +98,8 @@ struct workers *workers_start(struct event_base *base, size_t count)
     pthread_cond_init(&workers->posted, NULL);
     workers->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     workers->event = event_new(base, workers->bell, EV_READ | EV_PERSIST, on_bell, workers);
-    if (workers->bell >= 0 && workers->event && event_add(workers->event, NULL) == 0)
+    workers->at_once = event_new(base, -1, 0, on_done_at_once, workers);
+    if (workers->bell >= 0 && workers->event && workers->at_once && event_add(workers->event, NULL) == 0)
         while (workers->count < count && pthread_create(&workers->threads[workers->count], NULL, work, workers) == 0)
             workers->count++;
     if (workers->count == count)
@@ -107,6 +115,16 @@ void workers_post(struct workers *workers, struct job *job)
     put(&workers->to_do, job);
     pthread_cond_signal(&workers->posted);
     pthread_mutex_unlock(&workers->lock);
+}
+
+void workers_do(struct workers *workers, struct job *job)
+{
+    workers->pending++;
+    job->work(job);
+    pthread_mutex_lock(&workers->lock);
+    put(&workers->done, job);
+    pthread_mutex_unlock(&workers->lock);
+    event_active(workers->at_once, EV_TIMEOUT, 0);
 }
 
 size_t workers_pending(const struct workers *workers)
@@ -125,6 +143,8 @@ void workers_stop(struct workers *workers)
     finish_jobs(workers);
     if (workers->event)
         event_free(workers->event);
+    if (workers->at_once)
+        event_free(workers->at_once);
     if (workers->bell >= 0)
         close(workers->bell);
     pthread_cond_destroy(&workers->posted);

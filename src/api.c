@@ -138,7 +138,7 @@ static hf_status check_units(struct hf_request *r)
 
 static hf_status check_offer(const struct hf_client *client, const struct hf_request *r)
 {
-    const uint32_t flags = HF_AUTO_RENEW | HF_DETACHED | HF_BARGING;
+    const uint32_t flags = HF_AUTO_RENEW | HF_DETACHED | HF_BARGING | HF_TOKENLESS;
     if (r->flags & ~flags)
         return hf_why(HF_INVALID, "flags: 0x%x has unknown bits", r->flags);
     if (!(client->limits.kinds & 1u << r->kind))

@@ -129,6 +129,13 @@ hf_lease *must_acquire(hf_client *client, const struct want *want)
     return lease;
 }
 
+void must_release(hf_lease *lease)
+{
+    if (hf_release(lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    hf_lease_free(lease);
+}
+
 hf_client *stage_client(void)
 {
     if (!own_client && hf_open(table_url, NULL, &own_client) != HF_OK)
@@ -384,7 +391,7 @@ static struct answer receive(struct actor *a)
 {
     struct pollfd wire = {.fd = a->wire, .events = POLLIN};
     struct answer answer;
-    if (poll(&wire, 1, ACTOR_PATIENCE_MS) != 1)
+    if (poll(&wire, 1, 3 * ACTOR_PATIENCE_MS) != 1) /* it may have thousands of things to do, on a busy machine */
         fail_msg("process %d says nothing", (int)a->pid);
     if (recv(a->wire, &answer, sizeof answer, 0) != sizeof answer)
         fail_msg("process %d ended before it answered", (int)a->pid);

@@ -107,6 +107,7 @@ void part_follows_orders(struct actor *me, hf_client *client);
 struct hf_request request_of(const struct want *want);
 /* The lease that is wanted, or the test fails. */
 hf_lease *must_acquire(hf_client *client, const struct want *want);
+void must_release(hf_lease *lease); /* and freed */
 
 /* What hf_show says of a name. */
 struct sight {

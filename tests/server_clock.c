@@ -1,11 +1,13 @@
 /* server_clock.c - a library that a test preloads into a server (server_options.preload), which then has the wall clock
  * that the test gives it. At the start of the file "clock" in the server's directory stands a number of microseconds
  * since 1970, which stands still until the test changes it; 0: the real one. Behind it, how many microseconds the real
- * one is wrong by. Monotonic clocks go on: the server's own timers run on them.
+ * one is wrong by; then the same for the clocks that no program can set, on which the server's own timers run; and how
+ * often the server was told a time of those that is wrong.
  *
  * Only functions that the server calls by name are replaced, and system calls are made directly: a call of the C
  * library from in here could come back. */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,14 +17,15 @@
 
 #define OURS __attribute__((visibility("default")))
 
-static const volatile int64_t *clock_us; /* two of them */
+enum { GIVEN, WRONG, WRONG_MONOTONIC, TOLD, NUMBERS };
+static volatile int64_t *clock_us;
 
 __attribute__((constructor)) static void map_clock(void)
 {
     int fd = open("clock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, 2 * sizeof *clock_us) != 0)
+    if (fd < 0 || ftruncate(fd, NUMBERS * sizeof *clock_us) != 0)
         _exit(72);
-    void *at = mmap(NULL, 2 * sizeof *clock_us, PROT_READ, MAP_SHARED, fd, 0);
+    void *at = mmap(NULL, NUMBERS * sizeof *clock_us, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
         _exit(72);
     close(fd);
@@ -31,7 +34,7 @@ __attribute__((constructor)) static void map_clock(void)
 
 static int64_t given_us(void)
 {
-    return clock_us ? *clock_us : 0;
+    return clock_us ? clock_us[GIVEN] : 0;
 }
 
 static int given_time(int64_t us, struct timespec *time)
@@ -40,14 +43,24 @@ static int given_time(int64_t us, struct timespec *time)
     return 0;
 }
 
+/* How far that clock is off. */
+static int64_t wrong_us(clockid_t clock)
+{
+    bool monotonic = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME;
+    if (clock_us && monotonic && clock_us[WRONG_MONOTONIC])
+        __atomic_fetch_add(&clock_us[TOLD], 1, __ATOMIC_RELAXED);
+    return !clock_us ? 0 : monotonic ? clock_us[WRONG_MONOTONIC] : clock == CLOCK_REALTIME ? clock_us[WRONG] : 0;
+}
+
 OURS int clock_gettime(clockid_t clock, struct timespec *time)
 {
     int64_t us = clock == CLOCK_REALTIME ? given_us() : 0;
     if (us)
         return given_time(us, time);
     int status = (int)syscall(SYS_clock_gettime, clock, time);
-    if (status == 0 && clock == CLOCK_REALTIME && clock_us && clock_us[1])
-        given_time(time->tv_sec * INT64_C(1000000) + time->tv_nsec / 1000 + clock_us[1], time);
+    int64_t wrong = status == 0 ? wrong_us(clock) : 0;
+    if (wrong)
+        given_time(time->tv_sec * INT64_C(1000000) + time->tv_nsec / 1000 + wrong, time);
     return status;
 }
 

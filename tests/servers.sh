@@ -15,6 +15,15 @@ missing_server() {
     ! command -v "$1-server" >/dev/null && echo "$1-server is not installed"
 }
 
+# needs_server redis|valkey: ends a script that cannot do without one, skipped with the reason.
+needs_server() {
+    local why
+    why=$(missing_server "$1") || return 0
+    result "this needs a $1-server # SKIP $why" 0
+    done_testing
+    exit
+}
+
 # start_redis [OPTION...]: starts one and waits until it answers. REDIS_PID, REDIS_PORT, REDIS_SOCKET, REDIS_FOLDER and
 # REDIS_URL are those of the last one that was started. Fails, with its log on stderr, when it does not start.
 start_redis() {

@@ -169,7 +169,8 @@ static bool submit(struct hf_lease *lease, const struct hf_move *move, hf_nanos 
     ask->doubt = move->doubt;
     ask->lost = lease->lost_status != HF_OK;
     ask->bell = !lease->callers;
-    ask->until = now + (hf_keeper_is_me(lease->client) ? lease->claim.t.patience : lease->claim.t.op_timeout);
+    ask->batched = hf_keeper_is_me(lease->client);
+    ask->until = now + (ask->batched ? lease->claim.t.patience : lease->claim.t.op_timeout);
     if (move->verb == HF_V_EXTEND)
         ask->ttl_ms = move->ttl / HF_MS(1);
     return lease->client->type->submit(lease->client->engine, ask, now, news);

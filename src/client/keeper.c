@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #define AWAKE INT64_MIN
+#define BATCH_TIME 100000   /* ns: slower callbacks run one by one */
 #define LOOK_AGAIN HF_MS(5) /* at a lease that a caller is at */
+
+enum { BATCH = 256 };
 
 /* ---- From other threads ---- */
 
@@ -186,7 +189,6 @@ static bool run_callback(struct hf_client *client)
     pthread_mutex_unlock(&client->lock);
     if (!lease)
         return false;
-    flush(client); /* a callback may take its time */
     call_back(lease, callbacks);
     hf_lease_unref(lease);
     return true;
@@ -247,17 +249,37 @@ static bool run_due_timers(struct hf_client *client)
     return any;
 }
 
+static bool run_looks(struct hf_client *client)
+{
+    int looks = 0;
+    while (looks < BATCH && run_look(client))
+        looks++;
+    return looks > 0;
+}
+
+/* What quick callbacks ask for goes out together. One that takes its time holds up those before it in the batch, once.
+ */
+static bool run_callbacks(struct hf_client *client)
+{
+    int calls = 0;
+    hf_nanos begun = hf_clock_boot();
+    flush(client);
+    while (calls < BATCH && hf_clock_boot() - begun < BATCH_TIME && run_callback(client))
+        calls++;
+    flush(client);
+    return calls > 0;
+}
+
 static void run_what_is_due(struct hf_client *client)
 {
     bool more;
     do {
         run_sweep(client);
         more = run_due_timers(client);
-        more = run_look(client) || more;
-        more = run_callback(client) || more;
+        more = run_looks(client) || more;
+        more = run_callbacks(client) || more;
         hf_journal_deliver(client);
     } while (more);
-    flush(client); /* what callbacks asked for */
 }
 
 /* When to wake; false when it is time to stop. Sets armed_at, from which on other threads wake us. */

@@ -208,6 +208,7 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
     ask->ttl_ms = request->ttl_ms;
     ask->barging = request->flags & HF_BARGING;
     ask->detached = request->flags & HF_DETACHED;
+    ask->tokenless = request->flags & HF_TOKENLESS;
     ask->history = (uint32_t)client->settings.value[HF_SET_HISTORY];
     ask->history_age_ms = client->settings.value[HF_SET_HISTORY_AGE];
     ask->doubt = ask->bell = false;

@@ -51,6 +51,8 @@ enum hf_offer {
 enum hf_sight { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST, HF_SEE_SERVERS }; /* the last: a name on each server */
 
 /* One request to an engine. It lives in the client's lease; the engine may keep the pointer until its last news. */
+#define HF_NO_TOKEN 1 /* lower than any that is given out */
+
 struct hf_ask {
     enum hf_verb verb;
     const char *name;
@@ -65,10 +67,12 @@ struct hf_ask {
     bool lost;      /* RELEASE: what is given back was lost before; the history calls it so */
     bool quiet;     /* RELEASE, members of a quorum: it was never held; nobody is told that it is free */
     bool barging, detached;
+    bool tokenless;         /* HF_NO_TOKEN will do */
     bool named;             /* owner or attempt were given by the caller: others may ask with the same */
     uint32_t history;       /* how many past holds the name keeps for people to see, */
     int64_t history_age_ms; /* and for how long */
     bool doubt;             /* an earlier ask of this attempt may still be under way: leave a tombstone */
+    bool batched;           /* more may follow: whoever submits it flushes when all is submitted */
     bool bell;              /* news come to the background thread; without it somebody parks on this ask */
     const char *label;
     size_t label_len;

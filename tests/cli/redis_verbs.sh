@@ -34,6 +34,7 @@ is "list shows ours, theirs and who waits, and nothing else" "$("$HOLDFAST" list
 like "the table marks them" "$("$HOLDFAST" list)" 'theirs .*foreign'
 like "one without an end says so" "$("$HOLDFAST" list endless)" 'no end'
 exits "a foreign lock excludes us" 75 "$HOLDFAST" run -n theirs -- true
+like "and the message says that it is one" "$said" '"theirs" is held by another program, .* left'
 exits "what is no lock is 78" 78 "$HOLDFAST" run -n notalock -- true
 like "and says why" "$said" 'notalock.*not a lock'
 ok "release" "$HOLDFAST" release <lease

@@ -4,7 +4,19 @@
 
 ROUNDS=${ROUNDS:-50}
 MOST_US=20000
-# A busy machine may delay one of fifty: only the worst of them may be measured again, up to twice. All else holds each time.
+# slowest_start: of fifty processes that end at once: what the machine itself takes now, in microseconds.
+slowest_start() {
+    local i from took most=0
+    for ((i = 0; i < 50; i++)); do
+        from=${EPOCHREALTIME/[.,]/}
+        env true
+        took=$((${EPOCHREALTIME/[.,]/} - from))
+        ((took <= most)) || most=$took
+    done
+    echo $most
+}
+# A busy machine may delay one of fifty: only the worst of them may be measured again, up to twice, and then may take what
+# the few processes that it takes have taken beside it. All else holds each time.
 # G28
 for ((tries = 1; tries <= 3; tries++)); do
     result=$("$TEST_BIN/succession" "$HOLDFAST" "$TEST_BIN/heir" "$SCRATCH/report.$tries" "$ROUNDS" 20 2>errors)
@@ -18,7 +30,9 @@ for ((tries = 1; tries <= 3; tries++)); do
     [ "${worst:-$MOST_US}" -ge $MOST_US ] || break
 done
 echo "# measurements needed for the worst: $((tries > 3 ? 3 : tries))"
-ok "the worst is below 20 ms" test "$worst" -lt $MOST_US
+start=$(slowest_start)
+echo "# the slowest of fifty other processes: $start us"
+ok "the worst is below 20 ms, or five times what a process takes to start" test "$worst" -lt $((5 * start > MOST_US ? 5 * start : MOST_US))
 cat report.* >report
 while read -r _ _ _ self grandchild; do
     eventually gone "$self" && eventually gone "$grandchild" || echo "$self $grandchild"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run_pending.sh - a signal that comes after the grant and before the exec of CMD is honoured: CMD is not run. strace makes
-# that moment long, before and after the process is made that is to become CMD.
+# run_pending.sh - signals that come at the worst moment, which strace makes long: one that comes after the grant and
+# before the exec of CMD is honoured, CMD is not run; a stop that is taken back before it was carried out lasts no longer.
 . "$(dirname "$0")/tap.sh"
 
 LONG_US=2000000
@@ -50,4 +50,26 @@ stretch clone enter
 kill -WINCH "$(cat front)"
 wait $tracer
 is "a signal that ends nothing does not keep the command from running" "$? $(ls ran)" "0 ran"
+
+# stopped PID, goes_on PID: the process is stopped, or is not.
+stopped() { grep -q ') T' "/proc/$1/stat"; }
+goes_on() { ! stopped "$1"; }
+
+# A job of its own, or nobody could continue it. The front tells its guard of Ctrl-Z and stops then; the shell's SIGCONT
+# comes in between.
+set -m
+strace -qq -o calls -e trace=sendto -e "inject=sendto:delay_exit=1000000" \
+    sh -c 'echo $$ >front; exec "$0" run job -- sh -c "echo \$\$ >command; exec sleep 1000"' "$HOLDFAST" 2>said &
+tracer=$!
+set +m
+eventually test -s command
+front=$(cat front) command=$(cat command)
+kill -TSTP "$front"
+ok "Ctrl-Z stops the command at once" eventually stopped "$command"
+kill -CONT "$front"
+ok "a stop that the shell took back before the front had stopped lasts no longer" eventually goes_on "$command"
+kill -TERM "$front"
+ok "and the front is there to hear the next signal" eventually gone "$front"
+kill -KILL $tracer 2>/dev/null
+wait $tracer 2>/dev/null
 done_testing

@@ -82,6 +82,8 @@ like "Ctrl-Z stops the script around it too, and fg continues both" "$out" $'\ne
 
 out=$("$PTY" 'expect:READY' 'send:\x1a' 'send:typed\r' 'expect:got=typed' -- "$HOLDFAST" run job -- bash reader)
 like "Ctrl-Z has no effect where nobody could continue" "$out" $'\nexit 0$'
+out=$("$PTY" 'expect:READY' 'send:\x1a' 'expect:CON-TINUED' 'send:\x03' -- bash script)
+like "nor does it stop a script for ever there" "$out" $'\nexit 130$'
 
 out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash observer\r' 'expect:READY' 'send:\x1a' \
     'expect:Stopped' 'expect:PROMPT> ' 'send:bg\r' 'expect:WENT-AWAY' 'send:jobs -r\r' 'expect:Running' 'expect:PROMPT> ' \
@@ -104,6 +106,8 @@ fails "it never wraps" grep -qE $'\r(\033\\[33m)?[^\r\033]{30,}' <<<"$out"
 out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run wanted -- true\r' 'expect:our place' 'send:\x1a' 'expect:Stopped' 'expect:PROMPT> ' \
     'send:fg\r' 'expect:our place' 'send:\x03' 'expect:PROMPT> ' 'send:exit 10\r' -- "${shell[@]}")
 like "Ctrl-Z and fg work while waiting" "$out" $'\nexit 10$'
+out=$("$PTY" 'expect:our place' 'send:\x1a' 'expect:our place' 'expect:our place' 'send:\x03' -- "$HOLDFAST" acquire wanted)
+like "nor does Ctrl-Z stop acquire where nobody could continue it" "$out" $'\nexit 130$'
 kill $holder
 wait $holder
 done_testing

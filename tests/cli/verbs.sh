@@ -82,6 +82,7 @@ done <<'END'
 64 doctor a
 64 bench a
 64 bench -d 1ms
+64 bench --workers 1
 64 advise a
 64 completion
 64 completion tcsh
@@ -146,8 +147,9 @@ exits "doctor of a folder that is not there is 69" 69 "$HOLDFAST" -u "local:$SCR
 is "with --json too" "$("$HOLDFAST" -u "local:$SCRATCH/nowhere/table" doctor --json | jq -c '[.exit, .checks[0].state]')" '[69,"fail"]'
 
 # bench and advise.
-ok "bench measures both" jq -e '.cycles_per_second > 0 and .handovers > 0 and .handover_median_us > 0 and .handover_median_us <= .handover_worst_us' \
-    <("$HOLDFAST" bench --json -d 200ms)
+ok "bench measures cycles, hand-overs and a crowd" jq -e '.cycles_per_second > 0 and .handovers > 0 and .handover_median_us > 0 and
+    .handover_median_us <= .handover_worst_us * 1.02 and .workers == 3 and .acquisitions_per_second > 0 and .fewest > 0 and .overlaps == 0' \
+    <("$HOLDFAST" bench --json -d 200ms --workers 3)
 like "and says that it is rough" "$("$HOLDFAST" bench -d 20ms)" 'This is rough'
 is "bench leaves nothing behind" "$("$HOLDFAST" list)" ""
 is "advise --skip is for cron" "$("$HOLDFAST" advise --skip --json | jq -r '.[].use')" "holdfast run -n -E 0 NAME -- CMD"

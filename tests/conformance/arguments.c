@@ -212,6 +212,7 @@ static void test_null(void **state)
     assert_null(opened);
     assert_refused(hf_list(client, NULL, NULL, NULL), HF_INVALID, "fn");
     assert_refused(hf_show(client, NULL, fail_if_called, NULL), HF_INVALID, "name");
+    assert_refused(hf_show_servers(client, "name", NULL, NULL), HF_INVALID, "fn");
     assert_refused(hf_watch(client, NULL, NULL, NULL), HF_INVALID, "fn");
     assert_refused(hf_watch(NULL, NULL, never_told, NULL), HF_INVALID, "client");
     assert_refused(hf_lease_attach(client, NULL, &lease), HF_INVALID, "text");

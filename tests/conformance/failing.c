@@ -2,8 +2,8 @@
  * releasing and closing answer with a documented status, leak nothing, and no permit is lost. The library's calls come
  * here first because the linker wraps them (tests/CMakeLists.txt). */
 #include "engines.h"
+#include "left_behind.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -108,28 +108,6 @@ long __wrap_syscall(long number, ...)
         return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     errno = number == SYS_futex ? EINTR : ENOSYS;
     return -1;
-}
-
-/* ---- What is left behind ---- */
-
-static int count_in(const char *directory)
-{
-    int count = 0;
-    DIR *entries = opendir(directory);
-    assert_non_null(entries);
-    for (struct dirent *entry; (entry = readdir(entries));)
-        count++;
-    closedir(entries);
-    return count;
-}
-
-/* A thread that was joined is gone from /proc a moment later. */
-static void assert_threads(int expected)
-{
-    for (int tries = 0; count_in("/proc/self/task") != expected; tries++) {
-        assert_true(tries < 10000);
-        nap_us(100);
-    }
 }
 
 /* ---- Statuses ---- */

@@ -36,6 +36,30 @@ static void test_tokens_rise(void **state)
     close_client(clients[1]);
 }
 
+/* Whichever token it has, a store that has seen another one does not take it for a newer one. */
+static void test_tokenless(void **state)
+{
+    (void)state;
+    hf_client *a = row_client(), *b = open_client(NULL, NULL);
+    hf_lease *held = take(a, ASK(.name = "m", .flags = HF_TOKENLESS));
+    uint64_t token = hf_lease_token(held);
+    assert_true(token > 0);
+    refuse(b, ASK(.name = "m"), HF_BUSY, "m");
+    refuse(b, ASK(.name = "m", .flags = HF_TOKENLESS), HF_BUSY, "m");
+    assert_int_equal(hf_extend(held, 0), HF_OK);
+    assert_int_equal(look_at(a, "m").row[0].token, token);
+    give(held);
+    held = take(b, ASK(.name = "m"));
+    assert_true(hf_lease_token(held) > token);
+    refuse(a, ASK(.name = "m", .flags = HF_TOKENLESS), HF_BUSY, "m");
+    token = hf_lease_token(held);
+    give(held);
+    held = take(a, ASK(.name = "m", .flags = HF_TOKENLESS, .wait_ms = HF_FOREVER));
+    assert_true(hf_lease_token(held) > token || hf_lease_token(held) == 1);
+    give(held);
+    close_client(b);
+}
+
 /* G16 */
 static void test_release_twice(void **state)
 {
@@ -278,6 +302,7 @@ int main(void)
     const struct CMUnitTest rows[] = {
         ROW("a second request is refused as busy, by another client and by the same one", test_one_holder),
         ROW("tokens rise strictly with every grant, whoever asks", test_tokens_rise),
+        ROW("what is asked for without a token excludes as any other does", test_tokenless),
         ROW("the second release is not held and does not touch the next holder", test_release_twice),
         ROW("a hold ends by its ttl, and its late release and extend change nothing", test_ends_by_time),
         ROW("the time left is never optimistic", test_never_optimistic),

@@ -322,6 +322,7 @@ static void test_lines(void **state)
         .size = sizeof options, .on_log = note_line, .log_arg = &told, .log_level = HF_LOG_DEBUG};
     hf_client *client = open_client(NULL, &options);
     hf_lease *lease = take(client, ASK(.name = "n", .ttl_ms = 5000, .correlation_id = "order 66"));
+    int64_t heard = now_ns(); /* the engine may count from long before: the answer was under way */
     uint64_t token = hf_lease_token(lease);
     expect(&told, 0, "granted", "order 66", HF_OK);
     assert_int_equal(told.line[0].event.token, token);
@@ -332,7 +333,7 @@ static void test_lines(void **state)
     assert_int_equal(hf_extend(lease, 0), HF_OK);
     expect(&told, 2, "extended", "order 66", HF_OK);
     assert_int_equal(told.line[2].event.level, HF_LOG_DEBUG);
-    while (see(client, "n").since_ms < 50)
+    while (now_ns() - heard < 50 * 1000000)
         nap_us(1000);
     give(lease);
     expect(&told, 3, "released", "order 66", HF_OK);

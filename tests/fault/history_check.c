@@ -1,25 +1,28 @@
-/* history_check.c - judges what clients of one lock wrote down, and knows nothing else of them (G35, G36).
+/* history_check.c - judges what clients of some locks wrote down, and knows nothing else of them (G35, G36).
  *
  *     history_check LOG     0: no promise was broken, and a summary; 1: one was, and which
  *     history_check         proves that it finds what is wrong with planted histories
  *
  * A line of the log is an event; times are nanoseconds of a clock that all share:
  *
- *     grant LEASE TOKEN TIME            from here on its holder believes in it
- *     grant LEASE TOKEN TIME ASKED REACH    also: it began to ask then, and believes for REACH at most without the
- * server valid LEASE TOKEN TIME            its holder saw at that time, or later, that it is good write LEASE TOKEN
- * TIME yes|no     what the fence said to a write, in the order of the fence end LEASE TOKEN TIME              its
- * holder does not believe in it any more call CALL 0 TIME                  a call into the library begins, return CALL
- * 0 TIME LATEST         and returns, which it should by LATEST dead PREFIX 0 TIME                who made the calls
- * that begin with PREFIX was killed: one of them may not return forgot WHY BEHIND FROM TO         between these times
- * the only server lost data or its clock went forward. BEHIND is 1 if its clock showed less then than it had shown
- * before
+ *     grant LEASE TOKEN TIME                its holder believes in it from here on;
+ *     ... ASKED REACH                       it began to ask then, and believes for REACH at most without the server;
+ *     ... ASKED REACH LOCK UNITS CAPACITY   it has so many units of that lock. Without: all of the only one
+ *     valid LEASE TOKEN TIME                its holder saw at that time, or later, that it is good
+ *     write LEASE TOKEN TIME yes|no         what the fence said to a write, in the order of the fence
+ *     end LEASE TOKEN TIME                  its holder does not believe in it any more
+ *     call CALL 0 TIME                      a call into the library begins,
+ *     return CALL 0 TIME LATEST             and returns, which it should by LATEST
+ *     dead PREFIX 0 TIME                    who made the calls that begin with PREFIX was killed: one may not return
+ *     forgot WHY BEHIND FROM TO             between these times the only server lost data or its clock went forward.
+ *                                           BEHIND is 1 if its clock showed less then than it had shown before
  *
- * LEASE, CALL and WHY are any words. What is checked: two leases were never good at the same time; whoever was granted
- * later has a higher token; the fence admitted in the order of the tokens; a write while the lease was seen to be good,
- * before and after it, was admitted; every call returned once and in time. A lease that was asked for before the server
- * forgot it may be good beside others, but for its REACH only, and without the counter tokens begin again at a clock
- * that is behind. A last line that is cut off is of a process that was killed while it wrote. */
+ * LEASE, CALL, WHY and LOCK are any words. What is checked: never were more units of a lock good than it has; who is
+ * alone has a higher token than all who were granted before, and who comes after it a higher one than that; the fence
+ * admitted in the order of the tokens; a write while the lease was seen to be good, before and after it, was admitted;
+ * every call returned once and in time. A lease that was asked for before the server forgot it may be good beside
+ * others, but for its REACH only, and without the counter tokens begin again at a clock that is behind. A last line
+ * that is cut off is of a process that was killed while it wrote. */
 #include "unit/sentence.h"
 
 #include <inttypes.h>
@@ -35,6 +38,8 @@ struct lease {
     uint64_t token;
     int64_t from, until; /* it was seen to be good at both, and so in between */
     int64_t asked, reach;
+    char lock[16];
+    unsigned units, capacity;
     bool ended;
     int64_t refused_at; /* a write that the fence refused; 0: none */
 };
@@ -113,9 +118,11 @@ static bool hear_grant(const char *name, uint64_t token, int64_t time, const cha
     if (find_lease(name))
         VIOLATION("%s: granted twice", name);
     struct lease *l = ADDED(history.leases);
-    *l = (struct lease){.token = token, .from = time, .until = time, .asked = time};
+    *l = (struct lease){.token = token, .from = time, .until = time, .asked = time, .units = 1, .capacity = 1};
     snprintf(l->name, sizeof l->name, "%s", name);
-    return !*rest || sscanf(rest, "%" SCNd64 " %" SCNd64, &l->asked, &l->reach) == 2;
+    int words =
+        sscanf(rest, "%" SCNd64 " %" SCNd64 " %15s %u %u", &l->asked, &l->reach, l->lock, &l->units, &l->capacity);
+    return !*rest || words == 2 || words == 5;
 }
 
 static bool hear_call(const char *name)
@@ -243,17 +250,32 @@ static bool was_forgotten(const struct lease *l)
     return false;
 }
 
-static void check_together(const struct lease *a, const struct lease *b)
+/* How many units of b's lock a has while b begins. What the server forgot is excused, and counts for none. */
+static unsigned units_beside(const struct lease *a, const struct lease *b)
 {
-    if (a->until < b->from)
-        return;
-    if (was_forgotten(a) || was_forgotten(b)) {
-        history.excused++;
-        return;
+    if (a->until < b->from || strcmp(a->lock, b->lock) != 0)
+        return 0;
+    if (!was_forgotten(a) && !was_forgotten(b))
+        return a->units;
+    history.excused++;
+    return 0;
+}
+
+/* The most are good at the beginning of one of them. */
+static void check_together(const struct lease *before_it, const struct lease *b)
+{
+    unsigned units = b->units;
+    const struct lease *last = NULL;
+    for (const struct lease *a = before_it; a < b; a++) {
+        unsigned more = units_beside(a, b);
+        units += more;
+        last = more ? a : last;
     }
-    VIOLATION("%s (token %" PRIu64 ") was good until %" PRId64 ", and %s (token %" PRIu64 ") from %" PRId64
-              " on: %" PRId64 " us together",
-              a->name, a->token, a->until, b->name, b->token, b->from, (a->until - b->from) / 1000);
+    if (units > b->capacity && last)
+        VIOLATION("%s (token %" PRIu64 ") was good until %" PRId64 ", and %s (token %" PRIu64 ") from %" PRId64
+                  " on: %" PRId64 " us together, %u units of %u",
+                  last->name, last->token, last->until, b->name, b->token, b->from, (last->until - b->from) / 1000,
+                  units, b->capacity);
 }
 
 /* Did the counter begin again, at a clock that was behind, between these two? */
@@ -267,28 +289,33 @@ static bool counter_was_lost(const struct lease *a, const struct lease *b)
     return false;
 }
 
-/* `highest` has the highest token of those before; the one that has it now. */
-static const struct lease *check_token(const struct lease *highest, const struct lease *l)
+static bool is_alone(const struct lease *l)
 {
-    if (!highest || l->token > highest->token)
-        return l;
-    if (counter_was_lost(highest, l))
-        return l;
-    if (!was_forgotten(l))
-        VIOLATION("%s has token %" PRIu64 ", but %s before it had %" PRIu64, l->name, l->token, highest->name,
-                  highest->token);
-    return highest;
+    return l->units == l->capacity;
+}
+
+/* Those that share may hear of their grants in another order than that in which they were made. */
+static bool must_rise(const struct lease *before_it, const struct lease *l)
+{
+    return strcmp(before_it->lock, l->lock) == 0 && (is_alone(before_it) || is_alone(l));
+}
+
+static void check_token(const struct lease *before_it, const struct lease *l)
+{
+    if (must_rise(before_it, l) && l->token <= before_it->token && !counter_was_lost(before_it, l) && !was_forgotten(l))
+        VIOLATION("%s has token %" PRIu64 ", but %s before it had %" PRIu64, l->name, l->token, before_it->name,
+                  before_it->token);
 }
 
 static void check_leases(void)
 {
-    const struct lease *at = history.leases.at, *highest = NULL;
+    const struct lease *at = history.leases.at;
     if (history.leases.count)
         qsort(history.leases.at, history.leases.count, sizeof *at, by_start);
     for (size_t i = 0; i < history.leases.count; i++) {
+        check_together(at, &at[i]);
         for (size_t j = 0; j < i; j++)
-            check_together(&at[j], &at[i]);
-        highest = check_token(highest, &at[i]);
+            check_token(&at[j], &at[i]);
     }
 }
 
@@ -401,6 +428,26 @@ static void test_overlap(void **state)
                                     "a (token 10) was good until 210, and c"});
 }
 
+static void test_units(void **state)
+{
+    (void)state;
+    check_planted(&(struct planted){
+        "grant a 10 100 90 9 s 2 3\ngrant b 20 110 90 9 s 1 3\ngrant c 30 120 90 9 r 3 3\nvalid a 10 200\n"
+        "valid b 20 200\nvalid c 30 200\n",
+        NULL});
+    check_planted(&(struct planted){
+        "grant a 10 100 90 9 s 2 3\ngrant b 20 110 90 9 s 1 3\ngrant c 30 120 90 9 s 1 3\nvalid a 10 200\n"
+        "valid b 20 200\n",
+        "4 units of 3"});
+    check_planted(&(struct planted){
+        "grant a 10 100 90 9 r 1 9\ngrant b 20 110 90 9 r 1 9\nvalid b 20 130\ngrant w 30 120 90 9 r 9 9\n",
+        "10 units of 9"});
+    check_planted(&(struct planted){"grant a 20 100 90 9 r 1 9\ngrant b 10 110 90 9 r 1 9\n", NULL});
+    check_planted(&(struct planted){"grant a 20 100 90 9 r 1 9\ngrant w 10 110 90 9 r 9 9\n", "w has token 10"});
+    check_planted(&(struct planted){"grant w 20 100 90 9 r 9 9\ngrant a 10 110 90 9 r 1 9\n", "a has token 10"});
+    check_planted(&(struct planted){"grant a 20 100 90 9 r 1\n", "not an event"});
+}
+
 static void test_tokens(void **state)
 {
     (void)state;
@@ -471,6 +518,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         SENTENCE("a history without a flaw is praised", test_good),
         SENTENCE("two leases that were good together are found", test_overlap),
+        SENTENCE("more permits than there are, and a writer beside readers, are found", test_units),
         SENTENCE("a token that did not rise is found", test_tokens),
         SENTENCE("a fence that let the past in, or kept the present out, is found", test_fence),
         SENTENCE("what the server forgot may be good for its reach, and not longer", test_forgotten),

@@ -1,7 +1,8 @@
 /* redis_chaos.c - some processes on one server while all that can happen to it, to them and to the lines between them
- * does, in an order drawn from a seed. What they write down is judged by history_check: where the server kept its data
- * there is one holder; where it lost them, or its clock stepped, two are good for a ttl at most; tokens rise; every
- * call returns once and in time; and in the end nothing stays behind.
+ * does, in an order drawn from a seed. They use a lock, a semaphore, and a lock for readers and writers. What they
+ * write down is judged by history_check: where the server kept its data nobody holds more than there is; where it lost
+ * them, or its clock stepped, two are good for a ttl at most; tokens rise; every call returns once and in time; and in
+ * the end nothing stays behind.
  *
  *     redis_chaos [SECONDS [SEED [KILLS [valkey]]]]      a seed of 0 is drawn; lasts until so many were killed, too */
 #include "history.h"
@@ -26,6 +27,8 @@ enum {
     MORE_MS = 20000,
     PEACE_MS = 10000,
     PEACE_GRANTS = 20,
+    SEATS = 3,
+    READERS = 1000, /* a writer is as many in the history */
 };
 
 static int seconds = 20, kills_wanted;
@@ -36,7 +39,8 @@ struct shared {
     int log;
     _Atomic bool over;
     _Atomic unsigned grants, refusals, lost, extended;
-    _Atomic int64_t stopped_ns[CLIENTS]; /* how long each stood still so far */
+    _Atomic unsigned seats, readers, writers; /* of the grants */
+    _Atomic int64_t stopped_ns[CLIENTS];      /* how long each stood still so far */
 };
 
 struct part {
@@ -57,6 +61,7 @@ struct holding {
     struct part *part;
     hf_lease *lease;
     char name[40];
+    struct want want;
     int64_t ttl_ms, reach_ms, asked;
     _Atomic unsigned *losses;
 };
@@ -184,10 +189,28 @@ static bool may_refuse(hf_status status)
            status == HF_FULL || status == HF_CANCELLED;
 }
 
+/* Half of them want the lock. */
+static struct want draw_want(int64_t ttl_ms)
+{
+    struct want want = {.name = "job", .ttl_ms = ttl_ms, .wait_ms = draw(4) ? draw(2500) : 0};
+    uint32_t which = draw(4), units = 1 + draw(SEATS);
+    bool writes = draw(3) == 0;
+    want.flags = draw(3) ? 0 : HF_AUTO_RENEW;
+    if (which == 2) {
+        want.name = "seats";
+        want.kind = HF_SEMAPHORE;
+        want.units = units;
+        want.capacity = SEATS;
+    } else if (which == 3) {
+        want.name = "page";
+        want.kind = writes ? HF_WRITE : HF_READ;
+    }
+    return want;
+}
+
 static hf_status acquire(struct holding *h, hf_client *client)
 {
-    struct want want = {.name = "job", .ttl_ms = h->ttl_ms, .wait_ms = draw(4) ? draw(2500) : 0};
-    want.flags = draw(3) ? 0 : HF_AUTO_RENEW;
+    struct want want = h->want = draw_want(h->ttl_ms);
     struct hf_request request = request_of(&want);
     request.on_lost = count_loss;
     request.lost_arg = h->losses;
@@ -214,6 +237,24 @@ static void give_back(const struct holding *h)
     hf_lease_free(h->lease);
 }
 
+static void note_grant(const struct holding *h, int64_t time)
+{
+    struct shared *s = h->part->shared;
+    hf_kind what = h->want.kind;
+    bool reads = what == HF_READ, seats = what == HF_SEMAPHORE;
+    unsigned capacity = seats ? SEATS : READERS;
+    NOTE(h->part, "grant %s %llu %lld %lld %lld %s %u %u\n", h->name, (unsigned long long)hf_lease_token(h->lease),
+         (long long)time, (long long)h->asked, (long long)h->reach_ms * 1000000, h->want.name,
+         seats   ? h->want.units
+         : reads ? 1
+                 : capacity,
+         capacity);
+    atomic_fetch_add(&s->grants, 1);
+    atomic_fetch_add(&s->seats, seats);
+    atomic_fetch_add(&s->readers, reads);
+    atomic_fetch_add(&s->writers, what == HF_WRITE);
+}
+
 static void hold_once(struct part *part, hf_client *client, unsigned round)
 {
     static _Atomic unsigned losses[ROUNDS];
@@ -227,9 +268,7 @@ static void hold_once(struct part *part, hf_client *client, unsigned round)
     }
     int64_t time = now_ns();
     if (hf_lease_left_ms(h.lease) > 0) {
-        NOTE(part, "grant %s %llu %lld %lld %lld\n", h.name, (unsigned long long)hf_lease_token(h.lease),
-             (long long)time, (long long)h.asked, (long long)h.reach_ms * 1000000);
-        atomic_fetch_add(&part->shared->grants, 1);
+        note_grant(&h, time);
         work(&h);
         give_back(&h);
     } else {
@@ -508,12 +547,6 @@ static unsigned flush_all(void)
     return 1;
 }
 
-static unsigned flush_scripts(void)
-{
-    server_does(scene.server, "SCRIPT FLUSH SYNC");
-    return 1;
-}
-
 static unsigned kill_connections(void)
 {
     return (unsigned)(server_count(scene.server, "CLIENT KILL TYPE normal") +
@@ -531,24 +564,35 @@ static void set_memory(const char *policy, int most)
     server_does(scene.server, "CONFIG SET maxmemory-policy %s maxmemory %d", policy, most);
 }
 
-/* How often it refused for want of memory. */
-static int64_t refused_for_memory(void)
+/* How often it refused with that word. */
+static int64_t refused_with(const char *word)
 {
+    char line[40];
+    snprintf(line, sizeof line, "errorstat_%s:count=", word);
     redisReply *info = server_cli(scene.server, "INFO errorstats");
     assert_int_equal(info->type, REDIS_REPLY_STRING);
-    const char *found = strstr(info->str, "errorstat_OOM:count=");
+    const char *found = strstr(info->str, line);
     int64_t count = found ? atoll(strchr(found, '=') + 1) : 0;
     freeReplyObject(info);
     return count;
 }
 
+/* How often somebody asked for one that it had forgotten. */
+static unsigned flush_scripts(void)
+{
+    int64_t before = refused_with("NOSCRIPT");
+    server_does(scene.server, "SCRIPT FLUSH SYNC");
+    nap_us(100000);
+    return (unsigned)(refused_with("NOSCRIPT") - before);
+}
+
 static unsigned fill_memory(void)
 {
-    int64_t before = refused_for_memory();
+    int64_t before = refused_with("OOM");
     set_memory("noeviction", 1);
     nap_us((100 + draw(400)) * 1000);
     set_memory("noeviction", 0);
-    return (unsigned)(refused_for_memory() - before);
+    return (unsigned)(refused_with("OOM") - before);
 }
 
 static unsigned evict(void)
@@ -564,10 +608,11 @@ static unsigned evict(void)
 /* Of nobody that there is: it keeps its data and takes no writes. */
 static unsigned make_replica(void)
 {
+    int64_t before = refused_with("READONLY");
     server_does(scene.server, "REPLICAOF 127.0.0.1 1");
     nap_us((50 + draw(500)) * 1000);
     server_replica_of(scene.server, NULL);
-    return 1;
+    return (unsigned)(refused_with("READONLY") - before);
 }
 
 static int64_t some_seconds(void)
@@ -595,6 +640,30 @@ static unsigned step_back(void)
     return 1;
 }
 
+static int64_t clock_number(int which, const int64_t *set)
+{
+    int64_t value = 0;
+    int fd = open(server_file(scene.server, "clock"), O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    if (set)
+        assert_int_equal(pwrite(fd, set, sizeof *set, which * (off_t)sizeof *set), sizeof *set);
+    assert_int_equal(pread(fd, &value, sizeof value, which * (off_t)sizeof value), sizeof value);
+    close(fd);
+    return value;
+}
+
+/* The clock on which the server's own timers run, and the one that counts while a machine sleeps; see server_clock.c.
+ */
+static unsigned step_monotonic(void)
+{
+    enum { WRONG_MONOTONIC = 2, TOLD = 3 };
+    int64_t ahead_us = clock_number(WRONG_MONOTONIC, NULL) + some_seconds() * 1000000;
+    clock_number(WRONG_MONOTONIC, &ahead_us);
+    int64_t before = clock_number(TOLD, NULL);
+    server_does(scene.server, "PING");
+    return clock_number(TOLD, NULL) > before;
+}
+
 static struct fault {
     const char *name;
     unsigned (*happen)(void);
@@ -620,14 +689,15 @@ static struct fault {
     {"restarts without data", empty_server, 1, true, 0},
     {"truncated files", truncate_file, 1, true, 0},
     {"FLUSHALL", flush_all, 1, true, 0},
-    {"SCRIPT FLUSH", flush_scripts, 1, false, 0},
+    {"scripts forgotten", flush_scripts, 1, false, 0},
     {"connections killed", kill_connections, 1, false, 0},
     {"CLIENT PAUSE", pause_connections, 1, false, 0},
     {"refusals for memory", fill_memory, 1, false, 0},
     {"keys evicted", evict, 1, true, 0},
-    {"times a replica", make_replica, 1, false, 0},
+    {"refusals of a replica", make_replica, 1, false, 0},
     {"steps forward", step_forward, 1, true, 0},
     {"steps back", step_back, 1, false, 0},
+    {"steps of the monotonic clock", step_monotonic, 1, false, 0},
 };
 
 enum { FAULTS = sizeof faults / sizeof *faults, DECK = 256 };
@@ -813,10 +883,21 @@ static void end_clients(void)
 /* Whoever was killed has left its place; somebody who comes sweeps it away. */
 static void check_nothing_is_left(void)
 {
-    hf_lease *lease = must_acquire(scene_client(), &(struct want){.name = "job", .ttl_ms = 1000, .wait_ms = 5000});
-    assert_int_equal(hf_release(lease), HF_OK);
-    hf_lease_free(lease);
-    assert_int_equal(server_count(scene.server, "EXISTS lock:job {lock:job}:q"), 0);
+    static const struct want all[] = {
+        {.name = "job"},
+        {.name = "seats", .kind = HF_SEMAPHORE, .units = SEATS, .capacity = SEATS},
+        {.name = "page", .kind = HF_WRITE},
+    };
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        struct want want = all[i];
+        want.ttl_ms = 1000;
+        want.wait_ms = 5000;
+        hf_lease *lease = must_acquire(scene_client(), &want);
+        assert_int_equal(hf_release(lease), HF_OK);
+        hf_lease_free(lease);
+        assert_int_equal(
+            server_count(scene.server, "EXISTS lock:%s {lock:%s}:q {lock:%s}:h", want.name, want.name, want.name), 0);
+    }
     struct leftovers left = scene_leftovers();
     print_message("# left: %lld counters, %lld inboxes, %lld tombstones\n", (long long)left.counters,
                   (long long)left.inboxes, (long long)left.buried);
@@ -837,10 +918,13 @@ static void test_chaos(void **state)
     print_message("# %u grants, the last %d in %lld ms of peace, %u refusals, %u extended, %u lost\n",
                   atomic_load(&s->grants), PEACE_GRANTS, (long long)peace_ms, atomic_load(&s->refusals),
                   atomic_load(&s->extended), atomic_load(&s->lost));
+    print_message("# of the grants %u of the semaphore, %u to read, %u to write\n", atomic_load(&s->seats),
+                  atomic_load(&s->readers), atomic_load(&s->writers));
     end_clients();
     assert_int_equal(history_judge(log), 0);
     check_nothing_is_left();
     assert_true(atomic_load(&s->extended) && atomic_load(&s->lost));
+    assert_true(atomic_load(&s->seats) && atomic_load(&s->readers) && atomic_load(&s->writers));
     if (missing_fault())
         fail_msg("%s: none happened", missing_fault()->name);
     close(s->log);
@@ -849,7 +933,7 @@ static void test_chaos(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        {.name = "whatever happens there is one holder, tokens rise, calls return, and nothing is left",
+        {.name = "whatever happens nobody holds more than there is, tokens rise, calls return, and nothing is left",
          .test_func = test_chaos,
          .setup_func = setup,
          .teardown_func = teardown},

@@ -1,6 +1,7 @@
 /* redis_clocks.c - the clocks of a client's machine: the wall clock and the monotonic one may step by hours, and
  * nothing happens; the one that counts while the machine sleeps ends what ended meanwhile, at once. The library's
  * clocks come from here because the linker wraps them (tests/CMakeLists.txt); and once more from a time namespace. */
+#include "loss.h"
 #include "redis_scene.h"
 
 #include <pthread.h>
@@ -61,32 +62,9 @@ static int teardown(void **state)
 
 /* ---- Leases ---- */
 
-struct loss {
-    _Atomic int times;
-};
-
-static void note_loss(hf_lease *lease, hf_status why, void *arg)
-{
-    (void)lease, (void)why;
-    atomic_fetch_add(&((struct loss *)arg)->times, 1);
-}
-
 static hf_lease *hold(const char *name, int64_t ttl_ms, uint32_t flags, struct loss *loss)
 {
-    struct hf_request request = request_of(&(struct want){.name = name, .ttl_ms = ttl_ms, .flags = flags});
-    request.on_lost = note_loss;
-    request.lost_arg = loss;
-    hf_lease *lease;
-    if (hf_acquire(scene_client(), &request, &lease) != HF_OK)
-        fail_msg("%s: %s", name, hf_error_text());
-    return lease;
-}
-
-static void give(hf_lease *lease)
-{
-    if (hf_release(lease) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    hf_lease_free(lease);
+    return hold_noting(scene_client(), &(struct want){.name = name, .ttl_ms = ttl_ms, .flags = flags}, loss);
 }
 
 /* A wait for what somebody else keeps lasts as long as it should. */
@@ -131,12 +109,12 @@ static void does_not_matter(clockid_t clock)
         token = hf_lease_token(brief);
         wait_in_vain();
         assert_in_range(hf_lease_left_ms(held), 1, TTL_MS);
-        give(brief);
+        must_release(brief);
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(atomic_load(&loss.times), 0);
     assert_true(hf_lease_ok(held));
-    give(held);
+    must_release(held);
     assert_in_range(seen_wrong_s(clock), 2 * HOUR_S, 4 * HOUR_S);
 }
 
@@ -197,13 +175,28 @@ static void test_slept(void **state)
     assert_int_equal(hf_release(kept), HF_NOT_HELD);
     hf_lease_free(kept);
     hf_lease_free(brief);
-    give(hold("kept", TTL_MS, 0, &loss[0])); /* the old one was given back, or this would be busy */
+    must_release(hold("kept", TTL_MS, 0, &loss[0])); /* the old one was given back, or this would be busy */
     assert_int_equal(atomic_load(&loss[0].times) + atomic_load(&loss[1].times), 2);
+}
+
+static _Atomic pid_t waits_there; /* the thread of wait_there */
+
+static void await_asleep(pid_t thread)
+{
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+    for (; state != 'S'; usleep(1000)) {
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%*d %*s %c", &state), 1);
+        fclose(file);
+    }
 }
 
 /* A wait that was over while the machine slept ends; the queue has nobody left. */
 static void *wait_there(void *status)
 {
+    atomic_store(&waits_there, gettid());
     struct hf_request request = request_of(&(struct want){.name = "kept", .ttl_ms = TTL_MS, .wait_ms = 600 * 1000});
     hf_lease *lease;
     *(hf_status *)status = hf_acquire(scene.client, &request, &lease);
@@ -221,7 +214,7 @@ static void test_slept_in_the_queue(void **state)
     actor_holds(other, 1, &(struct want){.name = "kept", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW});
     assert_int_equal(pthread_create(&thread, NULL, wait_there, &status), 0);
     scene_await_queue("kept", 1);
-    usleep(100000); /* it sleeps by now */
+    await_asleep(atomic_load(&waits_there));
     int64_t from = true_ms();
     sleep_for(HOUR_S);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -263,7 +256,14 @@ static void play_elsewhere(struct actor *me, void *arg)
     part_says(me, &(struct answer){.what = ORDER_CLOSE, .number = live_elsewhere()});
 }
 
-/* One of them waits for the other, there and back. */
+/* Until it waits; at once where there can be no such namespace, which it says then. */
+static void await_waiting(struct actor *far)
+{
+    while (server_count(scene.server, "ZCARD {lock:far}:q") == 0 && actor_is_silent(far))
+        usleep(1000);
+}
+
+/* One of them waits for the other for a ttl, there and back. */
 static void test_namespace(void **state)
 {
     (void)state;
@@ -271,16 +271,17 @@ static void test_namespace(void **state)
     hf_lease *held = hold("far", TTL_MS, HF_AUTO_RENEW, &loss);
     struct actor *far = actor_start_part(play_elsewhere, NULL);
     actor_answer(far, ORDER_GO, 0);
+    await_waiting(far);
     usleep(TTL_MS * 1000);
     uint64_t token = hf_lease_token(held);
-    give(held);
-    usleep(TTL_MS * 1000); /* now it holds */
+    must_release(held); /* and with that hands it over */
+    scene_await_queue("far", 0);
     struct want want = {.name = "far", .ttl_ms = TTL_MS, .wait_ms = 10000};
     int64_t from = true_ms();
     held = must_acquire(scene_client(), &want);
     int64_t waited = true_ms() - from;
     uint64_t later = hf_lease_token(held);
-    give(held);
+    must_release(held);
     int64_t status = actor_answer(far, ORDER_CLOSE, 0).number;
     if (status == 3) {
         print_message("# no time namespace can be made here\n");

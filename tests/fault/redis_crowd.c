@@ -1,11 +1,10 @@
 /* redis_crowd.c - many at once on a real server: no permit too many, none lost when waits end as permits come free, and
  * nothing stays in the server but what goes by itself. Usage: redis_crowd [TIME-OUTS [CYCLES]] */
+#include "lanes.h"
 #include "redis_scene.h"
 
 #include "engines/redis/scripts.h"
 
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 
 static int timeouts = 10000, cycles = 10000;
@@ -156,153 +155,41 @@ static void test_thousand_tries(void **state)
 
 /* ---- Waits that end as permits come free ---- */
 
-enum { LANES = 6, WAIT_MS = 1, NEAR_NS = 250000, STEP_NS = 10000 };
+enum { LANES = 6 };
 
-/* A holder and a waiter, each with a client of its own, on a name of their own. */
-struct lane {
-    char name[16];
-    hf_client *holder, *waiter;
-    bool asynchronous;
-    hf_kind kind;
-    uint32_t capacity, units;
-    int64_t offset_ns; /* release this long after the ask; follows the outcomes so that both go on happening */
-    uint64_t random;
-    unsigned granted, timed_out;
-    char wrong[200]; /* what went wrong first */
-    hf_lease *lease; /* the waiter's side of one try */
-    hf_status outcome;
-    bool finished;
-    sem_t begin, over;
-};
-
-static void complain(struct lane *lane, const char *what, int try)
+/* Until its share of waits has timed out; about as many are granted. */
+static bool goes_on(const struct lane *lane, int tried)
 {
-    if (!lane->wrong[0])
-        snprintf(lane->wrong, sizeof lane->wrong, "%s, try %d: %s (%s)", lane->name, try, what, hf_error_text());
+    (void)tried;
+    return lane->timed_out < (unsigned)timeouts / LANES + 1;
 }
 
-static struct want want_of(const struct lane *lane, uint32_t units, int64_t wait_ms)
+static void check_granted(struct lane *lane, int try)
 {
-    return (struct want){
-        .name = lane->name, .kind = lane->kind, .capacity = lane->capacity, .units = units, .wait_ms = wait_ms};
+    if (see(lane->holder, lane->name).used != lane->units)
+        lane_complain(lane, "granted, but not what was asked for is in use", try);
 }
 
-static void note_outcome(hf_lease *lease, hf_status outcome, void *arg)
-{
-    struct lane *lane = arg;
-    lane->outcome = outcome;
-    lane->lease = lease;
-    sem_post(&lane->over);
-}
+static const struct race race = {
+    .near_ns = 250000, .step_ns = 10000, .goes_on = goes_on, .check_granted = check_granted};
 
-static void *wait_for_each_try(void *arg)
+static void open_lane(struct lane *lane, unsigned number)
 {
-    struct lane *lane = arg;
-    for (sem_wait(&lane->begin); !lane->finished; sem_wait(&lane->begin)) {
-        struct want want = want_of(lane, lane->units, WAIT_MS);
-        struct hf_request request = request_of(&want);
-        hf_lease *lease;
-        if (!lane->asynchronous) {
-            hf_status status = hf_acquire(lane->waiter, &request, &lease);
-            note_outcome(lease, status, lane);
-        } else if (hf_acquire_start(lane->waiter, &request, note_outcome, lane, &lease) != HF_OK) {
-            abort();
-        }
-    }
-    return NULL;
-}
-
-static void release_at(hf_lease *lease, int64_t when)
-{
-    int64_t left = when - now_ns() - 60000; /* a nap ends so much late */
-    if (left > 0)
-        nap_us(left / 1000);
-    while (now_ns() < when)
-        ;
-    hf_lease_free(lease);
-}
-
-static int64_t jitter(struct lane *lane)
-{
-    lane->random = lane->random * 6364136223846793005u + 1442695040888963407u;
-    return (int64_t)(lane->random >> 33) % (2 * NEAR_NS) - NEAR_NS;
-}
-
-/* That everything is free again is seen by the next try, which takes all. */
-static void judge_try(struct lane *lane, int try)
-{
-    if (lane->outcome == HF_OK) {
-        lane->granted++;
-        struct sight seen = see(lane->holder, lane->name);
-        if (!hf_lease_ok(lane->lease) || seen.token != hf_lease_token(lane->lease) || seen.used != lane->units)
-            complain(lane, "granted, but not what was asked for is in use", try);
-        if (hf_release(lane->lease) != HF_OK)
-            complain(lane, "granted, but it cannot be released", try);
-    } else {
-        lane->timed_out++;
-        if (lane->outcome != HF_TIMEOUT)
-            complain(lane, "ended otherwise", try);
-    }
-    hf_lease_free(lane->lease);
-}
-
-static void race_once(struct lane *lane, int try)
-{
-    struct want all = want_of(lane, lane->capacity, 0);
-    struct hf_request request = request_of(&all);
-    hf_lease *held;
-    lane->units = 1 + (uint32_t)try % lane->capacity;
-    if (hf_acquire(lane->holder, &request, &held) != HF_OK) {
-        complain(lane, "not everything is free, or somebody still waits", try);
-        return;
-    }
-    sem_post(&lane->begin);
-    release_at(held, now_ns() + lane->offset_ns + jitter(lane));
-    sem_wait(&lane->over);
-    lane->offset_ns += lane->outcome == HF_OK ? STEP_NS : -STEP_NS;
-    judge_try(lane, try);
-}
-
-static void *run_lane(void *arg)
-{
-    struct lane *lane = arg;
-    pthread_t waiter;
-    if (pthread_create(&waiter, NULL, wait_for_each_try, lane) != 0)
-        abort();
-    /* Until its share of waits has timed out; about as many are granted. */
-    for (int i = 0; lane->timed_out < (unsigned)timeouts / LANES + 1 && !lane->wrong[0]; i++)
-        race_once(lane, i);
-    lane->finished = true;
-    sem_post(&lane->begin);
-    pthread_join(waiter, NULL);
-    return NULL;
-}
-
-static void prepare_lane(struct lane *lane, unsigned number)
-{
-    *lane = (struct lane){.kind = number % 3 ? HF_SEMAPHORE : HF_EXCLUSIVE,
-                          .capacity = number % 3 ? 2 : 1,
-                          .asynchronous = number % 2,
-                          .random = number + 1,
-                          .offset_ns = WAIT_MS * 1000000};
-    snprintf(lane->name, sizeof lane->name, "lane-%u", number);
-    sem_init(&lane->begin, 0, 0);
-    sem_init(&lane->over, 0, 0);
-    assert_int_equal(hf_open(scene.url, NULL, &lane->holder), HF_OK);
-    assert_int_equal(hf_open(scene.url, NULL, &lane->waiter), HF_OK);
+    lane_open(lane,
+              &(struct lane){.race = &race,
+                             .kind = number % 3 ? HF_SEMAPHORE : HF_EXCLUSIVE,
+                             .capacity = number % 3 ? 2 : 1,
+                             .asynchronous = number % 2},
+              number, scene.url);
     assert_int_equal(connect_client(lane->waiter), HF_OK);
 }
 
-static void check_lane(struct lane *lane)
+static void check_lane(const struct lane *lane)
 {
-    if (lane->wrong[0])
-        fail_msg("%s", lane->wrong);
     struct sight seen = see(lane->holder, lane->name);
     assert_int_equal(seen.holders + seen.waiters, 0);
     assert_int_equal(
         server_count(scene.server, "EXISTS lock:%s {lock:%s}:q {lock:%s}:h", lane->name, lane->name, lane->name), 0);
-    assert_int_equal(hf_close(lane->holder, 5000), HF_OK);
-    assert_int_equal(hf_close(lane->waiter, 5000), HF_OK);
 }
 
 /* G4 */
@@ -310,22 +197,15 @@ static void test_timeouts(void **state)
 {
     (void)state;
     static struct lane lane[LANES];
-    pthread_t thread[LANES];
-    unsigned granted = 0, timed_out = 0;
     for (unsigned i = 0; i < LANES; i++)
-        prepare_lane(&lane[i], i);
-    for (unsigned i = 0; i < LANES; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, run_lane, &lane[i]), 0);
+        open_lane(&lane[i], i);
+    struct race_outcome counted = lanes_run(lane, LANES);
     for (unsigned i = 0; i < LANES; i++) {
-        pthread_join(thread[i], NULL);
-        granted += lane[i].granted;
-        timed_out += lane[i].timed_out;
-    }
-    printf("# waits that ended as permits came free: %u timed out, %u granted\n", timed_out, granted);
-    for (unsigned i = 0; i < LANES; i++)
         check_lane(&lane[i]);
-    assert_true(timed_out >= (unsigned)timeouts);
-    assert_true(granted >= timed_out / 10); /* they did race */
+        lane_close(&lane[i]);
+    }
+    assert_true(counted.timed_out >= (unsigned)timeouts);
+    assert_true(counted.granted >= counted.timed_out / 10); /* they did race */
     assert_int_equal(scene_leftovers().counters, LANES);
 }
 

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # redis_doctor.sh - what `holdfast doctor` finds on real servers: each finding is provoked, says what it means and what to do,
 # and what keeps locks from working is an exit code.
+#
+#     redis_doctor.sh [redis|valkey]
 . "$(dirname "$0")/../cli/tap.sh"
 . "$ROOT/tests/servers.sh"
+kind=${1:-redis}
+needs_server "$kind"
 
 # finds NAME STATE CHECK REGEX [QUERY]: doctor's line of that check.
 finds() {
@@ -11,13 +15,13 @@ finds() {
     like "$1" "$line" "^$2 +$3 +$4"
 }
 
-start_redis --enable-protected-configs yes || exit 70
+start_server "$kind" --enable-protected-configs yes || exit 70
 json=$("$HOLDFAST" -u "$REDIS_URL" doctor --json)
 is "it looks at these" "$(jq -r '.checks[].check' <<<"$json" | tr '\n' ' ')" \
     "engine server uptime persistence replicas eviction connections user clock cycle holds clock "
 is "and a server that only keeps nothing is no failure" "$(jq -r .exit <<<"$json")" 0
 is "nothing of it is worse than good to know" "$(jq -r '.checks[].state' <<<"$json" | sort -u | tr '\n' ' ')" "note ok "
-finds "version and mode" ok server "127.0.0.1:$REDIS_PORT: Redis [0-9.]+, standalone, up for [0-9]+ s"
+finds "version and mode" ok server "127.0.0.1:$REDIS_PORT: ${kind^} [0-9.]+, standalone, up for [0-9]+ s"
 finds "it started a moment ago" note uptime '.*started [0-9]+ s ago; what to do: see why it restarted'
 finds "it keeps nothing" note persistence '.*no append-only file: a restart frees locks.*what to do: appendonly yes'
 finds "who we are" note user '.*default, which has every right.*redis-operations.md'
@@ -43,7 +47,7 @@ eventually repaired
 
 finds "replicas that are asked for and not there are a failure" fail replicas '.*0 connected, 1 must acknowledge each grant: none will succeed' 'replicas=1&replica_timeout=10ms'
 primary=$REDIS_URL primary_port=$REDIS_PORT primary_socket=$REDIS_SOCKET primary_pid=$REDIS_PID
-start_redis --replicaof 127.0.0.1 "$primary_port" || exit 70
+start_server "$kind" --replicaof 127.0.0.1 "$primary_port" || exit 70
 exits "a replica takes no locks: 69" 69 "$HOLDFAST" -u "$REDIS_URL" doctor
 like "and says so" "$said" 'fail +server .*is a replica, which takes no locks'
 replica=$REDIS_PID

@@ -7,21 +7,25 @@
 
 start_redis || exit 70
 export HOLDFAST_URL=$REDIS_URL REDIS_SOCKET
+mkfifo go
 
-# stalled_holder: takes the lock, is stopped for longer than its lease, and goes on. Leaves the second holder's token in
-# `new`, the first one's in `old`, and runs `second` while the second one holds it.
-# The guard that would end the command is stopped as well: that is a machine that sleeps.
+# stalled_holder: takes the lock, is stopped for longer than its lease, and then goes on and writes. Leaves the second
+# holder's token in `new`, the first one's in `old`, what came of its late write in `late` and `late_code`, and runs
+# `second` while the second one holds it.
+# The guard that would end the command is stopped as well, and stays so: that is a machine that sleeps.
 stalled_holder() {
-    rm -f old new
-    setsid "$HOLDFAST" run --ttl 300ms ledger bash -c 'echo $HOLDFAST_TOKEN >old.part; mv old.part old; sleep 60' 2>/dev/null &
+    rm -f old new late late_code
+    setsid "$HOLDFAST" run --ttl 300ms ledger bash -c 'echo $$ >pid; echo $HOLDFAST_TOKEN >old.part; mv old.part old
+        read -r <go; write "$HOLDFAST_TOKEN" late >late 2>&1; echo $? >code; mv code late_code' 2>/dev/null &
     local first=$! members
     eventually test -e old
     members=$(pgrep -s "$first" | tr '\n' ' ')
     # shellcheck disable=SC2086
     kill -STOP $members
     "$HOLDFAST" run --ttl 5s -w 9s ledger bash -c 'echo $HOLDFAST_TOKEN >new; second' || echo "the second holder failed"
-    late=$(write "$(cat old)" late 2>&1)
-    late_code=$?
+    kill -CONT "$(cat pid)"
+    echo >go
+    eventually test -e late_code
     # shellcheck disable=SC2086
     kill -KILL $members 2>/dev/null
     wait "$first" 2>/dev/null
@@ -33,8 +37,8 @@ guarded() {
     ok "$name: a first holder's token is recorded with its write" write 5 first
     stalled_holder
     result "$name: the new token is higher" $(($(cat new) <= $(cat old))) "$(cat old new)"
-    result "$name: the stalled holder's late write is refused" $((late_code == 0)) "$late"
-    like "$name: with these words" "$late" "$words"
+    result "$name: the stalled holder's late write is refused" $(($(cat late_code) == 0)) "$(cat late)"
+    like "$name: with these words" "$(cat late)" "$words"
     is "$name: what stands there is the second holder's second write" "$(content)" "second again"
     is "$name: it had recorded its token before it read" "$(cat before)" "first $(cat new)"
     fails "$name: also when nothing was written yet, an older holder is refused" write "$(($(cat new) - 1))" late

@@ -5,6 +5,7 @@
  * The whole test lives in a network of its own, with rules of nftables. One client, the far one, reaches the server by
  * another address than the rest; the rules concern that address alone. */
 #include "beliefs.h"
+#include "loss.h"
 #include "redis_scene.h"
 
 #include <net/if.h>
@@ -148,35 +149,9 @@ static int teardown(void **state)
     return scene_teardown(state) == 0 && closed == HF_OK ? 0 : -1;
 }
 
-struct loss {
-    _Atomic int times;
-    _Atomic int64_t at_ns;
-};
-
-static void note_loss(hf_lease *lease, hf_status why, void *arg)
-{
-    struct loss *loss = arg;
-    (void)lease, (void)why;
-    atomic_store(&loss->at_ns, now_ns());
-    atomic_fetch_add(&loss->times, 1);
-}
-
 static hf_lease *hold_far(const char *name, int64_t ttl_ms, struct loss *loss)
 {
-    struct hf_request request = request_of(&(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW});
-    request.on_lost = note_loss;
-    request.lost_arg = loss;
-    hf_lease *lease;
-    if (hf_acquire(far, &request, &lease) != HF_OK)
-        fail_msg("%s: %s", name, hf_error_text());
-    return lease;
-}
-
-static void give(hf_lease *lease)
-{
-    if (hf_release(lease) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    hf_lease_free(lease);
+    return hold_noting(far, &(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW}, loss);
 }
 
 /* Everybody gets what it asks for, and soon. */
@@ -184,8 +159,8 @@ static void must_be_well(const char *name)
 {
     struct want want = {.name = name, .ttl_ms = TTL_MS, .wait_ms = WAIT_MS};
     int64_t from = now_ns();
-    give(must_acquire(far, &want));
-    give(must_acquire(scene_client(), &want));
+    must_release(must_acquire(far, &want));
+    must_release(must_acquire(scene_client(), &want));
     int64_t took = (now_ns() - from) / 1000000;
     print_message("# well again after %lld ms\n", (long long)took);
     assert_in_range(took, 0, SOON_MS);
@@ -273,7 +248,7 @@ static void test_short(void **state)
     nap_us(2 * TTL_MS * 1000);
     assert_int_equal(atomic_load(&loss.times), 0);
     assert_true(hf_lease_ok(held) && hf_lease_left_ms(held) > 0);
-    give(held);
+    must_release(held);
     must_be_well("turn");
 }
 
@@ -330,7 +305,7 @@ static void test_waiter(void **state)
     scene_await_queue("turn", 2);
     cut(ANSWERS);
     int64_t from = now_ns();
-    give(held);
+    must_release(held);
     struct answer granted = actor_answer(next, ORDER_ACQUIRE, 1);
     int64_t took = (granted.at_ns - from) / 1000000;
     assert_int_equal(granted.status, HF_OK);

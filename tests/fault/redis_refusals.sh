@@ -2,8 +2,12 @@
 # redis_refusals.sh - what a real server refuses with (src/engines/redis/refusals.def): what may pass is tried again until
 # the wait is over, what will not pass fails at once with 77 or 78, and nothing of it is ever called busy. That the
 # server did refuse is read from its own statistics.
+#
+#     redis_refusals.sh [redis|valkey]
 . "$(dirname "$0")/../cli/tap.sh"
 . "$ROOT/tests/servers.sh"
+kind=${1:-redis}
+needs_server "$kind"
 
 # asks WAIT: one try to get the lock `job`; its words are in $said, its exit code in $code, its time in $took (ms).
 asks() {
@@ -48,7 +52,7 @@ has_refused() {
     result "the server did say $1" $? "$(redis_cli INFO errorstats)"
 }
 
-start_redis --enable-protected-configs yes || exit 70
+start_server "$kind" --enable-protected-configs yes || exit 70
 
 # ---- Scripts that are gone
 "$HOLDFAST" -u "$REDIS_URL" run --ttl 2s first bash -c 'read -r < go' 2>first &
@@ -170,36 +174,36 @@ redis-cli -s "$REDIS_SOCKET" -a secret --no-auth-warning CONFIG SET requirepass 
 stop_server
 
 # ---- Servers that cannot do it
-start_redis --rename-command BLMPOP '' || exit 70
+start_server "$kind" --rename-command BLMPOP '' || exit 70
 redis_cli SET lock:job foreign PX 60000 >/dev/null
 fails_at_once "a server without BLMPOP" 78 "lacks a command.*BLMPOP"
 stop_server
-start_redis --rename-command EVALSHA '' || exit 70
+start_server "$kind" --rename-command EVALSHA '' || exit 70
 fails_at_once "a server without EVALSHA" 78 "lacks a command.*EVALSHA"
 stop_server
 
 # ---- Loading: each key takes a millisecond
-start_redis || exit 70
+start_server "$kind" || exit 70
 redis_cli EVAL "for i = 1, 4000 do redis.call('SET', 'k' .. i, i) end" 0 >/dev/null
 redis_cli SAVE >/dev/null
 folder=$REDIS_FOLDER
 stop_server
 await_answer() { redis_cli PING 2>&1 | grep -q -e PONG -e LOADING; }
 await_server() { eventually await_answer; } # it answers that it loads
-start_redis --key-load-delay 1000 --loading-process-events-interval-bytes 1024 --dir "$folder" || exit 70
+start_server "$kind" --key-load-delay 1000 --loading-process-events-interval-bytes 1024 --dir "$folder" || exit 70
 loaded() { redis_cli INFO persistence | grep -q loading:0; }
 passes_later LOADING "is loading its data.*LOADING" eventually loaded
 has_refused LOADING
 stop_server
 
 # ---- A cluster that the URL does not name
-start_redis --cluster-enabled yes --cluster-require-full-coverage no || exit 70
+start_server "$kind" --cluster-enabled yes --cluster-require-full-coverage no || exit 70
 asks 300ms
 result "CLUSTERDOWN: 69" $((code != 69)) "exit code $code: $said"
 like "CLUSTERDOWN: it says why" "$said" 'cluster that is down.*CLUSTERDOWN'
 redis_cli CLUSTER ADDSLOTSRANGE 0 16383 >/dev/null
 owner=$REDIS_PORT
-start_redis --cluster-enabled yes || exit 70
+start_server "$kind" --cluster-enabled yes || exit 70
 redis_cli CLUSTER MEET 127.0.0.1 "$owner" >/dev/null
 met() { redis_cli CLUSTER INFO | grep -q cluster_state:ok; }
 eventually met

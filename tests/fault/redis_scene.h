@@ -4,7 +4,6 @@
 #include "actors.h"
 #include "servers.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,29 +139,6 @@ static inline void scene_await_queue(const char *name, int64_t waiters)
             fail_msg("%s: %lld wait, not %lld", name, (long long)seen, (long long)waiters);
         nap_us(1000);
     }
-}
-
-/* Nanoseconds that all threads of a process have been on a CPU. */
-static inline int64_t scene_cpu_of(pid_t pid)
-{
-    char path[320];
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *tasks = opendir(path);
-    assert_non_null(tasks);
-    int64_t sum = 0;
-    for (struct dirent *task; (task = readdir(tasks));) {
-        if (task->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", (int)pid, task->d_name);
-        FILE *file = fopen(path, "r");
-        long long on_cpu;
-        assert_non_null(file);
-        assert_int_equal(fscanf(file, "%lld", &on_cpu), 1);
-        fclose(file);
-        sum += on_cpu;
-    }
-    closedir(tasks);
-    return sum;
 }
 
 /* What is in the server when nobody holds or waits. */

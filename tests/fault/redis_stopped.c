@@ -2,6 +2,7 @@
  * hears of its loss in time, by its own clock (G13), nobody holds twice (G1), and when the server goes on so does all
  * the rest. Shorter: nothing is lost. */
 #include "beliefs.h"
+#include "loss.h"
 #include "redis_scene.h"
 
 #include <stdio.h>
@@ -20,28 +21,9 @@ static struct beliefs *beliefs;
 
 /* ---- The holder ---- */
 
-struct loss {
-    _Atomic int times;
-    _Atomic int64_t at_ns;
-};
-
-static void note_loss(hf_lease *lease, hf_status why, void *arg)
-{
-    struct loss *loss = arg;
-    (void)lease, (void)why;
-    atomic_store(&loss->at_ns, now_ns());
-    atomic_fetch_add(&loss->times, 1);
-}
-
 static hf_lease *hold(const char *name, int64_t ttl_ms, struct loss *loss)
 {
-    struct hf_request request = request_of(&(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW});
-    request.on_lost = note_loss;
-    request.lost_arg = loss;
-    hf_lease *lease;
-    if (hf_acquire(scene_client(), &request, &lease) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return lease;
+    return hold_noting(scene_client(), &(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW}, loss);
 }
 
 /* ---- Those who wait ---- */
@@ -95,44 +77,60 @@ static void must_take_turns(struct actor *other[OTHERS], uint64_t *lowest)
 
 /* ---- Tests ---- */
 
+/* One holds, the others wait. */
+struct play {
+    struct loss loss;
+    struct actor *other[OTHERS];
+    hf_lease *held;
+    int64_t from_ns;
+};
+
+static struct play *begin(int64_t ttl_ms)
+{
+    static struct play play;
+    struct want want = {.name = "stopped", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
+    play = (struct play){0};
+    beliefs = scene_page(sizeof *beliefs);
+    play.held = hold("stopped", ttl_ms, &play.loss);
+    play.from_ns = now_ns();
+    start_others(play.other, &want);
+    scene_await_queue("stopped", OTHERS);
+    return &play;
+}
+
 /* Its last renewal was answered before the stop: it may believe for a ttl from then on, and not a moment longer. */
 static void test_longer_than_ttl(void **state)
 {
     (void)state;
-    static struct loss loss;
-    loss = (struct loss){0};
-    struct want want = {.name = "stopped", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
-    struct actor *other[OTHERS];
-    beliefs = scene_page(sizeof *beliefs);
-    hf_lease *held = hold("stopped", TTL_MS, &loss);
-    int64_t from = now_ns();
-    start_others(other, &want);
-    scene_await_queue("stopped", OTHERS);
+    struct play *play = begin(TTL_MS);
+    struct loss *loss = &play->loss;
+    hf_lease *held = play->held;
+    int64_t from = play->from_ns;
     nap_us(TTL_MS * 1000 / 2); /* a renewal or two */
     int64_t stopped = now_ns();
     server_pause(scene.server);
-    for (; !atomic_load(&loss.times) && now_ns() - stopped < 2 * TTL_MS * 1000000LL; nap_us(500)) {
+    for (; !atomic_load(&loss->times) && now_ns() - stopped < 2 * TTL_MS * 1000000LL; nap_us(500)) {
         believe_in(beliefs, 1, held, from);
         from = now_ns();
     }
-    int64_t lost_ms = (atomic_load(&loss.at_ns) - stopped) / 1000000;
+    int64_t lost_ms = (atomic_load(&loss->at_ns) - stopped) / 1000000;
     print_message("# lost %lld ms after the stop\n", (long long)lost_ms);
-    assert_int_equal(atomic_load(&loss.times), 1);
+    assert_int_equal(atomic_load(&loss->times), 1);
     assert_in_range(lost_ms, TTL_MS / 2, TTL_MS - DRIFT_MS + SLACK_MS);
     assert_false(hf_lease_ok(held));
     assert_int_equal(hf_lease_left_ms(held), 0);
     nap_us(TTL_MS * 1000);
-    must_be_silent(other);
+    must_be_silent(play->other);
     uint64_t token = hf_lease_token(held), lowest;
     server_continue(scene.server);
     int64_t went_on = now_ns();
-    must_take_turns(other, &lowest);
+    must_take_turns(play->other, &lowest);
     print_message("# all others have held %lld ms after the server went on\n",
                   (long long)(now_ns() - went_on) / 1000000);
     assert_in_range((now_ns() - went_on) / 1000000, 0, SOON_MS);
     assert_true(lowest > token);
     assert_one_believed(beliefs);
-    assert_int_equal(atomic_load(&loss.times), 1);
+    assert_int_equal(atomic_load(&loss->times), 1);
     assert_int_equal(hf_release(held), HF_NOT_HELD);
     hf_lease_free(held);
 }
@@ -141,27 +139,20 @@ static void test_longer_than_ttl(void **state)
 static void test_shorter_than_ttl(void **state)
 {
     (void)state;
-    static struct loss loss;
-    loss = (struct loss){0};
-    struct want want = {.name = "stopped", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
-    struct actor *other[OTHERS];
-    beliefs = scene_page(sizeof *beliefs);
-    hf_lease *held = hold("stopped", LONG_TTL_MS, &loss);
-    int64_t from = now_ns();
-    start_others(other, &want);
-    scene_await_queue("stopped", OTHERS);
+    struct play *play = begin(LONG_TTL_MS);
+    hf_lease *held = play->held;
     server_pause(scene.server);
     nap_us(2 * TTL_MS * 1000);
     server_continue(scene.server);
     nap_us(TTL_MS * 1000);
     assert_true(hf_lease_ok(held) && hf_lease_left_ms(held) > LONG_TTL_MS / 3);
-    assert_int_equal(atomic_load(&loss.times), 0);
-    must_be_silent(other);
-    believe_in(beliefs, 1, held, from);
+    assert_int_equal(atomic_load(&play->loss.times), 0);
+    must_be_silent(play->other);
+    believe_in(beliefs, 1, held, play->from_ns);
     assert_int_equal(hf_release(held), HF_OK);
     uint64_t token = hf_lease_token(held), lowest;
     hf_lease_free(held);
-    must_take_turns(other, &lowest);
+    must_take_turns(play->other, &lowest);
     assert_true(lowest > token);
     assert_one_believed(beliefs);
 }

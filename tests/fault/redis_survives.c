@@ -1,6 +1,7 @@
 /* redis_survives.c - what a client lives through: connections that drop, a server that starts again with and without
  * its data, forgotten scripts, pauses. Who waits goes on waiting until its own deadline, to the millisecond; who holds
  * hears soon of what is gone and keeps the rest; closing is bounded and says what it left (G32). */
+#include "loss.h"
 #include "proxy.h"
 #include "redis_scene.h"
 
@@ -111,29 +112,9 @@ static void give(hf_lease *lease)
     hf_lease_free(lease);
 }
 
-/* A loss, as a callback tells it. */
-struct loss {
-    _Atomic int times;
-    _Atomic int64_t at_ns;
-};
-
-static void note_loss(hf_lease *lease, hf_status why, void *arg)
-{
-    struct loss *loss = arg;
-    (void)lease, (void)why;
-    atomic_store(&loss->at_ns, now_ns());
-    atomic_fetch_add(&loss->times, 1);
-}
-
 static hf_lease *hold(hf_client *client, const char *name, int64_t ttl_ms, struct loss *loss)
 {
-    struct hf_request request = request_of(&(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW});
-    request.on_lost = loss ? note_loss : NULL;
-    request.lost_arg = loss;
-    hf_lease *lease;
-    if (hf_acquire(client, &request, &lease) != HF_OK)
-        fail_msg("%s: %s", name, hf_error_text());
-    return lease;
+    return hold_noting(client, &(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW}, loss);
 }
 
 /* Within how many milliseconds it was told. */

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
 # redis_tls.sh - TLS and passwords on a real server: every way in which a certificate can be wrong has words of its own and
 # fails at once (78), new files are used without a restart, and no output, log or list of processes shows a password.
+#
+#     redis_tls.sh [redis|valkey]
 . "$(dirname "$0")/../cli/tap.sh"
 . "$ROOT/tests/servers.sh"
+kind=${1:-redis}
+needs_server "$kind"
 
 certificates=$SCRATCH/certificates
 mkdir "$certificates"
@@ -29,10 +33,10 @@ serve() {
     local name=$1
     shift
     # The last --port counts: none but the one that speaks TLS.
-    start_redis --tls-cert-file "$certificates/$name.crt" --tls-key-file "$certificates/$name.key" --tls-ca-cert-file "$certificates/ca.crt" --port 0 "$@" || exit 70
+    start_server "$kind" --tls-cert-file "$certificates/$name.crt" --tls-key-file "$certificates/$name.key" --tls-ca-cert-file "$certificates/ca.crt" --port 0 "$@" || exit 70
 }
 
-# With --port 0 the port of TLS must be told apart; start_redis picks it before it starts the server.
+# With --port 0 the port of TLS must be told apart; start_server picks it before it starts the server.
 launch_tls() {
     launch_plain "$@" --tls-port "$REDIS_PORT"
 }
@@ -73,6 +77,19 @@ exits "plain text to the port of TLS: 69" 69 run_at "redis://localhost:$REDIS_PO
 like "plain text to the port of TLS: it says what" "$said" 'is this a port for TLS'
 printf '# %-38s %-4s %s\n' "plain text to the port of TLS" 69 "${said##*$'\n'}"
 
+# ---- The name that the handshake carries: a front writes it down and passes the rest on to the server
+"$ROOT/tests/sni-front" "$REDIS_SOCKET" server.crt server.key >names 2>/dev/null &
+front=$!
+servers_started+=("$front")
+eventually lines names 1
+port=$(head -n 1 names)
+exits "through the front, by name" 0 run_at "rediss://localhost:$port/0?$ours"
+is "the handshake carries the host name" "$(sed 1d names | sort -u)" localhost
+before=$(wc -l <names)
+exits "through the front, by address" 0 run_at "rediss://127.0.0.1:$port/0?$ours"
+is "an address is no name, and is not sent as one" "$(tail -n "+$((before + 1))" names | sort -u)" -
+stop_server "$front"
+
 # ---- New files without a restart: a holder reconnects with what is in the files then
 cp client.crt own.crt && cp client.key own.key
 "$HOLDFAST" -u "$url?$ours&cert=$certificates/own.crt&key=$certificates/own.key" run --ttl 3s reload bash -c 'read -r < go' 2>holder &
@@ -108,7 +125,7 @@ serve unknown --tls-auth-clients no
 refused "of an unknown authority" 78 'from an unknown authority' "rediss://localhost:$REDIS_PORT/0?$ours"
 stop_server
 eval "launch_server() $(declare -f launch_plain | tail -n +2)"
-start_redis --requirepass Geheim123 || exit 70
+start_server "$kind" --requirepass Geheim123 || exit 70
 exits "TLS to a plain port: 69, for it does not answer" 69 run_at "rediss://localhost:$REDIS_PORT/0?$ours&connect_timeout=300ms" 700ms
 like "TLS to a plain port: it says what" "$said" 'no connection within 300 ms: is this a port for TLS'
 printf '# %-38s %-4s %s\n' "TLS to a plain port" 69 "${said##*$'\n'}"

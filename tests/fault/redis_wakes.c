@@ -3,10 +3,13 @@
 #include "proxy.h"
 #include "redis_scene.h"
 
+#include <stdatomic.h>
+
 enum {
     TTL_MS =
         20000, /* the next look of a waiter by itself is five seconds away: only the connection's return is sooner */
     SECOND_MS = 1000,
+    LONG_MS = 2500, /* until then the pauses between two tries to connect have become as long as they get */
     SLACK_MS = 400, /* the machine may be busy */
 };
 
@@ -112,8 +115,9 @@ static void kill_listener(const char *wake)
 }
 
 /* The waiter is behind a proxy that lets nobody in, its listening connection is killed, and in this time the lock is
- * released: nobody hears of it. Returns how long after the way was open again it was granted. */
-static int64_t lose_a_message(struct proxy *proxy, const char *wake)
+ * released: nobody hears of it. Returns how long after the way was open again it was granted. The longer it was closed,
+ * the less often the waiter tries it: `closed_ms` long, at least. */
+static int64_t lose_a_message(struct proxy *proxy, const char *wake, int64_t closed_ms)
 {
     const struct want want = {.name = "turn", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
     use_wake(server_port(scene.server), wake);
@@ -129,6 +133,7 @@ static int64_t lose_a_message(struct proxy *proxy, const char *wake)
     await_listeners(wake, 0);
     actor_does(holder, ORDER_RELEASE, 1);
     assert_int_equal(server_count(scene.server, "ZCARD {lock:turn}:q"), 0); /* it was handed over */
+    nap_us(closed_ms * 1000);
     assert_true(actor_is_silent(waiter));
     int64_t open_again = now_ns();
     proxy_refuse(proxy, false);
@@ -148,7 +153,7 @@ static void test_a_lost_message_costs_a_second(void **state)
         if (!modes[i].pops && !modes[i].subscribes)
             continue;
         for (int round = 0; round < 2; round++) {
-            int64_t ms = lose_a_message(proxy, modes[i].wake);
+            int64_t ms = lose_a_message(proxy, modes[i].wake, modes[i].subscribes ? round * LONG_MS : 0);
             print_message("# %s: granted %lld ms after the way was open again\n", modes[i].wake, (long long)ms);
             assert_in_range(ms, 0, SECOND_MS + SLACK_MS);
         }
@@ -195,6 +200,36 @@ static void test_poll_hears_at_its_next_look(void **state)
     assert_int_equal(granted.status, HF_OK);
     assert_in_range((granted.at_ns - released) / 1000000 + 1, 0, 200 + SLACK_MS);
     assert_int_equal(scene_connections(actor_pid(waiter)), 1);
+}
+
+/* Many who wait in one process: what one of them gives back, the next one asks for at once. By looks alone each turn
+ * would take a quarter of a second and more. */
+static void pass_on(hf_lease *lease, hf_status status, void *arg)
+{
+    _Atomic int *granted = arg;
+    part_must(status == HF_OK);
+    hf_lease_free(lease);
+    atomic_fetch_add(granted, 1);
+}
+
+static void test_poll_passes_on_at_home(void **state)
+{
+    (void)state;
+    enum { WAITS = 40 };
+    _Atomic int granted = 0;
+    use_wake(server_port(scene.server), "poll");
+    struct hf_request waits = request_of(&(struct want){.name = "turn", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER});
+    hf_lease *held = must_acquire(scene_client(), &(struct want){.name = "turn", .ttl_ms = TTL_MS}), *lease;
+    for (int i = 0; i < WAITS; i++)
+        assert_int_equal(hf_acquire_start(scene_client(), &waits, pass_on, &granted, &lease), HF_OK);
+    scene_await_queue("turn", WAITS);
+    int64_t released = now_ns();
+    hf_lease_free(held);
+    while (atomic_load(&granted) < WAITS && since_ms(released) < ACTOR_PATIENCE_MS)
+        nap_us(1000);
+    print_message("# poll: %d turns in one process took %lld ms\n", atomic_load(&granted),
+                  (long long)since_ms(released));
+    assert_in_range(since_ms(released), 0, WAITS * 100);
 }
 
 /* The box stands in a record whose fields are separated by blanks. */
@@ -338,6 +373,7 @@ int main(void)
          .test_func = test_a_kill_in_the_same_moment_costs_a_second},
         {.name = "poll: a waiter hears of its turn at its next look, on one connection",
          .test_func = test_poll_hears_at_its_next_look},
+        {.name = "poll: turns in one process are passed on at once", .test_func = test_poll_passes_on_at_home},
         {.name = "a prefix with blanks: a waiter hears of its turn at once", .test_func = test_blanks_in_the_prefix},
         {.name = "a message that comes late does not end a hold that was exported meanwhile",
          .test_func = test_late_message_spares_the_exported},

@@ -96,7 +96,7 @@ static void test_errors_differ(void **state)
     hf_client *client = scene_client(NULL);
     for (unsigned i = 0; i < 3; i++)
         server_does(scene.quorum.server[i], "SET lock:job somebody PX 60000");
-    refused(client, &job, HF_BUSY, "held by another on");
+    refused(client, &job, HF_BUSY, "held by another program on 3 of 5 servers");
     refused(client, &(struct want){.name = "job", .ttl_ms = 2000, .wait_ms = 200}, HF_TIMEOUT, "of 5 servers");
     assert_int_equal(scene_keys("job"), 3);
     for (unsigned i = 2; i < 5; i++)
@@ -168,6 +168,10 @@ static void test_urls(void **state)
     check_url("redlock://A:1,b:2,a:1", "twice");
     check_url("redlock://u:p@a:1,u:q@a:1", "a:1 stands there twice");
     check_url("redlock://a:1,b:0", "server 2");
+    check_url("redlock://a:1,rediss://a:1,b:2", "a:1 stands there twice");
+    check_url("redlock://a:1,http://b:1", "server 2: redlock: the URL: before a server stands redis://");
+    check_url("redlock://a:1,redis+unix:///run/b.sock", "before a server stands redis://");
+    check_url("redlock://a:1,rediss://b:x", "server 2");
     check_url("redlock://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1", "more than 9 servers");
     check_url("redlock://a:1,b:1,c:1?replicas=1", "replicas");
     check_url("redlock://a:1,b:1,c:1?max_ttl=0", "max_ttl");
@@ -370,6 +374,65 @@ static void test_show(void **state)
     assert_int_equal(shown.rows, 0);
 }
 
+struct standings {
+    unsigned count, held, free, silent, uncounted;
+    char text[5][160];
+};
+
+static void note_standing(void *arg, const struct hf_standing *standing)
+{
+    struct standings *s = arg;
+    assert_true(s->count < 5);
+    snprintf(s->text[s->count++], sizeof s->text[0], "%s: %s", standing->where, standing->text);
+    s->held += standing->holder != NULL;
+    s->free += standing->status == HF_OK && !standing->holder;
+    s->silent += standing->status != HF_OK;
+    s->uncounted += !standing->counts;
+}
+
+static struct standings look_at_servers(hf_client *client)
+{
+    struct standings s = {0};
+    if (hf_show_servers(client, "job", note_standing, &s) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    assert_int_equal(s.count, 5);
+    for (unsigned i = 0; i < 5; i++) { /* in the order of the URL */
+        char where[32];
+        snprintf(where, sizeof where, "127.0.0.1:%u: ", server_port(scene.quorum.server[i]));
+        assert_memory_equal(s.text[i], where, strlen(where));
+    }
+    return s;
+}
+
+static void test_show_servers(void **state)
+{
+    (void)state;
+    scene_start(5);
+    hf_client *client = scene_client(NULL);
+    struct standings s = look_at_servers(client);
+    assert_int_equal(s.free, 5);
+    assert_int_equal(s.uncounted, 0);
+    hf_lease *lease = must_acquire(client, &job);
+    scene_await_keys("job", 5);
+    assert_int_equal(look_at_servers(client).held, 5);
+    server_pause(scene.quorum.server[0]);
+    server_kill9(scene.quorum.server[1]);
+    server_restart(scene.quorum.server[2], false);
+    hf_client *other = scene_client(NULL); /* without connections that must break first */
+    s = look_at_servers(other);
+    assert_int_equal(s.silent, 2);
+    assert_int_equal(s.held, 2);
+    assert_int_equal(s.free, 1);
+    assert_int_equal(s.uncounted, 3);
+    assert_non_null(strstr(s.text[0], "no answer"));
+    assert_non_null(strstr(s.text[1], "refused"));
+    assert_non_null(strstr(s.text[2], "counts again in"));
+    server_kill9(scene.quorum.server[3]); /* without a majority they are shown, too */
+    assert_int_equal(look_at_servers(other).silent, 3);
+    server_continue(scene.quorum.server[0]);
+    hf_lease_free(lease);
+}
+
 /* Force takes it away everywhere, and a renewal does not bring it back. */
 static void test_break(void **state)
 {
@@ -465,6 +528,7 @@ int main(void)
         ON_QUORUM("a server under two names has one vote", test_same_server_twice),
         ON_QUORUM("another client of the same keys is excluded, and excludes", test_other_client),
         ON_QUORUM("it is shown with the number of servers that hold it", test_show),
+        ON_QUORUM("what each server says of a name is shown, also of those that are away", test_show_servers),
         ON_QUORUM("force takes it away everywhere", test_break),
         ON_QUORUM("an exported lease is taken up by another majority", test_exported),
         ON_QUORUM("who cannot take an exported lease up does not end it", test_attach_without_quorum),

@@ -111,13 +111,6 @@ static inline int64_t refused(hf_client *client, const struct want *want, hf_sta
     return took;
 }
 
-static inline void must_release(hf_lease *lease)
-{
-    if (hf_release(lease) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    hf_lease_free(lease);
-}
-
 static inline void scene_follow_orders(struct actor *me, void *url)
 {
     hf_client *client;

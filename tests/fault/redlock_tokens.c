@@ -93,7 +93,7 @@ static void test_step_while_held(void **state)
     scene_await_keys("job", 5);
     quorum_step_clock(&scene.quorum, 2, 3600);
     assert_false(scene_has_key(2, "job"));
-    refused(other, &(struct want){.name = "job", .ttl_ms = 1500}, HF_BUSY, "held by another");
+    refused(other, &(struct want){.name = "job", .ttl_ms = 1500}, HF_BUSY, "held by pid");
     assert_int_equal(hf_extend(lease, 1500), HF_OK);
     scene_await_keys("job", 5);
     quorum_step_clock(&scene.quorum, 1, -3600);

@@ -8,7 +8,7 @@ static int contention_s = 5;
 
 /* ---- A release wakes ---- */
 
-enum { HANDOVERS = 20, WOKEN_MS = 60 };
+enum { HANDOVERS = 20, WOKEN_MS = 60, SLOW_MS = 150 };
 
 /* Nobody would look again within ten seconds by himself. */
 static const char patient[] = "retry_min=10s&retry_max=10s";
@@ -73,6 +73,95 @@ static void test_lost_message(void **state)
     int64_t took_ms = (answer.at_ns - released_at) / 1000000;
     print_message("# without a message: %lld ms\n", (long long)took_ms);
     assert_in_range(took_ms, 0, PAUSE_MS + 100);
+}
+
+static int64_t calls_of(const char *command)
+{
+    int64_t calls = 0;
+    for (unsigned i = 0; i < scene.quorum.count; i++)
+        calls += server_calls(scene.quorum.server[i], command);
+    return calls;
+}
+
+static void await_calls(const char *command, int64_t at_least)
+{
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    while (calls_of(command) < at_least) {
+        if (now_ns() > end)
+            fail_msg("no %s came", command);
+        nap_us(2000);
+    }
+}
+
+/* The release comes when the waiter has found it held, and before it listens anywhere. By himself he would look again
+ * at any time within ten seconds; so luck has three chances to fail. */
+static void try_release_before_listening(hf_client *holder, const char *url)
+{
+    struct actor *waiter = scene_actor(url);
+    actor_holds(waiter, 1, &(struct want){.name = "warm", .ttl_ms = 20000});
+    actor_does(waiter, ORDER_RELEASE, 1);
+    hf_lease *lease = must_acquire(holder, &(struct want){.name = "job", .ttl_ms = 20000});
+    scene_await_keys("job", 5);
+    nap_us(50000); /* the slow ones have heard of its token, too */
+    for (unsigned i = 0; i < 5; i++)
+        proxy_delay(scene.proxy[0][i], PROXY_REPLIES, SLOW_MS);
+    int64_t asked = calls_of("evalsha"), heard = calls_of("subscribe");
+    actor_acquire(waiter, 2, ORDER_ACQUIRE, &(struct want){.name = "job", .ttl_ms = 20000, .wait_ms = 9000});
+    await_calls("evalsha", asked + 10); /* asked, and taken back: so it was refused */
+    assert_int_equal(calls_of("subscribe"), heard);
+    int64_t released_at = now_ns();
+    must_release(lease);
+    struct answer answer = actor_answer(waiter, ORDER_ACQUIRE, 2);
+    assert_int_equal(answer.status, HF_OK);
+    int64_t took_ms = (answer.at_ns - released_at) / 1000000;
+    print_message("# let in after %lld ms, with answers that take %d ms\n", (long long)took_ms, SLOW_MS);
+    assert_in_range(took_ms, 0, 2000);
+    actor_does(waiter, ORDER_RELEASE, 2);
+    for (unsigned i = 0; i < 5; i++)
+        proxy_delay(scene.proxy[0][i], PROXY_REPLIES, 0);
+}
+
+static void test_release_before_listening(void **state)
+{
+    (void)state;
+    char url[512];
+    scene_start(5);
+    scene_proxied_url(patient, url, sizeof url);
+    hf_client *holder = scene_client(NULL);
+    for (int i = 0; i < 3; i++)
+        try_release_before_listening(holder, url);
+}
+
+/* Somebody holds it on three of five. What waiters get from the other two they give back, and nobody hears of it. */
+static void test_failed_tries_wake_nobody(void **state)
+{
+    (void)state;
+    enum { WAITERS = 3 };
+    struct actor *waiter[WAITERS];
+    char url[512];
+    scene_start(5);
+    quorum_url(&scene.quorum, "retry_min=100ms&retry_max=100ms", url, sizeof url);
+    for (unsigned i = 0; i < 3; i++)
+        server_does(scene.quorum.server[i], "SET lock:job somebody PX 60000");
+    for (unsigned i = 0; i < WAITERS; i++) {
+        waiter[i] = scene_actor(url);
+        actor_acquire(waiter[i], 1, ORDER_ACQUIRE, &(struct want){.name = "job", .ttl_ms = 2000, .wait_ms = 9000});
+    }
+    await_calls("subscribe", (int64_t)WAITERS * 5);
+    nap_us(100000); /* what was missed before they listened is made up for by one try */
+    int64_t before = calls_of("evalsha"), published = calls_of("publish");
+    nap_us(1000000);
+    int64_t tries = (calls_of("evalsha") - before) / 10;
+    print_message("# %lld tries of %d waiters in a second\n", (long long)tries, WAITERS);
+    assert_int_equal(calls_of("publish"), published);
+    assert_in_range(tries, 1, WAITERS * 10 * 4); /* full jitter of 100 ms: 20 a second each, on average */
+    for (unsigned i = 0; i < 3; i++)
+        server_does(scene.quorum.server[i], "DEL lock:job");
+    for (unsigned i = 0; i < WAITERS; i++) {
+        assert_int_equal(actor_answer(waiter[i], ORDER_ACQUIRE, 1).status, HF_OK);
+        actor_does(waiter[i], ORDER_RELEASE, 1);
+    }
+    assert_true(calls_of("publish") > published); /* what was held is told of */
 }
 
 /* A holder that dies releases nothing: its hold ends, and who waits is in soon after. */
@@ -188,6 +277,8 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         ON_QUORUM("a release wakes who waits", test_release_wakes),
         ON_QUORUM("a lost message costs one back-off", test_lost_message),
+        ON_QUORUM("a release that came before anybody listened is made up for", test_release_before_listening),
+        ON_QUORUM("tries that fail wake nobody", test_failed_tries_wake_nobody),
         ON_QUORUM("the end of a dead holder's lease lets the next one in", test_expiry),
         ON_QUORUM("three contenders leave no gap without a holder", test_contenders),
     };

@@ -12,7 +12,7 @@ esac
 well_formed() {
     [ -n "$other_version" ] || find "$1" -name '*.[ch]' -exec clang-format --dry-run -Werror {} +
 }
-for folder in src include cli server tests examples; do
+for folder in src include cli server tests examples bench; do
     ok "$folder/ has sources to look at" test -n "$(find $folder -name '*.[ch]')"
     ok "$folder/ is laid out as .clang-format says$other_version" well_formed $folder
 done
@@ -27,7 +27,7 @@ ends_with_newline() {
     ! texts | xargs -0 grep -lI . | while read -r file; do [ -z "$(tail -c 1 "$file")" ] || echo "$file"; done | grep .
 }
 opens_with_a_comment() {
-    ! find src cli server include tests examples \( -name '*.[ch]' -o -name '*.def' \) |
+    ! find src cli server include tests examples bench \( -name '*.[ch]' -o -name '*.def' \) |
         while read -r file; do head -n 1 "$file" | grep -qF "/* $(basename "$file") - " || echo "$file"; done | grep .
 }
 ok "no line ends with blanks" no_trailing_blanks

@@ -75,6 +75,52 @@ rm "$SCRATCH/order"
 with "left 8 plain alone $begin; sleep 0.3; $end"$'\n'"right 8 plain alone $begin; sleep 0.3; $end"
 is "two suites marked alone run one after the other" "$(tr '\n' ' ' <"$SCRATCH/order")" "begin end begin end "
 
+# Suites that measure time. at_second NAME: red at first, green then; both leave a line in NAME.runs.
+at_second="runs; printf '1..1\n'; [ \$(wc -l <\$f) -ge 2 ] && echo ok 1 - in time || echo not ok 1 - the clock said no"
+never="runs; printf '1..1\nnot ok 1 - the clock said never\n'"
+timed() {
+    echo "$1 8 plain $2 f=$SCRATCH/$1.runs; runs() { echo run >>\$f; }; $3"
+}
+with "$(timed late pair-timed "$at_second; echo ERROR: LeakSanitizer: detected memory leaks >&2")"
+is "a timed suite that is red beside others and green alone has passed" "$closing" "1 passed, 0 failed"
+is "and the runner exits with 0" $status 0
+like "it is named at the end" "$said" $'\nlooked at twice: late, red beside others, green alone\n\n1 passed, 0 failed$'
+like "both runs are shown" "$said" $'FAIL  late .*\nok    late .*---- FAIL  late[^\n]*\\(first run\\)\n1\\.\\.1\nnot ok 1 - the clock said no'
+like "the first run's log is kept" "$(cat "$SCRATCH/logs/late.out.first")" "not ok 1 - the clock said no"
+
+with "$(timed slow alone-timed "$at_second")"
+like "one that was alone already is looked at twice too" "$said" "looked at twice: slow, red the first time, green alone"
+rm "$SCRATCH"/*.runs
+with "$(timed bad pair-timed "$never")"
+is "one that stays red is red, once" "$closing" "0 passed, 1 failed"
+is "and the runner exits with 1 then" $status 1
+like "that is said too" "$said" "looked at twice: bad, red beside others, red alone"
+like "and both of its runs are shown" "$said" '---- FAIL  bad.*first run.*---- FAIL  bad'
+is "there is no third run" "$(wc -l <"$SCRATCH/bad.runs")" 2
+
+rm "$SCRATCH"/*.runs
+with "$(for name in a b c; do timed $name pair-timed "$at_second"; done)"$'\n'"$(timed truth pair "$at_second")"
+is "three are looked at twice, and nothing that is not timed" "$closing" "3 passed, 1 failed"
+fails "which is not named as if it were" grep -q 'looked at twice: truth' <<<"$said"
+rm "$SCRATCH"/*.runs
+with "$(for name in a b c d; do timed $name pair-timed "$at_second"; done)"
+is "when four are red all stay red" "$closing" "0 passed, 4 failed"
+like "and it is said why" "$said" "not looked at twice: more than 3 suites that measure time are red: a b c d"
+is "none of them ran again" "$(cat "$SCRATCH"/?.runs | wc -l)" 4
+
+rm "$SCRATCH"/*.runs
+with "$(timed crash pair-timed "runs; printf '1..2\nok 1 - a\n'; kill -SEGV \$\$")"$'\n'"$(
+    timed race pair-timed "$at_second; echo WARNING: ThreadSanitizer: data race >&2")"
+is "what crashes, or what a sanitizer complains about, is not looked at twice" "$(cat "$SCRATCH"/{crash,race}.runs | wc -l)" 2
+is "and is red" "$closing" "1 passed, 2 failed"
+with "$(timed long pair-timed 'runs; [ $(wc -l <$f) -ge 2 ] || sleep 7654327; printf "1..1\nok 1 - a\n"' | sed 's/ 8 / 1 /')"
+is "what took longer than its budget is" "$closing" "1 passed, 0 failed"
+
+rm "$SCRATCH"/*.runs "$SCRATCH/order"
+apart="$begin; sleep 0.2; echo end >>$SCRATCH/order; $never"
+with "$(timed left pair-timed "$apart")"$'\n'"$(timed right pair-timed "$apart")"
+is "second runs are alone" "$(tail -n 4 "$SCRATCH/order" | tr '\n' ' ')" "begin end begin end "
+
 with "a-one 5 plain pair printf '1..1\nok 1\n'"$'\n'"b-two 5 plain pair printf '1..1\nok 1\n'" 'a-*'
 is "a pattern picks suites by name" "$closing" "1 passed, 0 failed"
 with "x 5 plain pair true" 'y*'

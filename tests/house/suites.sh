@@ -28,9 +28,10 @@ forgotten() {
 is "every test is in tests/suites or tests/suites.nightly" "$(forgotten)" ""
 
 budgets() {
-    awk '!/^#/ && NF { sum += $4 == "pair" ? $2 / 2 : $2 } END { print sum }' suites
+    awk '!/^#/ && NF { sum += $4 ~ /^pair/ ? $2 / 2 : $2 } END { print sum }' suites
 }
 # A budget is what a suite may take on a machine with much else to do, five times and more of what it takes; what a run
-# really takes stands at its end.
-ok "a run in which every suite took its whole budget would end within an hour" test "$(budgets | cut -d. -f1)" -lt 3600
+# really takes stands at its end. The ten minutes beyond an hour are for the conformance suite, which is run on local:,
+# redis:, redlock: and once more as the user with the least rights.
+ok "a run in which every suite took its whole budget would end within 70 minutes" test "$(budgets | cut -d. -f1)" -lt 4200
 done_testing

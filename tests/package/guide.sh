@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
 # guide.sh - the guide in docs/ is true: its commands run, its C compiles and runs, and the promises, suites, functions,
-# options and folders that it names are there.
+# options and folders that it names are there. What its readers wrote before is run here as far as flock(1) and a Redis
+# server go, the rest by guide_before.sh.
 . "$(dirname "$0")/../cli/tap.sh"
 . "$ROOT/tests/servers.sh"
 
 guide=(choosing.md ttl.md failures.md from-flock.md from-setnx.md from-redlock.md from-redisson.md from-etcdctl.md)
+# A server that started less than max_ttl ago does not count: these have time until they are asked.
+hosts=
+for _ in a b c; do
+    start_redis || exit 70
+    hosts+=${hosts:+,}127.0.0.1:$REDIS_PORT
+done
+QUORUM="redlock://$hosts?max_ttl=2s\&ttl=2s"
 start_redis || exit 70
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$HOLDFAST" serve --listen "127.0.0.1:$port" --log none 2>serving &
@@ -13,8 +21,9 @@ eventually grep -q 'serving on' serving
 SERVE=http://127.0.0.1:$port
 lease=$(curl -s --json '{"name":"measured"}' "$SERVE/v1/leases" | jq -r .leaseId)
 curl -s -X DELETE "$SERVE/v1/leases/$lease"
-# What the guide calls locks.example is the server, and the service, of this test; ./job is the reader's own command.
-mkdir bin
+# What the guide calls locks.example is the server, and the service, of this test, a, b and c are three servers; ./job is
+# the reader's own command.
+mkdir bin locks
 ln -s "$HOLDFAST" bin/holdfast
 printf '#!/bin/sh\nexec /usr/bin/redis-cli -p %d "$@"\n' "$REDIS_PORT" >bin/redis-cli
 printf '#!/bin/sh\nexit 0\n' >job
@@ -30,22 +39,39 @@ runs() {
     local code=0
     [[ $2 =~ \#\ exit\ ([0-9]+)$ ]] && code=${BASH_REMATCH[1]}
     exits "$1: $2" "$code" timeout 20 bash -c \
-        "$(sed "s|redis://locks.example/0|$REDIS_URL|; s|http://locks.example:3009|$SERVE|" <<<"$2")"
+        "$(sed "s|redis://locks.example/0|$REDIS_URL|; s|http://locks.example:3009|$SERVE|
+            s|redlock://a:6379,b:6379,c:6379|'$QUORUM'|; s|/var/lock/|$PWD/locks/|g" <<<"$2")"
+}
+# What the reader fills in, and what looks at a lock that somebody holds.
+OPEN='\b(NAME|CMD|READ|WRITE|FILE|URL|HOST|TEXT|N|K)\b|show job'
+# tables FILE: the commands of ours in its tables.
+tables() {
+    grep '^|' "$ROOT/docs/$1" | grep -oE '`holdfast [^`]*`' | tr -d '`' | sort -u
 }
 for text in "${guide[@]}"; do
     while IFS= read -r line; do
         runs "$text" "$line"
     done < <(blocks sh "$ROOT/docs/$text")
-    # In tables: what begins with our command and has nothing left to fill in.
     while IFS= read -r line; do
         runs "$text" "$line"
-    done < <(grep '^|' "$ROOT/docs/$text" | grep -oE '`holdfast [^`]*`' | tr -d '`' | grep -vE '[A-Z]{3,}([^_]|$)|\b[KN]\b|\.\.\.|CMD|redlock://|show job' | sort -u)
+    done < <(tables "$text" | grep -vE "$OPEN")
 done
-"$HOLDFAST" acquire --lease shown.lease job
-runs "from-flock.md" "holdfast show job"
-"$HOLDFAST" release --lease shown.lease
 kill $serve
 wait $serve
+
+# wrote FILE: the left column of its table, what stands between backticks.
+wrote() {
+    awk -F'|' '/^\| `/ { print $2 }' "$ROOT/docs/$1" | grep -oE '`[^`]*`' | tr -d '`'
+}
+while IFS= read -r line; do
+    runs "from-flock.md, before" "${line//..././job}"
+done < <(wrote from-flock.md | grep -v '^fuser')
+if command -v fuser >/dev/null; then
+    runs "from-flock.md, before" "flock /var/lock/job $(wrote from-flock.md | grep '^fuser')"
+else
+    result "from-flock.md, before: fuser # SKIP psmisc is not installed" 0
+fi
+is "from-setnx.md, before: SET, GET and DEL" "$(wrote from-setnx.md | grep 'lock:job' | redis-cli --no-raw)" $'OK\n"id"\n(integer) 1'
 
 blocks c "$ROOT/docs/from-redisson.md" >redisson.c
 ok "the C of from-redisson.md compiles" gcc -std=c17 -Wall -Wextra -Wconversion -Wshadow -Werror -I"$ROOT/include" redisson.c \
@@ -54,13 +80,25 @@ like "and runs" "$(./redisson)" '^token [0-9]+$'
 
 # The recipes of failures.md, played: who asks has a connection of its own each time. What stands in parentheses happens
 # outside of the server; two of these things this test has to do itself.
-primary=$REDIS_SOCKET
+primary=$REDIS_SOCKET primary_url=$REDIS_URL
 start_redis --replicaof 127.0.0.1 "$REDIS_PORT" || exit 70
 replica=$REDIS_PID
 online() {
     redis-cli -s "$primary" INFO replication | grep -q 'state=online.*lag=[01]\b'
 }
 eventually online
+# filled LINE: with something for every open word, and without the words behind the command.
+filled() {
+    sed -E "s/, .*//; s/\bNAME\b/filled/g; s:\b(CMD|READ|WRITE)\b:./job:g; s/\bFILE\b/filled.lease/g; s/capacity N\b/capacity 5/
+        s/units K\b/units 2/; s|-u URL|-u $primary_url|; s|redis://HOST/0|$primary_url|; s|redis://locks.example/0|$primary_url|
+        s/--token N\b/--token $token/; s/\bTEXT\b/moved/" <<<"$1"
+}
+for text in "${guide[@]}"; do
+    while IFS= read -r line; do
+        held=$("$HOLDFAST" acquire -n job 2>/dev/null) && token=$(jq .token <<<"$held")
+        runs "$text, filled in" "$(filled "$line")"
+    done < <(tables "$text" | grep -E "$OPEN")
+done
 # play LINE: prints what differs from the reply that the line wants.
 play() {
     local words wanted reply
@@ -114,12 +152,12 @@ missing_words() {
 }
 is "every function, flag and status that is named is in the header" "$(missing_words)" ""
 missing_options() {
-    "$HOLDFAST" __describe >"$SCRATCH/described"
+    local known
+    known=$'\n'$("$HOLDFAST" __describe | jq -r '.verbs[] | .name as $verb | .options[] | "\($verb) --\(.name)"')$'\n'
     named 'holdfast (-u [^ ]+ )?[a-z]+ [^`|]*' | grep -oE '^holdfast (-u [^ ]+ )?[a-z]+| --[a-z-]+' | while read -r word; do
         case $word in
         holdfast*) verb=${word##* } ;;
-        *) jq -e --arg verb "$verb" --arg option "${word#--}" \
-            'any(.verbs[] | select(.name == $verb) | .options[]; .name == $option)' "$SCRATCH/described" >/dev/null || echo "$verb $word" ;;
+        *) [[ $known == *$'\n'"$verb $word"$'\n'* ]] || echo "$verb $word" ;;
         esac
     done
 }

@@ -5,11 +5,12 @@
 // HOLDFAST is the command, PLAYWRIGHT where playwright-core is installed, CHROMIUM the browser. Screenshots of each view,
 // light and dark, wide and at 360 px, are left in FOLDER.
 import { spawn } from 'node:child_process';
+import { readFileSync, unlinkSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
 const { chromium } = createRequire(process.env.PLAYWRIGHT + '/')('playwright-core');
 const [base, url, folder, enginePid, servicePid] = process.argv.slice(2);
-const SECOND = 1000;
+const SECOND = 1000, LONG_TASK_MS = 50;
 let count = 0;
 
 function result(fine, name, detail) {
@@ -72,10 +73,11 @@ async function appears() {
 async function shrinks() {
   await acquire('shrinking', { ttlMs: 6000, label: 'a cook' });
   await until(page, () => document.querySelectorAll('#locks tbody tr').length === 1);
-  const bar = row(page, 'shrinking').locator('progress');
-  const before = await bar.evaluate((each) => each.value), number = await row(page, 'shrinking').locator('.left span').innerText();
+  const bar = row(page, 'shrinking').locator('.bar i'), left = row(page, 'shrinking').locator('[data-label="Time left"] .ticking');
+  const part = (each) => each.getBoundingClientRect().width / each.parentElement.getBoundingClientRect().width;
+  const before = await bar.evaluate(part), number = await left.innerText();
   await sleep(1500);
-  const after = await bar.evaluate((each) => each.value), later = await row(page, 'shrinking').locator('.left span').innerText();
+  const after = await bar.evaluate(part), later = await left.innerText();
   result(before - after > 0.15 && before - after < 0.45, 'the bar shrinks with the time', { before, after });
   result(parseFloat(number) - parseFloat(later) > 1, 'and so does its number', { number, later });
   const low = await until(page, () => /little time is left/.test(document.getElementById('trouble-list').textContent), null, 6000);
@@ -93,7 +95,8 @@ async function oneLock() {
   await row(page, 'deploy/web').locator('a').click();
   await until(page, () => document.querySelectorAll('#queue tbody tr').length === 2);
   result((await text(page, '#h-lock')) === 'deploy/web', 'the view of one lock has its name');
-  result(/release 4\.[34].*\n.*release 4\.[34]/.test(await text(page, '#queue tbody')), 'the queue in its order', await text(page, '#queue tbody'));
+  const queue = await page.locator('#queue tbody tr').allInnerTexts();
+  result(queue.every((words, i) => words.includes(`${i + 1}\n`) && /release 4\.[34]/.test(words)), 'the queue in its order', queue);
   return { first, waiting };
 }
 
@@ -128,8 +131,9 @@ async function breaks({ first, waiting }) {
   await sleep(1000);
   result(/granted/.test(await text(page, '#events tbody')), 'the log of events has the hand-overs', await text(page, '#events tbody'));
   result(/broken: it hangs/.test(await text(page, '#events tbody')), 'and who was taken away from, with the reason', await text(page, '#events tbody'));
-  result(/release 4\.2.*broken.*held now/.test((await page.locator('#gantt text').allTextContents()).join(' ')), 'the Gantt says how each hold ended', await page.locator('#gantt text').allTextContents());
-  const bars = await page.locator('#gantt rect').evaluateAll((all) => all.map((each) => [each.x.baseVal.value, each.x.baseVal.value + each.width.baseVal.value]));
+  const holds = await page.locator('#gantt tbody tr').allInnerTexts();
+  result(/release 4\.2.*broken.*held now/s.test(holds.join(' ')), 'the Gantt says how each hold ended', holds);
+  const bars = await page.locator('#gantt .lane i').evaluateAll((all) => all.map((each) => each.getBoundingClientRect()).map((box) => [box.left, box.right]));
   result(bars.length === 3 && bars.every(([, end], i) => i + 1 === bars.length || end <= bars[i + 1][0] + 3), 'and no two of one lock overlap', bars);
   await shoot('lock');
   for (const each of second) await ask('DELETE', '/v1/leases/' + each.leaseId);
@@ -153,10 +157,21 @@ async function shoot(view) {
       await sleep(80);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
       if (width === 360) result(wide <= 360, `${view} fits into 360 px, ${colorScheme}`, wide);
-      await page.screenshot({ path: `${folder}/${view}-${colorScheme}-${width}.png` });
+      await page.screenshot({ path: `${folder}/${view}-${colorScheme}-${width}.png`, fullPage: view === 'lock' || view === 'patterns' });
     }
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: null });
   await page.setViewportSize({ width: 1280, height: 900 });
+}
+
+// The tasks of the page's main thread: what each took, and what of it was the thread's own time. Only that is the page's
+// doing; how long somebody else had the processor meanwhile is the machine's.
+async function traced() {
+  await browser.stopTracing();
+  const { traceEvents } = JSON.parse(readFileSync(folder + '/trace.json'));
+  unlinkSync(folder + '/trace.json');
+  const threads = new Set(traceEvents.filter((each) => each.name === 'thread_name' && each.args.name === 'CrRendererMain').map((each) => `${each.pid} ${each.tid}`));
+  return traceEvents.filter((each) => each.name === 'ThreadControllerImpl::RunTask' && each.tdur && threads.has(`${each.pid} ${each.tid}`))
+    .map((each) => ({ own: each.tdur / 1000, took: each.dur / 1000 }));
 }
 
 async function crowd() {
@@ -166,21 +181,25 @@ async function crowd() {
   const all = await until(page, () => document.querySelectorAll('#locks tbody tr').length === 200);
   result(all >= 0, '200 locks are shown');
   await page.evaluate(() => {
-    window.longTasks = [];
-    new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((each) => Math.round(each.duration)))).observe({ type: 'longtask' });
+    window.events = 0;
+    const rows = (nodes) => [...nodes].filter((node) => /^busy/.test(node.textContent)).length;
+    new MutationObserver((list) => { for (const { addedNodes, removedNodes } of list) window.events += rows(addedNodes) + rows(removedNodes); }).observe(document.querySelector('#locks tbody'), { childList: true });
   });
+  await browser.startTracing(page, { path: folder + '/trace.json', categories: ['toplevel'] });
   // Held for longer than the page looks away, or it would see nothing of them.
-  const before = await page.evaluate(() => state.changes.length), began = performance.now(), open = [];
+  const began = performance.now(), open = [];
   for (let i = 0; performance.now() - began < 6 * SECOND; i++) {
     open.push((await acquire('busy/' + i, { ttlMs: 20000 })).leaseId);
     if (open.length > 15) await ask('DELETE', '/v1/leases/' + open.shift());
     await sleep(40);
   }
-  const rate = (await page.evaluate(() => state.changes.length) - before) / (performance.now() - began) * SECOND;
-  result(rate >= 20, 'the page sees 20 events a second', rate);
+  const rate = await page.evaluate(() => window.events) / (performance.now() - began) * SECOND;
+  result(rate >= 20, 'the page shows 20 events a second: a row that comes or goes', rate);
+  const tasks = await traced();
   for (const lease of open) await ask('DELETE', '/v1/leases/' + lease);
-  const long = await page.evaluate(() => window.longTasks);
-  result(long.length === 0, '200 locks and 20 events a second make no long task', long);
+  const [most] = tasks.sort((a, b) => b.own - a.own), slowest = Math.max(...tasks.map((each) => each.took));
+  console.log(`# ${tasks.length} tasks, the largest ${most.own.toFixed(1)} ms of the page's own time; the slowest took ${slowest.toFixed(1)} ms with all else that the machine did`);
+  result(tasks.length > 100 && most.own < LONG_TASK_MS, '200 locks and 20 events a second make no long task', tasks.slice(0, 5));
   for (const name of ['orders/settle', 'orders/ship']) {
     await acquire(name, { ttlMs: 9000, label: 'settlement' });
     acquire(name, { ttlMs: 9000, waitMs: 8000, label: 'next one' });

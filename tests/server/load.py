@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # load.py - acquire and release over keep-alive connections, alone and beside slow-loris connections. Prints JSON.
-# Usage: load.py pairs PORT SECONDS | loris PORT CONNECTIONS SECONDS
-import http.client
+# Usage: load.py pairs PORT SECONDS | loris PORT CONNECTIONS SECONDS | count PORT PAIRS
 import json
 import socket
 import sys
@@ -10,26 +9,44 @@ import time
 mode, port = sys.argv[1], int(sys.argv[2])
 
 
-def pair(connection, name, body='{"ttlMs":20000}'):
-    connection.request("POST", "/v1/locks/%s/leases" % name, body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    lease = json.loads(answer.read())
-    if answer.status != 201:
-        raise SystemExit("acquire: %d %r" % (answer.status, lease))
-    connection.request("DELETE", "/v1/leases/" + lease["leaseId"])
-    answer = connection.getresponse()
-    answer.read()
-    if answer.status != 204:
-        raise SystemExit("release: %d" % answer.status)
+def ask(s, request):
+    """The status and body of an answer. As little of Python as can be: it is the service that is measured."""
+    s.sendall(request)
+    data = s.recv(65536)
+    while (end := data.find(b"\r\n\r\n")) < 0:
+        data += s.recv(65536)
+    at = data.find(b"Content-Length: ")
+    total = end + 4 + (int(data[at + 16:data.index(b"\r", at)]) if 0 <= at < end else 0)
+    while len(data) < total:
+        data += s.recv(65536)
+    return data[9:12], data[end + 4:]
+
+
+BODY = b'{"ttlMs":20000}'
+ACQUIRE = b"POST /v1/locks/load/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+RELEASE = b"DELETE /v1/leases/%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def pair(s):
+    status, answer = ask(s, ACQUIRE)
+    if status != b"201":
+        raise SystemExit("acquire: %r %r" % (status, answer))
+    status, answer = ask(s, RELEASE % json.loads(answer)["leaseId"].encode())
+    if status != b"204":
+        raise SystemExit("release: %r %r" % (status, answer))
+
+
+def connect():
+    s = socket.create_connection(("127.0.0.1", port), timeout=10)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
 
 
 def measure(seconds):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.connect()
-    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    s = connect()
     took, end = [], time.monotonic() + seconds
     while (began := time.monotonic()) < end:
-        pair(connection, "load")
+        pair(s)
         took.append(time.monotonic() - began)
     took.sort()
     return {"perSecond": len(took) / seconds, "p50Ms": took[len(took) // 2] * 1000, "p99Ms": took[len(took) * 99 // 100] * 1000}
@@ -82,5 +99,9 @@ def beside(count, seconds):
 
 if mode == "pairs":
     print(json.dumps(measure(float(sys.argv[3]))))
+elif mode == "count":
+    s = connect()
+    for _ in range(int(sys.argv[3])):
+        pair(s)
 else:
     print(json.dumps(beside(int(sys.argv[3]), float(sys.argv[4]))))

@@ -5,7 +5,7 @@
 servers=()
 for i in 1 2 3; do
     start_redis || exit 70
-    servers[i]=$REDIS_PID
+    servers[i]=$REDIS_PID ports[i]=$REDIS_PORT
     quorum=${quorum:+$quorum,}127.0.0.1:$REDIS_PORT
 done
 URL="redlock://$quorum?max_ttl=1s"
@@ -41,6 +41,10 @@ BASE=$BESIDE status "also beside another engine" 200 POST /api/locks/redlock/r2 
 status "health" 200 GET /health
 servers_up() { [ "$(curl -s "$BASE/metrics" | awk '$1 == "holdfast_quorum_servers_up" { print $2 }')" = "$1" ]; }
 ok "the servers that are up are counted" servers_up 3
+for i in 1 2 3; do redis-cli -p "${ports[i]}" config set maxmemory 1 >/dev/null; done
+status "servers without memory make no majority" 503 POST /v1/locks/full/leases '{"ttlMs":900}'
+said "with a code" .code no_quorum
+for i in 1 2 3; do redis-cli -p "${ports[i]}" config set maxmemory 0 >/dev/null; done
 kill "${servers[1]}" && wait "${servers[1]}"
 granted_again() {
     acquire "again$RANDOM" '{"ttlMs":900}'
@@ -53,6 +57,9 @@ is_down() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/health")" = 503 ]
 ok "without a majority health is 503" until_true 5 is_down
 status "so is the redlock route" 503 POST /api/locks/redlock/r '{"durationMs":100}'
 said "in its old words" .error 'Quorum not reached'
+status "an acquire is 503 then" 503 POST /v1/locks/none/leases '{"ttlMs":900}'
+said "with a code" .code no_quorum
+status "and asking who holds: never free" 503 GET /v1/locks/none
 fails "no address of a server is in the answer" grep -q 127.0.0.1 <<<"$REPLY"
 stop_service
 is "it stops without a majority" $? 0

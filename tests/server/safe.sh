@@ -81,8 +81,16 @@ status "a log line cannot be forged" 201 POST /v1/locks/log/leases '{"ttlMs":200
 ok "what came from outside is escaped" grep -q 'correlation_id="a\\x22 event=forged"' "$SERVICE_LOG"
 ask GET /
 like "the page has a strict policy" "$HEAD" "Content-Security-Policy: default-src 'none'; script-src 'self'"
+is "every address is told" "$(sed -n 's/.*serving on //p' "$SERVICE_LOG")" "${BASE#http://}
+unix:$SCRATCH/socket"
 stop_service
 ok "the unix socket is gone afterwards" test ! -e socket
+if serve "$URL" --listen '[::1]:0' 2>ipv6; then
+    six=$(sed -n 's/.*serving on \(\[.*\)/\1/p' "$SERVICE_LOG")
+    is "an address of IPv6 is told with its port" "$(curl -s -g "http://$six/livez" | jq -r .status)" ok
+else
+    result "an address of IPv6 is told with its port # SKIP $(tail -n 1 ipv6)" 0
+fi
 
 # ---- TLS ----
 openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca 2>/dev/null
@@ -126,6 +134,28 @@ exec {slow}<>"/dev/tcp/127.0.0.1/${BASE##*:}"
 printf 'GET /livez HTTP/1.1\r\nHost: loc' >&"$slow"
 like "a request that is not complete in time is 408" "$(timeout 5 cat <&"$slow")" 'HTTP/1.1 408'
 exec {slow}>&-
+
+# ---- A full table ----
+mkdir small
+cat >holdfast-small <<END
+#!/bin/sh
+exec unshare -rm sh -c 'mount -t tmpfs -o size=64k none "$SCRATCH/small" && exec "\$0" "\$@"' "$HOLDFAST" "\$@"
+END
+chmod +x holdfast-small
+if unshare -rm mount -t tmpfs -o size=64k none small 2>why; then
+    HOLDFAST=$SCRATCH/holdfast-small serve "local:$SCRATCH/small/table" || exit 70
+    filled() {
+        acquire "name$RANDOM"
+        [ "$STATUS" != 201 ] || { LAST=$LEASE && false; }
+    }
+    until_true 20 filled
+    is "a table that cannot grow is 507" "$STATUS $(jq -r .code <<<"$REPLY")" "507 full"
+    fails "and its path is not told" grep -q small <<<"$REPLY"
+    status "what is held can be given back" 204 DELETE "/v1/leases/$LAST"
+    stop_service
+else
+    result "a table that cannot grow is 507 # SKIP no file system of its own: $(<why)" 0
+fi
 
 # ---- Half-closing, and the log as JSON ----
 serve "$URL" --half-close leave --log json || exit 70

@@ -85,6 +85,8 @@ is "every metric has a type" "$(untyped)" ""
 if command -v promtool >/dev/null; then
     ok "promtool finds nothing wrong" promtool check metrics <<<"$REPLY"
     ok "nor with the rules" promtool check rules "$ROOT/packaging/serve/alerts.yml"
+    sed "s|RULES|$ROOT/packaging/serve/alerts.yml|" "$ROOT/tests/server/alerts.yml" >alerts.test.yml
+    ok "and they fire when they should" promtool test rules alerts.test.yml
 else
     result "promtool finds nothing wrong # SKIP promtool is not installed" 0
 fi
@@ -92,13 +94,43 @@ metrics_of_rules() {
     grep -ohE 'holdfast_[a-z_]+' "$ROOT"/packaging/serve/{alerts.yml,grafana.json} | sed -E 's/_bucket$//' | sort -u |
         while read -r name; do grep -q "^# TYPE $name " <<<"$REPLY" || echo "$name"; done
 }
-is "rules and board name only what is there" "$(metrics_of_rules)" ""
+is "rules and board name only what is there, and what a quorum has" "$(metrics_of_rules)" holdfast_quorum_servers_up
+for file in alerts.yml grafana.json; do
+    ok "$file looks at the servers of a quorum" grep -q holdfast_quorum_servers_up "$ROOT/packaging/serve/$file"
+done
+acquire renewed '{"ttlMs":900,"autoRenew":true}'
+renewals() {
+    ask GET /metrics
+    metric "holdfast_$1"
+}
+more_renewals() { [ "$(renewals renew_slack_seconds_count)" -ge 2 ]; }
+ok "renewals of our own are measured as well" until_true 5 more_renewals
+ok "with what was left of the ttl" awk -v sum="$(renewals renew_slack_seconds_sum)" -v count="$(renewals renew_slack_seconds_count)" \
+    'BEGIN { exit !(sum / count > 0.2 && sum / count < 0.85) }'
+ask DELETE "/v1/leases/$LEASE"
+is "and counted" "$(renewals renewed_total)" "$(renewals renew_slack_seconds_count)"
 
 # ---- The past ----
 acquire past
 ask DELETE "/v1/leases/$LEASE"
 status "past holds are there with an engine that keeps them" 200 GET /v1/locks/past/history
 said "with their tokens" '.holds | length' 1
+(
+    serve "local:$SCRATCH/kept?history=5" || exit 70
+    acquire past
+    ask DELETE "/v1/leases/$LEASE"
+    ask GET /v1/locks/past/history
+    echo "$STATUS $(jq -r '.holds | length' <<<"$REPLY")"
+    ask POST /api/locks/simple/printer '{"durationMs":50}'
+    echo "$STATUS $REPLY"
+    acquire printer
+    ask POST /api/locks/simple/printer '{"durationMs":50}'
+    echo "$STATUS $(jq -r .error <<<"$REPLY")"
+    stop_service
+) >on_local
+is "on local, too" "$(sed -n 1p on_local)" "200 1"
+is "so is an operation that runs under a lock" "$(sed -n 2p on_local)" '200 {"success":true,"resourceId":"printer","durationMs":50}'
+is "and the refusal of a second one" "$(sed -n 3p on_local)" '409 Resource locked'
 
 # ---- The OpenAPI document ----
 ask GET /openapi.json
@@ -135,20 +167,48 @@ said "have losses" '.lossesPerDay[-1].lost >= 1' true
 # ---- The page ----
 status "the page" 200 GET /
 like "is HTML" "$HEAD" 'text/html; charset=utf-8'
-for file in style.css app.js icon.svg; do
-    curl -s "$BASE/assets/$file" >asset
-    ok "$file is that of the tree" cmp asset "$ROOT/server/web/$file"
+for file in "$ROOT"/server/web/*.{css,js,svg}; do
+    curl -s "$BASE/assets/${file##*/}" >asset
+    ok "${file##*/} is that of the tree" cmp asset "$file"
 done
 curl -s "$BASE/" >page
 is "the page takes nothing from elsewhere" "$(grep -oE '(src|href)="[^"]*"' page | grep -vE '"(/assets/|#)')" ""
 fails "and has no script or style of its own in it" grep -qE '<style|style=|onclick|<script>' page
 status "another asset is 404" 404 GET /assets/nothing.js
 
+# ---- An engine that does not answer: what was sent is in doubt ----
+answers() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/health")" = 200 ]; }
+# doubted NAME METHOD PATH [BODY]: 504 while the server is stopped.
+doubted() {
+    local name=$1
+    shift
+    kill -STOP "$REDIS_PID"
+    ask "$@"
+    kill -CONT "$REDIS_PID"
+    is "$name" "$STATUS $(jq -r .code <<<"$REPLY")" "504 in_doubt"
+    until_true 10 answers || result "it comes back" 1
+}
+acquire doubted '{"ttlMs":60000}'
+doubted "an acquire without an answer is 504" POST /v1/locks/in-doubt/leases '{"ttlMs":20000}'
+doubted "so is an extension" PATCH "/v1/leases/$LEASE" '{}'
+doubted "a question" GET "/v1/leases/$LEASE"
+doubted "taking away" DELETE "/v1/locks/doubted/holder?token=1&reason=x"
+doubted "and a release" DELETE "/v1/leases/$LEASE"
+redis-cli -p "$REDIS_PORT" config set maxmemory 1 >/dev/null
+status "a server without memory is 507" 507 POST /v1/locks/full/leases '{"ttlMs":20000}'
+said "with a code" .code full
+redis-cli -p "$REDIS_PORT" config set maxmemory 0 >/dev/null
+
 # ---- An engine that falls silent ----
 acquire renewed '{"ttlMs":900,"autoRenew":true}'
 kill -STOP "$REDIS_PID"
-took=$(milliseconds curl -s -m 5 "$BASE/health")
-ok "a silent engine: health has its answer after op_timeout" test "$took" -ge 200 -a "$took" -lt 800
+# A machine with much else to do may be late once; a service that waits for the engine is late each time.
+silent_in_time() {
+    local took
+    took=$(milliseconds curl -s -m 5 "$BASE/health")
+    [ "$took" -ge 200 ] && [ "$took" -lt 800 ]
+}
+ok "a silent engine: health has its answer after op_timeout" until_true 5 silent_in_time
 status "which is 503" 503 GET /health
 status "asking who holds is 503 or 504, never free" 503 GET /v1/locks/seen
 status "livez is not concerned" 200 GET /livez
@@ -157,7 +217,6 @@ like "an acquire is 503 or 504" "$STATUS" '^50[34]$'
 fails "and no address is told" grep -q "$REDIS_PORT" <<<"$REPLY"
 ok "the stream says so within two seconds" until_true 2 grep -q '^event: silence' stream
 kill -CONT "$REDIS_PID"
-answers() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/health")" = 200 ]; }
 ok "it comes back by itself" until_true 10 answers
 ask GET /metrics
 is "a lease that could not be renewed is lost by the engine" "$(metric 'holdfast_lost_total{cause="engine"}')" 1

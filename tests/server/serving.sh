@@ -8,29 +8,22 @@ STANDARD='{"ttlMs":20000}'
 trap 'end_services; end_servers; rm -rf "$SCRATCH"' EXIT
 cd "$SCRATCH" || exit 70
 
-# serve URL [OPTION...]: starts one and waits until it serves. SERVICE_PID, BASE (its address) and SERVICE_LOG are those of
-# the last one.
+# serve URL [OPTION...]: starts one on a free port and waits until it serves. SERVICE_PID, BASE (its address) and SERVICE_LOG
+# are those of the last one.
 serve() {
-    local url=$1 tries port end
+    local url=$1 end=$((SECONDS + 15))
     shift
-    for ((tries = 0; tries < 20; tries++)); do
-        port=$((22000 + RANDOM % 10000))
-        BASE=http://127.0.0.1:$port
-        SERVICE_LOG=$SCRATCH/service.$port.log
-        : >"$SERVICE_LOG"
-        "$HOLDFAST" -u "$url" serve --listen "127.0.0.1:$port" "$@" 2>"$SERVICE_LOG" &
-        SERVICE_PID=$!
-        services+=("$SERVICE_PID")
-        end=$((SECONDS + 15))
-        until grep -q 'serving on 127' "$SERVICE_LOG"; do
-            kill -0 "$SERVICE_PID" 2>/dev/null && [ $SECONDS -lt $end ] || break
-            sleep 0.02
-        done
-        ! grep -q 'serving on 127' "$SERVICE_LOG" || return 0
-        grep -q 'Address already in use' "$SERVICE_LOG" || break
+    SERVICE_LOG=$(mktemp "$SCRATCH/service.XXXXXX")
+    "$HOLDFAST" -u "$url" serve --listen 127.0.0.1:0 "$@" 2>"$SERVICE_LOG" &
+    SERVICE_PID=$!
+    services+=("$SERVICE_PID")
+    until BASE=$(sed -n 's|^.*serving on \(127[0-9.:]*\)$|http://\1|p' "$SERVICE_LOG") && [ -n "$BASE" ]; do
+        if ! kill -0 "$SERVICE_PID" 2>/dev/null || [ $SECONDS -ge $end ]; then
+            cat "$SERVICE_LOG" >&2
+            return 1
+        fi
+        sleep 0.02
     done
-    cat "$SERVICE_LOG" >&2
-    return 1
 }
 
 # stop_service [PID]: with SIGTERM; its exit status.

@@ -167,6 +167,17 @@ answer = send(b"GET /livez HTTP/1.0\r\n\r\n")
 result(answer.startswith(b"HTTP/1.1 200") and b"Connection: close" in answer, "HTTP/1.0 is answered and closed", repr(answer[:200]))
 answer = send(b"POST /v1/locks/expects/leases HTTP/1.1\r\n" + H + b"Expect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n", 1)
 result(answer.startswith(b"HTTP/1.1 100 "), "who expects it is told to go on", repr(answer[:200]))
+# A client that is slow to read: most answers do not fit into the socket at once.
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+s.settimeout(10)
+s.connect(("127.0.0.1", port))
+DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
+s.sendall((DOCUMENT + b"\r\n") * 199 + DOCUMENT + b"Connection: close\r\n\r\n")
+answer = b""
+while more := s.recv(3000):
+    answer += more
+result(answer.count(b"HTTP/1.1 200 OK") == 200 and answer.count(b'"openapi":"3.0.3"') == 200, "200 long answers reach a slow reader whole", len(answer))
 answer = send(b"HEAD /livez HTTP/1.1\r\n" + H + b"Connection: close\r\n\r\n")
 result(answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n\r\n"), "HEAD has no body", repr(answer[:300]))
 print("1..%d" % count)

@@ -15,6 +15,7 @@ listener=$!
 until_true 5 test -S notify
 NOTIFY_SOCKET=$SCRATCH/notify serve "$URL" || exit 70
 ok "systemd is told when it is ready" until_true 2 grep -qx READY=1 told
+like "the port that was found for :0 is told" "$(<"$SERVICE_LOG")" 'serving on 127\.0\.0\.1:[1-9][0-9]*$'
 stop_service
 wait $listener
 is "and that it stops" "$(tail -n 1 told)" STOPPING=1
@@ -33,6 +34,8 @@ if command -v systemd-socket-activate >/dev/null; then
     status "on it leases are taken" 201 POST /v1/locks/given/leases '{"ttlMs":20000}'
     status "another Host is refused there as well" 421 GET /livez '' -H 'Host: evil.example'
     fails "its own address is not opened" grep -q 'Address already' activated.log
+    is "it tells the sockets that it was given" "$(sed -n 's/.*serving on //p' activated.log)" "127.0.0.1:$port
+unix:$SCRATCH/given"
     stop_service
     is "it ends well" $? 0
     ok "a socket that systemd made is left to it" test -S given

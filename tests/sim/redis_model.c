@@ -180,9 +180,13 @@ static void test_gone_while_blocked(void **state)
 static void test_wait(void **state)
 {
     (void)state;
-    answers("WAIT 1 100", ":0\r\n");
+    answers("WAIT 1 100", "");
+    model_time_set(model, model_time(model) + 102000);
+    model_advance(model);
+    answers("WAIT 0 100", ":0\r\n:0\r\n");
+    answers("WAIT 1 0", "");
     model_replicas(model, 2);
-    answers("WAIT 1 100", ":2\r\n");
+    answers("WAIT 1 100", ":2\r\n:2\r\n");
 }
 
 static void test_same_seed(void **state)
@@ -228,7 +232,7 @@ int main(void)
         ROW("a promoted replica has the data of the moment at which it was copied", test_stale_replica),
         ROW("a blocked request is served, or runs out", test_blocked),
         ROW("a blocked connection that is gone gets nothing", test_gone_while_blocked),
-        ROW("WAIT answers what it was told to", test_wait),
+        ROW("WAIT waits for replicas, and no longer than it was told", test_wait),
         ROW("the same seed draws the same", test_same_seed),
         ROW("what is kept survives the throwing away of all else", test_compaction),
     };

@@ -100,12 +100,41 @@ static const struct hf_timing *timing_of(struct hf_redis *r, struct attempt *a)
     return &a->timing;
 }
 
-static void write_meta(struct hf_redis *r, const struct hf_ask *ask)
+enum { META_MAX = sizeof((struct hf_redis *)0)->about + HF_LABEL_MAX + 8 };
+
+static size_t put_meta(const struct hf_redis *r, const struct hf_ask *ask, char meta[META_MAX])
 {
-    char meta[sizeof r->about + HF_LABEL_MAX + 8];
-    int len =
-        snprintf(meta, sizeof meta, "0 %c%s%.*s", ask->detached ? 'd' : 'b', r->about, (int)ask->label_len, ask->label);
-    hf_command_word(&r->command, meta, (size_t)len);
+    return (size_t)snprintf(meta, META_MAX, "0 %c%s%.*s", ask->detached ? 'd' : 'b', r->about, (int)ask->label_len,
+                            ask->label);
+}
+
+static bool has_owner(const struct hf_ask *ask)
+{
+    return ask->named && memcmp(&ask->owner, &ask->attempt, sizeof ask->owner) != 0;
+}
+
+/* One that needs no token first sees whether the lock is free: a command in place of a script, and no counter. */
+static bool may_be_plain(const struct hf_redis *r, const struct attempt *a)
+{
+    const struct hf_ask *ask = &a->said;
+    return ask->tokenless && ask->kind == HF_EXCLUSIVE && !has_owner(ask) && !ask->history && !a->sent && !r->strong &&
+           !r->hints;
+}
+
+/* The record that ask.lua writes. */
+static void write_plain_ask(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
+{
+    struct hf_command *c = &r->command;
+    char meta[META_MAX], record[META_MAX + HF_ID_TEXT + 48];
+    put_meta(r, &a->said, meta);
+    int len = snprintf(record, sizeof record, "%s %d %lld %s", a->id, HF_NO_TOKEN, (long long)a->said.ttl_ms, meta);
+    hf_command_begin(c, 6);
+    hf_command_word(c, "SET", 3);
+    hf_command_word(c, keys->lock, keys->lock_len);
+    hf_command_word(c, record, (size_t)len);
+    hf_command_word(c, "NX", 2);
+    hf_command_word(c, "PX", 2);
+    hf_command_number(c, a->said.ttl_ms);
 }
 
 static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
@@ -114,13 +143,13 @@ static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_key
     const struct hf_ask *ask = &a->said;
     const struct hf_timing *t = timing_of(r, a);
     struct hf_command *c = &r->command;
-    char owner[HF_ID_TEXT + 1] = "-";
-    if (ask->named && memcmp(&ask->owner, &ask->attempt, sizeof ask->owner) != 0)
+    char owner[HF_ID_TEXT + 1] = "-", meta[META_MAX];
+    if (has_owner(ask))
         hf_id_text(&ask->owner, owner);
     hf_attempt_script(r, HF_SCRIPT_ASK, keys, 20);
     hf_command_word(c, a->id, HF_ID_TEXT);
     hf_command_number(c, ask->ttl_ms);
-    write_meta(r, ask);
+    hf_command_word(c, meta, put_meta(r, ask, meta));
     hf_command_word(c, ask->queue ? "1" : "0", 1);
     hf_command_text(c, r->box);
     hf_command_number(c, t->refresh_first / HF_MS(1));
@@ -178,13 +207,14 @@ static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     struct hf_keys keys;
     enum hf_verb verb = a->said.verb;
+    bool plain = verb == HF_V_ACQUIRE && may_be_plain(r, a);
     if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK) {
         hf_attempt_fail(r, a, now, HF_INVALID, hf_why_text());
         return;
     }
     switch (verb) {
     case HF_V_ACQUIRE:
-        write_ask(r, a, &keys);
+        (plain ? write_plain_ask : write_ask)(r, a, &keys);
         break;
     case HF_V_EXTEND:
     case HF_V_CHECK:
@@ -204,7 +234,8 @@ static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
                               .verb = (uint8_t)verb,
                               .attempt = a,
                               .patience = timing_of(r, a)->op_timeout,
-                              .ttl_ms = a->said.ttl_ms};
+                              .ttl_ms = a->said.ttl_ms,
+                              .plain = plain};
     if (hf_line_send(r, hf_attempt_line(r, a, verb), request, now)) {
         set_lines(r, a);
         return;
@@ -407,6 +438,17 @@ static void read_holder(const struct hf_reply *holder, struct hf_news *news)
     news->text = words;
 }
 
+/* OK: it was free. */
+static bool read_plain_asked(const struct request *request, const struct hf_reply *reply, struct hf_news *news)
+{
+    if (reply->type != HF_REPLY_STATUS)
+        return false;
+    news->cue = HF_N_GRANTED;
+    news->token = HF_NO_TOKEN;
+    news->good = HF_MS(request->ttl_ms);
+    return true;
+}
+
 static bool read_asked(struct hf_redis *r, const struct request *request, const struct hf_reply *reply,
                        struct hf_news *news, hf_nanos now)
 {
@@ -483,7 +525,7 @@ static bool read_answer(struct hf_redis *r, const struct request *request, const
 {
     switch (request->verb) {
     case HF_V_ACQUIRE:
-        return read_asked(r, request, reply, news, now);
+        return request->plain ? read_plain_asked(request, reply, news) : read_asked(r, request, reply, news, now);
     case HF_V_LEAVE:
     case HF_V_RELEASE:
         return read_released(r, request->attempt, request->verb, reply, news);
@@ -492,24 +534,29 @@ static bool read_answer(struct hf_redis *r, const struct request *request, const
     }
 }
 
-/* The scripts are gone (SCRIPT FLUSH). Nothing happened, so it is sent again; but not if something was sent behind it,
- * which it would overtake. */
-static void send_again(struct hf_redis *r, const struct request *request, hf_nanos now)
+/* Nothing happened, so it is sent again; but not if something was sent behind it, which it would overtake. */
+static void ask_again(struct hf_redis *r, const struct request *request, const char *why, hf_nanos now)
 {
     struct attempt *a = request->attempt;
-    struct line *line = hf_attempt_line(r, request->attempt, request->verb);
-    hf_line_load_scripts(r, line, now);
+    const struct line *line = hf_attempt_line(r, a, request->verb);
     if (hf_attempt_flies(a) || a->said.verb != request->verb || line->state != LINE_UP)
-        hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, "the server has forgotten our scripts");
+        hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, why);
     else
         send_verb(r, a, now);
+}
+
+/* After a SCRIPT FLUSH. */
+static void load_and_ask_again(struct hf_redis *r, const struct request *request, hf_nanos now)
+{
+    hf_line_load_scripts(r, hf_attempt_line(r, request->attempt, request->verb), now);
+    ask_again(r, request, "the server has forgotten our scripts", now);
 }
 
 static void hear_refusal(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
 {
     struct line *line = hf_attempt_line(r, request->attempt, request->verb);
     if (strncmp(reply->text, "NOSCRIPT", 8) == 0) {
-        send_again(r, request, now);
+        load_and_ask_again(r, request, now);
         return;
     }
     struct refusal refusal = hf_refusal(r, reply);
@@ -524,6 +571,10 @@ void hf_attempt_answer(struct hf_redis *r, const struct request *request, const 
     a->asking -= request->verb == HF_V_ACQUIRE;
     if (reply->type == HF_REPLY_ERROR) {
         hear_refusal(r, request, reply, now);
+        return;
+    }
+    if (request->plain && reply->type == HF_REPLY_NIL) { /* not free: the script knows why, and queues it */
+        ask_again(r, request, "it was not free", now);
         return;
     }
     struct hf_news news = news_of(request, HF_N_CUT);

@@ -44,6 +44,7 @@ struct request {
     struct attempt *attempt; /* NULL: nobody wants the answer any more */
     hf_nanos sent_at, patience;
     int64_t ttl_ms;    /* that was asked for */
+    bool plain;        /* a lock that is free was asked for without a script */
     size_t look, from; /* REQ_STEP of a list: which name it looks at, and from which waiter on */
 };
 

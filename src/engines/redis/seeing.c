@@ -252,7 +252,7 @@ static bool read_row(char *text, int64_t now, uint32_t *place, struct hf_row *ro
             !meta_at)
             return false;
         read_meta(row, text + meta_at);
-        row->since_ms = ms_since(now, (int64_t)row->token);
+        row->since_ms = row->token > HF_NO_TOKEN ? ms_since(now, (int64_t)row->token) : row->ttl_ms - row->left_ms;
     }
     row->kind = read_kind(kind);
     return true;

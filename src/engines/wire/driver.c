@@ -122,13 +122,14 @@ void hf_wire_leave(void *self)
 
 /* ---- Asking ---- */
 
-/* What was sent goes out, and somebody reads what an unattended ask waits for. The background thread does both itself,
- * once for all, when it attends. */
+/* What was sent goes out, unless more follows, and somebody reads what an unattended ask waits for. The background
+ * thread does both itself, once for all, when it attends. */
 static void see_off(struct hf_wire *wire, const struct hf_ask *unattended)
 {
     if (hf_wire_is_background(wire))
         return;
-    hf_wire_flush_lines(wire);
+    if (!unattended || !unattended->batched)
+        hf_wire_flush_lines(wire);
     if (!unattended)
         return;
     hf_wire_offer(wire, unattended->lines);

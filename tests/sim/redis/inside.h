@@ -209,6 +209,7 @@ void reply_array(struct call *call, size_t count);
 size_t integer_print(char *into, int64_t value); /* room for 21; no zero at the end */
 enum { DOUBLE_TEXT = 32 };
 size_t double_print(char *into, double value); /* room for DOUBLE_TEXT */
+bool is_whole(double value);                   /* and printed as an integer is */
 
 #define SYNTAX_ERROR "ERR syntax error"
 #define NOT_AN_INTEGER "ERR value is not an integer or out of range"
@@ -220,6 +221,9 @@ bool word_integer(struct call *call, unsigned word, int64_t *value);
 struct lua_memory *lua_memory_open(void);
 void lua_memory_close(struct lua_memory *memory);
 void *lua_memory_move(void *memory, void *old, size_t old_size, size_t size);
+void lua_memory_keep(struct lua_memory *memory);    /* this is what it goes back to */
+void lua_memory_go_back(struct lua_memory *memory); /* all that was allocated since is gone */
+bool lua_memory_has_garbage(const struct lua_memory *memory);
 void lua_begin(struct redis_model *model);
 void lua_end(struct redis_model *model);
 /* Compiles into script->function, or answers with the error and returns false. */

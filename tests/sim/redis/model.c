@@ -193,11 +193,6 @@ void model_full(struct redis_model *model, bool full)
     model->full = full;
 }
 
-void model_replicas(struct redis_model *model, unsigned count)
-{
-    model->replicas = count;
-}
-
 void model_plant(struct redis_model *model, enum model_plant plant)
 {
     model->plant = plant;

@@ -167,11 +167,15 @@ void reply_word(struct call *call, const char *word)
     reply_bulk(call, (struct slice){word, strlen(word)});
 }
 
+bool is_whole(double value)
+{
+    return fabs(value) < 0x1p53 && value == (double)(int64_t)value && !(value == 0 && signbit(value));
+}
+
 /* As printf("%.17g") does it; whole numbers, which nearly all are, without its cost. */
 size_t double_print(char *into, double value)
 {
-    bool whole = fabs(value) < 0x1p53 && value == (double)(int64_t)value && !(value == 0 && signbit(value));
-    return whole ? integer_print(into, (int64_t)value) : (size_t)sprintf(into, "%.17g", value);
+    return is_whole(value) ? integer_print(into, (int64_t)value) : (size_t)sprintf(into, "%.17g", value);
 }
 
 void reply_double(struct call *call, double value)

@@ -308,19 +308,49 @@ int64_t model_next_event(const struct redis_model *model)
     return next;
 }
 
+/* The request that waits, in model->words; returns its size. */
+static size_t read_blocked(struct redis_model *model, const struct connection *c)
+{
+    struct reader reader = {c->in.bytes, c->in.bytes + c->in.len};
+    unsigned count;
+    read_words(model, &reader, &count);
+    return (size_t)(reader.at - c->in.bytes);
+}
+
+static void run_out(struct redis_model *model, struct connection *c)
+{
+    struct call call = {.model = model, .connection = c, .out = &c->out};
+    size_t size = read_blocked(model, c);
+    if (slice_is(model->words[0], "wait"))
+        reply_integer(&call, model->replicas);
+    else
+        reply_null_array(&call);
+    unblock(model, c, size);
+}
+
 void model_advance(struct redis_model *model)
 {
     if (model->now_us < model_next_event(model))
         return;
     for (unsigned i = 0; i < model->connection_count; i++) {
         struct connection *c = &model->connections[i];
-        if (!c->blocked || !c->blocked_until || now_ms(model) <= c->blocked_until)
+        if (c->blocked && c->blocked_until && now_ms(model) > c->blocked_until)
+            run_out(model, c);
+    }
+    execute_rest(model);
+}
+
+void model_replicas(struct redis_model *model, unsigned count)
+{
+    model->replicas = count;
+    for (unsigned i = 0; i < model->connection_count; i++) {
+        struct connection *c = &model->connections[i];
+        size_t size = c->blocked ? read_blocked(model, c) : 0, before = c->out.len;
+        if (!c->blocked || !slice_is(model->words[0], "wait"))
             continue;
-        struct reader reader = {c->in.bytes, c->in.bytes + c->in.len};
-        unsigned count;
-        read_words(model, &reader, &count);
-        unblock(model, c, (size_t)(reader.at - c->in.bytes));
-        reply_null_array(&(struct call){.model = model, .connection = c, .out = &c->out});
+        execute_first(model, c, NULL, &size);
+        if (c->out.len != before)
+            unblock(model, c, size);
     }
     execute_rest(model);
 }

@@ -94,8 +94,10 @@ void cmd_wait(struct call *call)
         reply_error(call, "ERR timeout is not an integer or out of range");
     else if (timeout < 0)
         reply_error(call, "ERR timeout is negative");
-    else
+    else if (count <= call->model->replicas)
         reply_integer(call, call->model->replicas);
+    else
+        command_block(call, timeout ? now_ms(call->model) + timeout : 0);
 }
 
 void cmd_flushall(struct call *call)

@@ -24,52 +24,87 @@ static bool was_broken(uint64_t token)
     return false;
 }
 
+/* An owner's hold may have got another token by an upgrade that only one of its attempts has heard of. */
+static bool is_broken(const struct attempt_of_user *a)
+{
+    for (unsigned i = 0; w.owners && i < w.breaks; i++)
+        if (w.broken_owner[i] == a->owner)
+            return true;
+    return was_broken(a->claim.token);
+}
+
+/* The request that takes back a grant which the replica did not acknowledge names the attempt, not the grant: if it
+ * comes after the same attempt was granted again, on another line, it takes that one. */
+static bool undo_may_strike(const struct attempt_of_user *a)
+{
+    return a->undo_link && links[a->undo_link - 1].up_last > a->sure_from && w.options.plant != PLANT_LATE_UNDO;
+}
+
 static bool is_sure(const struct attempt_of_user *a)
 {
-    return a->sure_from > w.lost_at && !was_broken(a->claim.token);
+    return a->sure_from > w.lost_at && !is_broken(a) && !undo_may_strike(a);
 }
 
 /* Nothing went wrong around it that could excuse anything. */
 static bool is_well(const struct attempt_of_user *a)
 {
-    return is_running(a) && !a->disturbed && w.now >= w.process[a->process].disturbed_until;
+    bool replica_lags = w.strong && has_snapshot;
+    return is_running(a) && !a->disturbed && w.now >= w.process[a->process].disturbed_until && !replica_lags;
 }
 
 static bool is_alone(const struct attempt_of_user *a)
 {
-    return a->units == w.capacity && !w.resized;
+    return a->name || (a->units == w.capacity && !w.resized);
 }
 
 /* ---- Exclusion: whoever believes, and may, never has more than there is. Suspended as said above. ---- */
 
-/* An owner's units count once. */
+static bool counts_on(const struct attempt_of_user *a)
+{
+    return believes(a) && is_sure(a);
+}
+
+/* An owner's units count once: with the one of its attempts that has the most, the first of those. */
 static uint32_t believed_units(unsigned id)
 {
     const struct attempt_of_user *a = &w.attempt[id];
-    if (!believes(a) || !is_sure(a))
+    if (!counts_on(a))
         return 0;
-    for (unsigned other = 0; w.kind == REENTRANT && other < id; other++)
-        if (w.attempt[other].owner == a->owner && believes(&w.attempt[other]) && is_sure(&w.attempt[other]))
+    for (unsigned i = 0; w.owners && !a->several && i < w.attempts; i++) {
+        const struct attempt_of_user *other = &w.attempt[i];
+        bool more = other->units > a->units || (other->units == a->units && i < id);
+        if (i != id && other->owner == a->owner && !other->several && more && counts_on(other))
             return 0;
-    return a->units;
+    }
+    return a->name ? 1 : a->units;
+}
+
+/* Another program cannot check what the server lost. */
+static bool foreign_counts(void)
+{
+    return w.foreign_until > w.now && w.forgot_at < w.foreign_from;
+}
+
+static void check_beliefs_of(unsigned name)
+{
+    uint64_t units = !name && foreign_counts(), most = name ? 1 : w.capacity_most;
+    char who[80];
+    int len = 0;
+    for (unsigned id = 0; id < w.attempts; id++)
+        units += w.attempt[id].name == name ? believed_units(id) : 0;
+    if (units <= most)
+        return;
+    for (unsigned id = 0; id < w.attempts && len < 60; id++)
+        if (w.attempt[id].name == name && believed_units(id))
+            len += snprintf(who + len, sizeof who - (size_t)len, " a%u", id);
+    fails("%llu units are believed to be held of %llu:%s%s", (unsigned long long)units, (unsigned long long)most,
+          len ? who : "", !name && foreign_counts() ? " and another program" : "");
 }
 
 static void check_beliefs(void)
 {
-    uint64_t units = w.foreign_until > w.now && w.foreign_until > w.lost_at ? 1 : 0;
-    if (w.lost_at && w.foreign_until > w.now)
-        units = 0; /* it cannot check what it lost */
-    for (unsigned id = 0; id < w.attempts; id++)
-        units += believed_units(id);
-    if (units <= w.capacity_most)
-        return;
-    char who[80];
-    int len = 0;
-    for (unsigned id = 0; id < w.attempts && len < 60; id++)
-        if (believed_units(id))
-            len += snprintf(who + len, sizeof who - (size_t)len, " a%u", id);
-    fails("%llu units are believed to be held of %u:%s%s", (unsigned long long)units, w.capacity_most, len ? who : "",
-          w.foreign_until > w.now ? " and another program" : "");
+    for (unsigned name = 0; name < NAMES; name++)
+        check_beliefs_of(name);
 }
 
 /* ---- Tokens rise, and a store that remembers the highest never refuses whoever is alone. Suspended when data was lost
@@ -83,29 +118,72 @@ static bool tokens_count(const struct attempt_of_user *a)
 static void check_token(unsigned id)
 {
     const struct attempt_of_user *a = &w.attempt[id];
-    uint64_t token = a->claim.token;
-    bool again = w.kind == REENTRANT && w.highest_owner == a->owner && token == w.highest_token;
+    uint64_t token = a->claim.token, *highest = &w.highest_token[a->name];
+    bool again = w.owners && w.highest_owner[a->name] == a->owner && token == *highest;
     if (!tokens_count(a))
         return;
-    if (is_alone(a) && token <= w.highest_token && !again)
-        fails("a%u got token %llu after %llu", id, (unsigned long long)token, (unsigned long long)w.highest_token);
-    if (token > w.highest_token) {
-        w.highest_token = token;
-        w.highest_owner = a->owner;
+    if (is_alone(a) && token <= *highest && !again)
+        fails("a%u got token %llu after %llu", id, (unsigned long long)token, (unsigned long long)*highest);
+    if (token > *highest) {
+        *highest = token;
+        w.highest_owner[a->name] = a->owner;
     }
+}
+
+/* Planted: it asks for its token when it needs it. */
+static uint64_t token_of(struct attempt_of_user *a)
+{
+    if (w.options.plant != PLANT_LATE_TOKEN)
+        return a->claim.token;
+    if (!a->late_token)
+        a->late_token = ++w.late_tokens;
+    return a->late_token;
 }
 
 static void use_store(unsigned id)
 {
-    const struct attempt_of_user *a = &w.attempt[id];
+    struct attempt_of_user *a = &w.attempt[id];
+    uint64_t *stored = &w.stored[a->name];
     if (!believes(a) || !tokens_count(a))
         return;
+    uint64_t token = token_of(a);
     tally.stored++;
-    if (is_alone(a) && a->claim.token < w.stored)
-        fails("a%u is alone with token %llu, and the store refuses it for %llu", id, (unsigned long long)a->claim.token,
-              (unsigned long long)w.stored);
-    if (a->claim.token > w.stored)
-        w.stored = a->claim.token;
+    if (is_alone(a) && token < *stored)
+        fails("a%u is alone with token %llu, and the store refuses it for %llu", id, (unsigned long long)token,
+              (unsigned long long)*stored);
+    if (token > *stored)
+        *stored = token;
+}
+
+/* One that does not know yet that its time is over writes, too: that is what tokens are for. */
+static void use_store_late(unsigned id)
+{
+    struct attempt_of_user *a = &w.attempt[id];
+    uint64_t *stored = &w.stored[a->name];
+    if (!a->decided || believes(a) || !a->sure_from || !tokens_count(a) || a->claim.state == HF_S_OVER)
+        return;
+    uint64_t token = token_of(a);
+    tally.stored_late++;
+    if (token > *stored)
+        *stored = token;
+}
+
+/* ---- First come, first served, as users see it: whoever heard that it waits before another one asked has the lower
+ * token. Suspended by any fault around it, by what the server forgot or was forced to, and for owners that enter
+ * again. ---- */
+
+static void check_order_told(unsigned id)
+{
+    const struct attempt_of_user *a = &w.attempt[id];
+    if (!a->queued_at || !is_well(a) || w.owners || w.resized || w.breaks || a->started <= w.forgot_at)
+        return;
+    tally.orders++;
+    for (unsigned i = 0; i < w.attempts; i++) {
+        const struct attempt_of_user *other = &w.attempt[i];
+        bool later_one = other->name == a->name && other->started > a->queued_at && !other->ask.barging;
+        if (later_one && other->granted_token && other->granted_token < a->granted_token)
+            fails("a%u waited when a%u asked, and was let in after it", id, i);
+    }
 }
 
 /* ---- Every call returns by its deadline, once. ---- */
@@ -114,12 +192,12 @@ static void check_outcome(unsigned id, hf_nanos local)
 {
     struct attempt_of_user *a = &w.attempt[id];
     const struct process *p = &w.process[a->process];
-    hf_nanos woke = local_time(p, p->stalled_until), op = a->claim.t.op_timeout;
+    hf_nanos woke = local_time(p, p->stalled_until);
     hf_nanos due = later(a->claim.deadline, woke);
     if (a->decided)
         fails("a%u has two outcomes", id);
-    /* An ask without wait, then a leave: two op_timeouts each until silence counts as an answer. */
-    if (a->claim.deadline != HF_NEVER && local > due + 4 * op + HF_MS(1))
+    /* An ask without wait, then a leave: each until silence counts as an answer. */
+    if (a->claim.deadline != HF_NEVER && local > due + 2 * a->claim.t.answer + HF_MS(1))
         fails("a%u ended %lld us after its deadline", id, (long long)(local - due) / 1000);
     a->decided = true;
 }
@@ -131,11 +209,11 @@ static void check_loss(unsigned id, hf_nanos local)
     const struct attempt_of_user *a = &w.attempt[id];
     const hf_nanos round_trip = HF_MS(3);
     tally.lost++;
-    if (a->forfeited || was_broken(a->claim.token) || !is_well(a) || a->claim.max_hold)
+    if (a->forfeited || is_broken(a) || !is_well(a) || a->claim.max_hold)
         return;
     if (a->claim.auto_renew)
         fails("a%u lost its lease although nothing went wrong", id);
-    if (local + round_trip < a->claim.granted_at + a->claim.t.stop)
+    if (!a->adopted && local + round_trip < a->claim.granted_at + a->claim.t.stop)
         fails("a%u lost its lease before the ttl was over", id);
 }
 
@@ -164,7 +242,7 @@ static bool waits(const struct attempt_of_user *a)
 
 static bool has_sibling(const struct sight *s, int id)
 {
-    for (unsigned i = 0; w.kind == REENTRANT && i < s->holds; i++)
+    for (unsigned i = 0; w.owners && i < s->holds; i++)
         if (s->hold[i].attempt >= 0 && s->hold[i].attempt != id &&
             w.attempt[s->hold[i].attempt].owner == w.attempt[id].owner)
             return true;
@@ -195,6 +273,8 @@ static void check_turns(const struct sight *was, const struct sight *is)
         int id = was->place[i].attempt;
         if (id < 0 || find_place(is, id) || find_hold(is, id) || !is_well(&w.attempt[id]) || !waits(&w.attempt[id]))
             continue;
+        if (w.attempt[id].ask.kind == HF_WRITE && has_sibling(is, id))
+            continue; /* its owner reads: it is told to upgrade */
         if (w.attempt[id].units <= is->capacity && !w.resized)
             fails("a%d lost its place in the queue although nothing went wrong", id);
     }
@@ -238,11 +318,20 @@ static void check_work(const struct sight *was, const struct sight *is)
     }
 }
 
+/* A grant that the replica did not acknowledge is taken back by one request, which nobody repeats: while that is under
+ * way, or when its line broke, the hold goes on until its time is over. */
+static bool undo_is_late(const struct attempt_of_user *a)
+{
+    const struct link *link = a->undo_link ? &links[a->undo_link - 1] : NULL;
+    return link && (link->up_last >= w.now || link->up_dead || !link->server_open);
+}
+
 /* Who is over has nothing in the server. Suspended where the server lost what it was told. */
 static void check_leak(int id, const char *what)
 {
     const struct attempt_of_user *a = id >= 0 ? &w.attempt[id] : NULL;
-    if (a && is_running(a) && a->claim.state == HF_S_OVER && !a->disowned && !a->gave_up && a->started > w.lost_at)
+    if (a && is_running(a) && a->claim.state == HF_S_OVER && !a->disowned && !a->gave_up && !undo_is_late(a) &&
+        a->started > w.forgot_at)
         fails("a%d is over and still %s", id, what);
 }
 
@@ -302,7 +391,8 @@ static void check_attempts_ended(void)
 {
     for (unsigned id = 0; id < w.attempts; id++) {
         const struct attempt_of_user *a = &w.attempt[id];
-        if (is_running(a) && (a->claim.state != HF_S_OVER || !a->decided))
+        bool refused = a->claim.state == HF_S_NEW && a->disowned; /* there was nothing left to take up */
+        if (is_running(a) && !refused && (a->claim.state != HF_S_OVER || !a->decided))
             fails("a%u never ended: %s", id, hf_state_name(a->claim.state));
     }
 }

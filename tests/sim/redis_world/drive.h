@@ -6,6 +6,7 @@
 #include "base/url.h"
 
 static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *before, hf_nanos local);
+static void hear_adoption(unsigned id, const struct hf_news *news);
 static void check_beliefs(void);
 
 /* ---- What the engine may touch --------------------------------------------------------------------------------- */
@@ -21,9 +22,24 @@ static void host_dial(void *ctx, unsigned line, const struct hf_address *to)
     open_link(number_of(ctx), line);
 }
 
+/* Planted: what takes a grant back, which nothing else on that line does, names somebody else. */
+static void spoil_undo(char *bytes, size_t len)
+{
+    static const char verb[] = "\r\n$1\r\nr\r\n$1\r\n0\r\n";
+    char *at = memmem(bytes, len, verb, sizeof verb - 1);
+    if (at > bytes)
+        at[-1] ^= 1;
+}
+
 static bool host_send(void *ctx, unsigned line, const void *bytes, size_t len)
 {
+    static char spoilt[4096];
     const struct process *p = ctx;
+    if (w.options.plant == PLANT_WAIT_LEFT && line == LINE_STRONG && len <= sizeof spoilt) {
+        memcpy(spoilt, bytes, len);
+        spoil_undo(spoilt, len);
+        bytes = spoilt;
+    }
     carry((unsigned)p->line[line], true, bytes, (uint32_t)len);
     return true;
 }
@@ -60,6 +76,8 @@ static void spoil_news(const struct process *p, struct attempt_of_user *a, struc
         news->good += (local - news->asked_at) / 1000000 * 10000;
     if (w.options.plant == PLANT_SHORT_CHANGED)
         news->brief = false;
+    if (w.options.plant == PLANT_ADOPT_BLIND && a->adopts && news->cue == HF_N_EXTENDED)
+        news->good = w.ttl;
     if (w.options.plant == PLANT_RETRY_TIME && news->cue == HF_N_QUEUED) {
         if (!a->first_pair_at)
             a->first_pair_at = engines->pair.at;
@@ -67,10 +85,19 @@ static void spoil_news(const struct process *p, struct attempt_of_user *a, struc
     }
 }
 
+/* Where replicas acknowledge, to leave is to release: what was granted before that is nobody's any more. */
+static bool is_left_behind(const struct attempt_of_user *a, const struct hf_news *news)
+{
+    return a && w.strong && a->claim.state == HF_S_LEAVING && news->cue == HF_N_GRANTED &&
+           w.options.plant != PLANT_LEFT_GRANT;
+}
+
 static void host_tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
 {
     struct process *p = ctx;
     struct attempt_of_user *a = attempt_of(ask);
+    if (is_left_behind(a, news))
+        return;
     if (p->news_count == MAX_NEWS) {
         fails("process %u hears too much at once", number_of(p));
         return;
@@ -78,6 +105,10 @@ static void host_tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
     struct told *told = &p->news[(p->first_news + p->news_count++) % MAX_NEWS];
     *told = (struct told){.ask = ask, .news = *news};
     told->news.text = NULL;
+    if (a && news->cue == HF_N_FAILED && news->status == HF_NOT_REPLICATED) {
+        tally.unreplicated++;
+        a->undo_link = p->line[LINE_STRONG] + 1;
+    }
     if (a)
         spoil_news(p, a, &told->news);
 }
@@ -204,6 +235,8 @@ static void apply(unsigned id, struct hf_event event)
     a->gave_up |= was.state == HF_S_RELEASING && event.in == HF_I_TIMER && a->claim.state == HF_S_OVER;
     if (is_held(a) && a->claim.valid_until > was.valid_until && event.news)
         a->sure_from = later(a->sure_from, real_time(&w.process[a->process], event.news->asked_at));
+    if (event.in == HF_I_QUEUED && !a->queued_at)
+        a->queued_at = w.now;
     hear_report(id, &move, &was, event.now);
     arm_timer(id, move.wake_at);
     keep_alive(a);
@@ -252,6 +285,8 @@ static void settle(struct process *p)
             struct attempt_of_user *a = attempt_of(told.ask);
             if (!a)
                 hear_errand(p, told.ask, &told.news);
+            else if (a->alive && a->life == p->life && a->adopts)
+                hear_adoption((unsigned)(a - w.attempt), &told.news);
             else if (a->alive && a->life == p->life)
                 apply((unsigned)(a - w.attempt),
                       (struct hf_event){.in = hf_input_of_cue(told.news.cue), .news = &told.news});
@@ -268,8 +303,10 @@ static void start_process(unsigned number)
     static struct hf_settings settings;
     static struct hf_url url;
     char text[200];
-    snprintf(text, sizeof text, "redis://server?wake=%s&name=p%u&connect_timeout=%lldms&history=%lld", w.wake, number,
-             (long long)(2 * w.op_timeout / HF_MS(1)), (long long)w.history);
+    snprintf(text, sizeof text,
+             "redis://server?wake=%s&name=p%u&connect_timeout=%lldms&history=%lld&replicas=%d&replica_timeout=%lldms",
+             w.wake, number, (long long)(2 * w.op_timeout / HF_MS(1)), (long long)w.history, w.strong,
+             (long long)(w.strong ? w.acknowledge_ms : 1000));
     hf_settings_defaults(&settings);
     if (hf_url_parse(&url, text) != HF_OK || hf_settings_from_query(&settings, url.query) != HF_OK) {
         fails("the URL %s is refused", text);

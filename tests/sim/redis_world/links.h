@@ -4,16 +4,42 @@
 #pragma once
 #include "world.h"
 
-static const char *keep_bytes(const void *bytes, size_t len)
+/* Bytes under way. Most are few, and lie there until the schedule ends; a connection that begins sends every script,
+ * and what has that size is used again at once: else each schedule would drive everything else out of the processor's
+ * cache. */
+static char *crates[CRATES];
+static unsigned crate_count; /* that are empty */
+
+static bool is_crate(size_t len)
 {
-    if (bytes_used + len > BYTES_ROOM) {
+    return len > CRATE / 16 && len <= CRATE;
+}
+
+static char *room_for_bytes(size_t len)
+{
+    if (is_crate(len) && crate_count)
+        return crates[--crate_count];
+    size_t takes = is_crate(len) ? CRATE : len;
+    if (bytes_used + takes > BYTES_ROOM) {
         fails("too many bytes are under way");
-        return bytes_room;
+        return NULL;
     }
-    char *copy = bytes_room + bytes_used;
-    memcpy(copy, bytes, len);
-    bytes_used += len;
+    bytes_used += takes;
+    return bytes_room + bytes_used - takes;
+}
+
+static char *keep_bytes(const void *bytes, size_t len)
+{
+    char *copy = room_for_bytes(len);
+    if (copy)
+        memcpy(copy, bytes, len);
     return copy;
+}
+
+static void drop_bytes(const struct occurrence *o)
+{
+    if (o->bytes && is_crate(o->len) && crate_count < CRATES)
+        crates[crate_count++] = o->bytes;
 }
 
 static hf_nanos later(hf_nanos a, hf_nanos b)
@@ -117,13 +143,11 @@ static void carry(unsigned number, bool up, const void *bytes, uint32_t len)
     uint32_t fate = perhaps_break(number, up, len), kept = fate & (UINT32_MAX >> 2), heard = fate >> 30;
     if (dead)
         return;
-    if (kept) {
+    char *copy = kept ? keep_bytes(bytes, kept) : NULL;
+    if (copy) {
         *last = later(*last, w.now + takes);
-        schedule((struct occurrence){.at = *last,
-                                     .what = up ? BYTES_UP : BYTES_DOWN,
-                                     .who = number,
-                                     .bytes = keep_bytes(bytes, kept),
-                                     .len = kept});
+        schedule((struct occurrence){
+            .at = *last, .what = up ? BYTES_UP : BYTES_DOWN, .who = number, .bytes = copy, .len = kept});
     }
     if (heard)
         break_heard(number, heard);

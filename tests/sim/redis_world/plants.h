@@ -72,7 +72,16 @@
     X(GATHERED, "gathered", "an ask that is let in beside its owner's other one is told to wait", "ask",               \
       "held = not token and me.owner ~= '-' and read_hold(me.id)\n", "held = false\n")                                 \
     X(GATHER_DEAD, "gather-dead", "a dead ask of an owner is let in with the others", "*",                             \
-      "    if w and w.due > now then\n", "    if w then\n")
+      "    if w and w.due > now then\n", "    if w then\n")                                                            \
+    X(WAIT_LEFT, "wait-left", "a grant that too few replicas acknowledged is not taken back", NULL, NULL, NULL)        \
+    X(WAIT_SHORT, "wait-short", "a grant counts before the replica has acknowledged it", NULL, NULL, NULL)             \
+    X(LATE_TOKEN, "late-token", "a token is taken after the lock, from an extra counter", NULL, NULL, NULL)            \
+    X(ADOPT_SURE, "adopt-sure", "who took a hold up releases it without a tombstone", NULL, NULL, NULL)                \
+    X(LEFT_GRANT, "left-grant", "one that has left is told of a grant that the replica acknowledged", NULL, NULL,      \
+      NULL)                                                                                                            \
+    X(LATE_UNDO, "late-undo", "what takes back a grant that the replica did not acknowledge takes a later one", NULL,  \
+      NULL, NULL)                                                                                                      \
+    X(ADOPT_BLIND, "adopt-blind", "a hold that is taken up is believed to be new", NULL, NULL, NULL)
 
 enum plant {
 #define X(id, name, text, script, from, to) PLANT_##id,

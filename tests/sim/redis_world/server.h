@@ -194,17 +194,48 @@ static void step_clock(int64_t by_us)
     plan_server_tick();
 }
 
+/* Whoever waited for the replica has lost nothing by that; its clock is as good as the other one's. */
 static void fail_over(void)
 {
+    int64_t step = (int64_t)draw(40001) - 20000;
     note(-1, "a replica that lags takes over");
     model_promote(model);
     tally.failovers++;
+    tally.kept_failovers += w.strong;
     w.wiped = true;
+    has_snapshot = false;
+    w.forgot_at = w.now;
     cut_all_links();
-    step_clock((int64_t)draw(40001) - 20000);
+    if (w.strong)
+        model_replicas(model, 1);
+    else
+        step_clock(step);
 }
 
-static bool has_snapshot;
+static void stop_following(void)
+{
+    hf_nanos span = draw_time(4 * w.ttl);
+    model_snapshot(model);
+    has_snapshot = true;
+    if (!w.strong)
+        return;
+    note(-1, "its replica does not follow");
+    model_replicas(model, w.options.plant == PLANT_WAIT_SHORT);
+    disturb_all();
+    schedule((struct occurrence){.at = w.now + span, .what = REPLICA_FOLLOWS});
+}
+
+static void follow_again(void)
+{
+    if (!has_snapshot)
+        return;
+    note(-1, "its replica follows again");
+    has_snapshot = false;
+    model_replicas(model, 1);
+    disturb_all();
+    observe();
+    let_server_speak();
+}
 
 static void server_fault(enum fault_bit bit)
 {
@@ -224,8 +255,7 @@ static void server_fault(enum fault_bit bit)
         if (has_snapshot)
             fail_over();
         else
-            model_snapshot(model);
-        has_snapshot = !has_snapshot;
+            stop_following();
         break;
     case FAULT_BIT_STEP:
         tally.steps++;
@@ -273,6 +303,7 @@ static void foreign_asks(void)
     if (!w.server_up || !(w.options.faults & FAULT_FOREIGN) || !ask_server(request, "+OK"))
         return;
     tally.foreigners++;
+    w.foreign_from = w.now;
     w.foreign_until = w.now + HF_MS(ms) - HF_MS(1);
     note(-1, "has another program's lock for %lld ms", ms);
     look(&w.sight);

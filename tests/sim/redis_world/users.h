@@ -2,6 +2,13 @@
 #pragma once
 #include "check.h"
 
+static int make_attempt(unsigned process, unsigned user); /* -1: there is room for no more */
+static void begin(unsigned id);
+static void plan_wish(unsigned id, enum hf_input wish, hf_nanos after);
+
+#include "adopting.h"
+#include "several.h"
+
 /* ---- Wishes ---------------------------------------------------------------------------------------------------- */
 
 static void plan_wish(unsigned id, enum hf_input wish, hf_nanos after)
@@ -24,22 +31,31 @@ static void user_got_it(unsigned id)
     struct attempt_of_user *a = &w.attempt[id];
     hf_nanos after_extend = draw_time(w.ttl), after_forfeit = draw_time(w.ttl), after_convert = draw_time(a->hold_for);
     bool extends = !draw(4), forfeits = !draw(20), converts = draw(3) > 0, enters = draw(4) > 0;
+    /* Those who share an owner agree among themselves who converts: here the outermost one does. */
+    bool convertible =
+        !a->name && (w.kind == READ_WRITE || (w.kind == READ_WRITE_AGAIN && !w.shared_owners && !a->level));
     tally.grants++;
     tally.reentries += a->level > 0;
     tally.barges += a->ask.barging;
+    a->granted_token = a->claim.token;
     check_token(id);
+    check_order_told(id);
     check_beliefs();
-    use_store(id);
+    if (w.options.plant != PLANT_LATE_TOKEN)
+        use_store(id);
     if (extends && w.options.faults & FAULT_EXTEND)
         plan_wish(id, HF_I_EXTEND, after_extend);
     if (forfeits && w.options.faults & FAULT_CANCEL)
         plan_wish(id, HF_I_FORFEIT, after_forfeit);
-    if (converts && w.kind == READ_WRITE && w.options.faults & FAULT_CONVERT)
+    if (converts && convertible && w.options.faults & FAULT_CONVERT)
         plan_wish(id, HF_I_CONVERT, after_convert);
-    plan_wish(id, HF_I_RELEASE, a->hold_for);
+    if (a->several && !a->name && a->other < 0)
+        ask_other_name(id); /* which is held from then on, until both are given back */
+    else
+        plan_wish(id, HF_I_RELEASE, a->hold_for);
     if (strikes(FAULT_PART, a->claim.brief ? w.rough ? 300 : 60 : 15))
         part(a->process);
-    if (w.kind == REENTRANT && a->level < 2 && enters)
+    if (w.owners && !a->several && a->level < 2 && enters)
         ask_again_inside(id);
 }
 
@@ -48,18 +64,20 @@ static void wish_to_convert(unsigned id)
 {
     struct attempt_of_user *a = &w.attempt[id];
     enum hf_verb sensible = is_alone(a) ? HF_V_DOWNGRADE : HF_V_UPGRADE;
-    enum hf_verb other = sensible == HF_V_UPGRADE ? HF_V_DOWNGRADE : HF_V_UPGRADE;
+    enum hf_verb strange = sensible == HF_V_UPGRADE ? HF_V_DOWNGRADE : HF_V_UPGRADE;
     hf_nanos soon = draw_time(HF_MS(2)), again = draw_time(w.ttl);
     bool twice = !draw(3), extends = !draw(4);
-    a->wants = draw(6) ? sensible : other;
+    a->wants = draw(6) ? sensible : strange;
     if (!is_held(a))
         return;
     if (twice)
         plan_wish(id, HF_I_CONVERT, extends ? again : soon);
     if (extends)
         plan_wish(id, HF_I_EXTEND, soon);
-    if (a->wants == HF_V_DOWNGRADE)
-        a->units = 1;
+    for (unsigned other = 0; other < w.attempts && a->wants == HF_V_DOWNGRADE; other++)
+        if (other == id || (w.owners && w.attempt[other].owner == a->owner))
+            w.attempt[other].units = 1; /* an owner's hold is one */
+    a->downgrades = a->wants == HF_V_DOWNGRADE;
     apply(id, (struct hf_event){.in = HF_I_CONVERT, .verb = a->wants});
 }
 
@@ -81,6 +99,15 @@ static void hear_conversion(unsigned id, hf_status status)
         check_token(id);
 }
 
+static void plan_adoption(unsigned id)
+{
+    hf_nanos after = draw_time(w.ttl);
+    unsigned by = draw(w.options.processes);
+    bool adopts = draw(3) > 0;
+    if (adopts && w.options.faults & FAULT_ADOPT)
+        schedule((struct occurrence){.at = w.now + after, .what = ADOPTION, .who = by, .serial = id});
+}
+
 /* The hold goes on without its claim. */
 static void leave_behind(unsigned id)
 {
@@ -89,10 +116,13 @@ static void leave_behind(unsigned id)
     note((int)a->process, "a%u is left to itself", id);
     a->disowned = true;
     a->gone_at = w.now;
+    uint64_t token = a->claim.token;
     hf_claim_disown(&a->claim);
+    a->claim.token = token; /* it stands in the text */
     arm_timer(id, HF_NEVER);
     keep_alive(a);
     end_round(a);
+    plan_adoption(id);
 }
 
 static void grant_wish(unsigned id, enum hf_input wish)
@@ -104,10 +134,11 @@ static void grant_wish(unsigned id, enum hf_input wish)
         wish_to_convert(id);
         return;
     }
+    use_store_late(id);
     if (!hf_claim_legal(a->claim.state, wish))
         return;
     use_store(id);
-    if (wish == HF_I_RELEASE && a->ask.detached && w.options.faults & FAULT_DETACH) {
+    if (wish == HF_I_RELEASE && a->leaves) {
         leave_behind(id);
         return;
     }
@@ -138,8 +169,10 @@ static void hear_report(unsigned id, const struct hf_move *move, const struct hf
         check_loss(id, local);
     tally.denied += move->report == HF_R_DENIED;
     tally.released += move->report == HF_R_RELEASED;
-    if (move->report == HF_R_DENIED || move->report == HF_R_LOST || move->report == HF_R_RELEASED)
+    if (move->report == HF_R_DENIED || move->report == HF_R_LOST || move->report == HF_R_RELEASED) {
         end_round(a);
+        end_other_name(id, move->report);
+    }
 }
 
 /* ---- Asking ------------------------------------------------------------------------------------------------------ */
@@ -150,6 +183,15 @@ static void draw_id(struct hf_id *id)
         id->b[i] = (uint8_t)draw(256);
 }
 
+/* Who enters beside a downgrade of its owner, which may come before or after it, cannot rely on more than reading. */
+static bool writes_no_more(const struct attempt_of_user *a)
+{
+    for (unsigned i = 0; w.kind == READ_WRITE_AGAIN && i < w.attempts; i++)
+        if (w.attempt[i].owner == a->owner && w.attempt[i].downgrades && !a->name)
+            return true;
+    return false;
+}
+
 static void shape_ask(struct attempt_of_user *a)
 {
     struct hf_ask *ask = &a->ask;
@@ -157,7 +199,9 @@ static void shape_ask(struct attempt_of_user *a)
     ask->units = 1;
     bool writes = !draw(3);
     uint32_t weight = 1 + draw(w.capacity < 8 ? w.capacity : 1);
-    switch (w.kind) {
+    if (a->name)
+        ask->capacity = 1;
+    switch (a->name ? EXCLUSIVE : w.kind) {
     case EXCLUSIVE:
     case REENTRANT:
         ask->kind = HF_EXCLUSIVE;
@@ -170,7 +214,7 @@ static void shape_ask(struct attempt_of_user *a)
         ask->kind = writes ? HF_WRITE : HF_READ;
         ask->units = writes ? w.capacity : 1;
     }
-    a->units = ask->units;
+    a->units = writes_no_more(a) ? 1 : ask->units;
 }
 
 static void begin(unsigned id)
@@ -181,24 +225,23 @@ static void begin(unsigned id)
     hf_nanos possible[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), HF_NEVER};
     hf_nanos wait = possible[draw(4)], cancel_after = draw_time(12 * w.ttl);
     bool cancels = !draw(8), barges = !draw(12), detaches = !draw(10);
-    struct hf_claim_terms terms = {
-        .ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0, .shared = w.kind == REENTRANT};
+    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0, .shared = w.owners};
     terms.max_hold_ms = draw(6) ? 0 : draw((uint32_t)(2 * w.ttl / HF_MS(1)));
     terms.deadline = wait == HF_NEVER ? HF_NEVER : local + wait;
     draw_id(&a->ask.attempt);
     hf_id_text(&a->ask.attempt, a->id);
     a->ask.owner = a->ask.attempt;
-    if (w.kind == REENTRANT) {
+    if (w.owners && !a->several) {
         memset(a->ask.owner.b, (int)a->owner + 1, sizeof a->ask.owner.b);
         a->ask.named = true;
     }
-    a->ask.name = "L";
+    a->ask.name = lock_names[a->name];
     a->ask.name_len = 1;
     a->ask.label = "";
     a->ask.ttl_ms = terms.ttl_ms;
     a->ask.queue = wait > 0;
     a->ask.barging = barges && w.options.faults & FAULT_BARGE;
-    a->ask.detached = detaches && w.options.faults & FAULT_DETACH;
+    a->ask.detached = a->leaves = detaches && !a->several && w.options.faults & FAULT_DETACH;
     a->ask.history = (uint32_t)w.history;
     a->ask.history_age_ms = 60000;
     a->started = w.now;
@@ -207,8 +250,8 @@ static void begin(unsigned id)
     a->disturbed = w.now < p->disturbed_until;
     shape_ask(a);
     struct hf_limits limits = HF_REDIS_LIMITS;
-    struct hf_timing_wishes no_wishes = {0};
-    hf_claim_init(&a->claim, &terms, &limits, &no_wishes);
+    struct hf_timing_wishes wishes = {.acknowledge_ms = w.acknowledge_ms};
+    hf_claim_init(&a->claim, &terms, &limits, &wishes);
     if (wait == HF_NEVER || (cancels && w.options.faults & FAULT_CANCEL))
         plan_wish(id, HF_I_CANCEL, cancel_after);
     apply(id, (struct hf_event){.in = HF_I_START});
@@ -219,7 +262,7 @@ static int make_attempt(unsigned process, unsigned user)
     if (w.attempts == MAX_ATTEMPTS)
         return -1;
     unsigned id = w.attempts++;
-    w.attempt[id] = (struct attempt_of_user){.process = process, .user = user, .owner = id};
+    w.attempt[id] = (struct attempt_of_user){.process = process, .user = user, .owner = id, .other = -1};
     if (w.shared_owners)
         w.attempt[id].owner = MAX_ATTEMPTS + draw(3);
     w.attempt[id].hold_for = draw_time(draw(3) ? w.ttl / 2 : 3 * w.ttl);
@@ -233,8 +276,11 @@ static void next_round(unsigned user)
         return;
     w.rounds_of_user[user]++;
     int id = make_attempt(process, user);
-    if (id >= 0)
-        begin((unsigned)id);
+    bool several = w.several && draw(2);
+    if (id < 0)
+        return;
+    w.attempt[id].several = several && w.options.faults & FAULT_SEVERAL;
+    begin((unsigned)id);
 }
 
 /* Another attempt of the same owner, with a life of its own; the next round follows the outermost. */
@@ -268,6 +314,7 @@ static void send_errand(unsigned process, enum hf_verb verb)
         const struct seen_hold *hold = w.sight.holds ? &w.sight.hold[which % w.sight.holds] : NULL;
         if (!hold || hold->attempt < 0)
             return;
+        w.broken_owner[w.breaks] = w.attempt[hold->attempt].owner;
         ask->token = w.broken[w.breaks++] = hold->token;
         tally.breaks++;
         note((int)process, "breaks the hold of a%d", hold->attempt);

@@ -16,8 +16,9 @@
 #include <string.h>
 
 enum { MAX_EVENTS = 8192, MAX_LINKS = 2048, MAX_ATTEMPTS = 128, MAX_ERRANDS = 16, MAX_NEWS = 512 };
-enum { PROCESSES = 4, ROUNDS = 4 };
+enum { PROCESSES = 4, ROUNDS = 3 };
 #define BYTES_ROOM (64u << 20)
+enum { CRATE = 1 << 18, CRATES = 32 }; /* room for a message that has every script in it; see links.h */
 
 /* What can go wrong, a bit each: a failing schedule is tried again with fewer of them. The draws are made in any case,
  * so that the rest of the schedule stays as it was. */
@@ -41,6 +42,8 @@ enum { PROCESSES = 4, ROUNDS = 4 };
     X(EXTEND, "extend")     /* users extend */                                                                         \
     X(CANCEL, "cancel")     /* users cancel, or forfeit */                                                             \
     X(DETACH, "detach")     /* users leave their hold behind */                                                        \
+    X(ADOPT, "adopt")       /* somebody takes up a hold that was left behind */                                        \
+    X(SEVERAL, "several")   /* users who want two names, all or none */                                                \
     X(BARGE, "barge")       /* users who do not queue */
 
 enum fault_bit {
@@ -84,10 +87,12 @@ enum happening {
     KILL,
     SPAWN,
     ERRAND,       /* of a process: somebody breaks, resizes or looks */
+    ADOPTION,     /* of a process: it takes up the hold of the attempt `serial` */
     SERVER_WAKES, /* a blocked request runs out */
     SERVER_FAULT, /* which one: enum fault_bit */
     SERVER_UP,
     SERVER_ROOM, /* it has memory again */
+    REPLICA_FOLLOWS,
     FOREIGN_ASK,
     FOREIGN_END,
 };
@@ -98,7 +103,7 @@ struct occurrence {
     uint8_t what;
     uint8_t wish; /* enum hf_input; of an ERRAND the verb */
     uint32_t who, serial;
-    const char *bytes;
+    char *bytes;
     uint32_t len;
 };
 
@@ -142,27 +147,42 @@ struct attempt_of_user {
     struct hf_claim claim;
     char id[HF_ID_TEXT + 1];
     unsigned process, life, user, owner, level;
+    unsigned name; /* 0: L, the one that is looked at; 1: M, which those want who want several */
+    bool several;
+    int other;      /* the attempt at the other name of those; -1: none */
     unsigned units; /* what the user relies on while the claim is valid */
     enum hf_verb wants;
     bool alive, decided, ended;
     bool disturbed, forfeited, disowned, gave_up, upgrade_doubt;
+    bool adopts; /* it asks whether a hold that was left behind is still there */
+    bool adopted;
+    bool was_taken; /* of a hold that was left behind: somebody took it up */
+    bool downgrades;
+    bool leaves;         /* it will leave its hold behind */
+    int undo_link;       /* from 1: where the request went that takes its grant back */
+    uint64_t late_token; /* planted: the one from an extra counter */
     uint32_t timer;
     hf_nanos hold_for, started;
-    hf_nanos gone_at;   /* when its process died, or it was left to itself */
-    hf_nanos let_in_at; /* when the server was first seen to have it as a holder */
-    hf_nanos sure_from; /* real time at which the newest request was sent that was answered with "yours" */
-    hf_nanos longest;   /* the longest ttl that was ever asked for */
+    hf_nanos gone_at;       /* when its process died, or it was left to itself */
+    hf_nanos let_in_at;     /* when the server was first seen to have it as a holder */
+    hf_nanos sure_from;     /* real time at which the newest request was sent that was answered with "yours" */
+    hf_nanos longest;       /* the longest ttl that was ever asked for */
+    hf_nanos queued_at;     /* when it first heard that it waits; 0: never */
+    uint64_t granted_token; /* the one that its grant came with */
     int64_t first_pair_at;
 };
 
 struct tally {
     uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, parts, stalls,
         kills, restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades,
-        extends, cancels, reentries, detached, barges, dials, scripts, stored;
+        extends, cancels, reentries, detached, barges, dials, scripts, stored, stored_late, adopted, several,
+        unreplicated, kept_failovers, orders;
 };
 
-enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, KINDS };
-static const char *const kind_names[] = {"exclusive", "reentrant", "semaphore", "read-write"};
+enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, READ_WRITE_AGAIN, KINDS };
+static const char *const kind_names[] = {"exclusive", "reentrant", "semaphore", "read-write", "reentrant read-write"};
+enum { NAMES = 2 };
+static const char *const lock_names[NAMES] = {"L", "M"};
 
 /* What the server has of the one lock, seen after every request (see server.h). */
 struct seen_hold {
@@ -196,24 +216,30 @@ struct world {
     bool server_up;
     int64_t server_offset_us;
     hf_nanos lost_at;          /* the last loss of data, stale failover or step: beliefs from before may be wrong */
+    hf_nanos forgot_at;        /* the same, or a failover to a replica that has at least what was acknowledged */
     hf_nanos asked_since_loss; /* when the first waiter looked after that */
     bool wiped, stepped_back, resized;
     hf_nanos server_tick;
     uint32_t server_serial;
     unsigned rounds, users; /* of each process */
+    bool owners;            /* attempts have owners, and owners enter again */
     bool shared_owners;     /* several processes ask for the same owner */
+    bool several;           /* users want two names */
+    bool strong;            /* what is granted waits for the replica */
+    int64_t acknowledge_ms; /* so long */
     struct process process[PROCESSES];
     struct attempt_of_user attempt[MAX_ATTEMPTS];
     unsigned attempts, links;
     int rounds_of_user[2 * PROCESSES];
     unsigned events;
     uint64_t order, random;
-    uint64_t highest_token, stored;
-    unsigned highest_owner, stored_owner;
-    hf_nanos foreign_until;
+    uint64_t highest_token[NAMES], stored[NAMES];
+    unsigned highest_owner[NAMES];
+    uint64_t late_tokens; /* planted: the extra counter */
+    hf_nanos foreign_from, foreign_until;
     uint64_t
         broken[MAX_ERRANDS * PROCESSES]; /* tokens; whoever has one may have been let in after the break was sent */
-    unsigned breaks;
+    unsigned broken_owner[MAX_ERRANDS * PROCESSES], breaks;
     uint64_t scripts_seen;
     struct sight sight;
     uint64_t hash;
@@ -228,6 +254,7 @@ static size_t bytes_used;
 static struct redis_model *model;
 static struct tally tally;
 static uint64_t covered[HF_S_COUNT][HF_I_COUNT];
+static bool has_snapshot; /* of the replica, which does not follow */
 
 /* ---- Chance ---------------------------------------------------------------------------------------------------- */
 
@@ -374,7 +401,7 @@ static void disturb_all(void)
 /* The server may have forgotten holds, or ended them early. */
 static void lose_trust(void)
 {
-    w.lost_at = w.now;
+    w.lost_at = w.forgot_at = w.now;
     w.asked_since_loss = HF_NEVER;
     disturb_all();
 }

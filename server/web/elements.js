@@ -1,0 +1,89 @@
+// elements.js - making and changing elements: text only, never markup, and nothing is written that stands there already.
+
+export const $ = (id) => document.getElementById(id);
+
+export function make(tag, text, attributes) {
+  const element = document.createElement(tag);
+  if (text != null) setText(element, text);
+  for (const name in attributes || {}) element.setAttribute(name, attributes[name]);
+  return element;
+}
+
+// What was said last is kept beside the element: comparing with it asks the document nothing.
+export function setText(element, text) {
+  if (element.said === text) return;
+  element.said = text;
+  element.textContent = text;
+}
+
+// A row of cells, each with the name of its column for screens that are too narrow for a head. The roles stand there
+// because rows are laid out as grids, and browsers take a table's meaning away with its display.
+export function makeRow(labels) {
+  const row = make('tr', null, { role: 'row' });
+  const cells = labels.map((label) => make('td', null, { role: 'cell', 'data-label': label }));
+  row.append(...cells);
+  return { row, cells };
+}
+
+const PLACED_MAX = 6; // rows that come, go or move in one frame: each is laid out and painted anew
+
+// Makes the rows of a table those of `items`, in their order. A row stays the same element as long as its key does, so
+// that nothing flickers and the focus stays; `update` is told of every item that has its row. What is too much for one
+// frame is done in the next ones, unless other items come first.
+export function keepRows(table, items, how) {
+  const kept = table.kept ||= new Map(), keys = new Set(items.map(how.key));
+  let room = PLACED_MAX, after = null;
+  const may = () => room-- > 0;
+  const isGoing = (row) => row && !keys.has(row.key);
+  for (const [key, parts] of kept)
+    if (!keys.has(key) && may()) {
+      how.remove?.(parts);
+      parts.row.remove();
+      kept.delete(key);
+    }
+  for (const item of items) {
+    const key = how.key(item);
+    let parts = kept.get(key), place = after ? after.nextElementSibling : table.tBodies[0].firstElementChild;
+    while (isGoing(place)) place = place.nextElementSibling;
+    if ((!parts || parts.row !== place) && !may()) continue;
+    if (!parts) kept.set(key, parts = how.create(item));
+    parts.row.key = key;
+    how.update(parts, item);
+    if (parts.row !== place) table.tBodies[0].insertBefore(parts.row, place);
+    after = parts.row;
+  }
+  cancelAnimationFrame(table.rest);
+  if (room < 0) table.rest = requestAnimationFrame(() => keepRows(table, items, how));
+}
+
+// Text of a fixed size of its own: a change of it moves nothing else, so that nothing else is laid out.
+export const makeTicking = () => make('span', null, { class: 'ticking' });
+
+// ---- A bar that runs empty ----
+
+export function makeBar() {
+  const bar = make('span', null, { class: 'bar', 'aria-hidden': 'true' });
+  bar.append(make('i'));
+  return bar;
+}
+
+// A bar is 136 pixels long: written four times a second beside its number it shrinks as smoothly as an animation, which
+// would make a layer of each.
+export function drain(bar, part) {
+  const scale = `scaleX(${part.toFixed(3)})`;
+  if (bar.scale !== scale) bar.firstElementChild.style.transform = bar.scale = scale;
+}
+
+// ---- Columns: how often each ----
+
+export function drawColumns(place, values) {
+  const most = Math.max(1, ...values.map((each) => each.value));
+  place.replaceChildren(...values.map((each) => {
+    const item = make('li'), bar = make('i', null, { class: each.value ? '' : 'none' });
+    bar.style.height = each.value / most * 100 + '%';
+    const track = make('span', null, { class: 'track' });
+    track.append(make('b', String(each.value)), bar);
+    item.append(track, make('span', each.label));
+    return item;
+  }));
+}

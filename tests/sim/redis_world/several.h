@@ -1,0 +1,35 @@
+/* several.h - users who want two names, as client/many.c takes them: one after the other in the order of their bytes,
+ * all or none, lost together. */
+#pragma once
+#include "check.h"
+
+/* Whoever has the first one asks for the second, by the same deadline. */
+static void ask_other_name(unsigned id)
+{
+    int second = make_attempt(w.attempt[id].process, w.attempt[id].user);
+    if (second < 0) {
+        plan_wish(id, HF_I_RELEASE, 0);
+        return;
+    }
+    struct attempt_of_user *a = &w.attempt[second];
+    w.attempt[id].other = second;
+    a->other = (int)id;
+    a->several = a->ended = true;
+    a->name = 1;
+    tally.several++;
+    begin((unsigned)second);
+}
+
+/* What happened to one of both happens to the other. */
+static void end_other_name(unsigned id, enum hf_report report)
+{
+    const struct attempt_of_user *a = &w.attempt[id];
+    if (a->other < 0 || !is_running(&w.attempt[a->other]))
+        return;
+    const struct attempt_of_user *other = &w.attempt[a->other];
+    enum hf_input wish = report == HF_R_LOST && other->decided ? HF_I_FORFEIT
+                         : other->decided                      ? HF_I_RELEASE
+                                                               : HF_I_CANCEL;
+    if (hf_claim_legal(other->claim.state, wish))
+        plan_wish((unsigned)a->other, wish, 0);
+}
