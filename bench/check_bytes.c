@@ -1,0 +1,96 @@
+/* check_bytes.c - does the ceiling send what the library sends? Listens to both, and compares byte for byte. Only what
+ * each cycle has anew (its id, the token that servers proposed) and where a waiter is told may differ, and then the
+ * same one everywhere.
+ *
+ *     check_bytes WORKLOAD --url URL      nothing and status 0: they are the same */
+#include "captured.h"
+#include "library.h"
+#include "recorder.h"
+#include "redis_bare.h"
+#include "requests.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CYCLES = 3, PAIRS_MOST = 64 };
+
+/* Words of the library, and what the ceiling says in their places. */
+struct pairs {
+    int count;
+    struct {
+        const char *ours, *bare;
+        size_t len;
+    } pair[PAIRS_MOST];
+};
+
+static bool may_differ(const char *word, size_t len)
+{
+    bool digits = strspn(word, "0123456789") >= len;
+    return len == ID_LEN || (len == TOKEN_LEN && digits) || memmem(word, len, ":inbox:", 7);
+}
+
+/* One stands for the other wherever one of them stands. A box is named with a letter before it in one place. */
+static void pair_up(struct pairs *p, const char *ours, const char *bare, size_t len)
+{
+    for (int i = 0; i < p->count; i++) {
+        if (p->pair[i].len != len)
+            continue;
+        bool same = memcmp(p->pair[i].ours, ours, len) == 0, same_bare = memcmp(p->pair[i].bare, bare, len) == 0;
+        if (same != same_bare)
+            bench_fail("%.*s and %.*s do not go together", (int)len, ours, (int)len, bare);
+        if (same)
+            return;
+    }
+    if (p->count == PAIRS_MOST || !may_differ(ours, len))
+        bench_fail("the library says %.*s where the ceiling says %.*s", (int)len, ours, (int)len, bare);
+    p->pair[p->count].ours = ours;
+    p->pair[p->count].bare = bare;
+    p->pair[p->count++].len = len;
+}
+
+/* Both are commands one after the other: lines "*3" and "$22" that must be the same, and words of that length. */
+static void compare(struct pairs *p, const struct recording *ours, const struct recording *bare)
+{
+    size_t at = 0;
+    if (ours->len != bare->len || ours->len == 0)
+        bench_fail("the library sends %zu bytes in %d cycles, the ceiling %zu", ours->len, CYCLES, bare->len);
+    while (at < ours->len) {
+        const char *mark = memchr(ours->bytes + at, '\n', ours->len - at);
+        size_t head = mark ? (size_t)(mark + 1 - ours->bytes) - at : 0;
+        if (head == 0 || memcmp(ours->bytes + at, bare->bytes + at, head) != 0)
+            bench_fail("they differ at byte %zu: %.40s and %.40s", at, ours->bytes + at, bare->bytes + at);
+        size_t len = ours->bytes[at] == '$' ? strtoul(ours->bytes + at + 1, NULL, 10) : 0;
+        at += head;
+        if (memcmp(ours->bytes + at, bare->bytes + at, len) != 0)
+            pair_up(p, ours->bytes + at, bare->bytes + at, len);
+        at += len ? len + 2 : 0;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = bench_arguments(argc, argv);
+    struct recorder *ours[SERVERS_MOST], *bare[SERVERS_MOST];
+    struct lock_kind library = library_kind(&b), ceiling = BARE;
+    int connections, as_many;
+    fill_in(&b);
+    if (is_workload(b.workload, "redlock-")) {
+        quorum_learn(&b);
+        ceiling = BARE_QUORUM;
+    } else {
+        bare_learn(&b);
+    }
+    int servers = record_cycles(&b, &library, CYCLES, ours);
+    record_cycles(&b, &ceiling, CYCLES, bare);
+    for (int i = 0; i < servers; i++) {
+        const struct recording *said = recorder_stop(ours[i], &connections), *sent = recorder_stop(bare[i], &as_many);
+        struct pairs pairs = {0};
+        if (connections != as_many)
+            bench_fail("the library has %d connections, the ceiling %d", connections, as_many);
+        for (int line = 0; line < connections; line++)
+            compare(&pairs, &said[line], &sent[line]);
+        recorder_free(ours[i]);
+        recorder_free(bare[i]);
+    }
+    return 0;
+}

@@ -1,0 +1,297 @@
+/* crew.c - workers in processes of their own that use one lock. */
+#include "crew.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define READY_WITHIN_NS 60000000000
+#define WAITS_FOR_LONG_NS 1000000
+#define HAND_OVER_SECTION_MS 2
+#define SETTLES_NS 50000000 /* until all stand in line; before that the first ones have the lock for themselves */
+#define CONNECT_AT_ONCE 50  /* a thousand at once are more than a server can greet in time */
+
+struct worker {
+    uint64_t counted, all; /* cycles that ended in time; those, too, that ended later */
+    double cpu_us;
+    int64_t rss_kb;
+    struct times cycles, handoffs;
+};
+
+/* Shared by all. */
+struct crew {
+    atomic_int ready, inside;
+    atomic_int gate; /* a futex; 1: go */
+    int64_t go_ns;   /* from when on cycles count */
+    atomic_int_fast64_t until_ns;
+    atomic_int_fast64_t given_ns;                 /* when the lock was last given; 0: somebody has taken it since */
+    atomic_int_fast64_t taken_ns, longest_gap_ns; /* the last taking, and the longest time between two */
+    atomic_uint_fast64_t overlaps;
+    struct worker worker[];
+};
+
+struct post { /* of one worker */
+    const struct bench *b;
+    const struct lock_kind *kind;
+    struct crew *crew;
+    struct worker *me;
+    void *lock;
+    int64_t waited_least_ns; /* before a hand-over counts */
+};
+
+void *share(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        bench_fail("%zu bytes of shared memory: %s", size, strerror(errno));
+    return memory;
+}
+
+/* ---- A worker ---- */
+
+static void enter(struct crew *crew, int holders)
+{
+    if (atomic_fetch_add(&crew->inside, 1) >= holders)
+        atomic_fetch_add(&crew->overlaps, 1);
+}
+
+static void note_gap(struct crew *crew, int64_t taken)
+{
+    int64_t last = atomic_exchange(&crew->taken_ns, taken), longest = atomic_load(&crew->longest_gap_ns);
+    if (taken > atomic_load(&crew->until_ns))
+        return;
+    while (last && taken - last > longest &&
+           !atomic_compare_exchange_weak(&crew->longest_gap_ns, &longest, taken - last)) {
+    }
+}
+
+/* When the cycle begins; with a rate, when it should have begun: one that is late because the last one took long has
+ * waited since then. */
+static int64_t await_begin(struct post *post)
+{
+    if (post->b->rate == 0)
+        return now_ns();
+    int64_t due = post->crew->go_ns + (int64_t)post->me->all * 1000000000 / post->b->rate;
+    struct timespec until = {.tv_sec = due / 1000000000, .tv_nsec = due % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
+    }
+    return due;
+}
+
+static void cycle(struct post *post)
+{
+    struct crew *crew = post->crew;
+    bool alone = post->b->workers <= 1;
+    int64_t asked = await_begin(post);
+    post->kind->take(post->lock);
+    int64_t taken = now_ns();
+    if (!alone) {
+        int64_t given = atomic_exchange(&crew->given_ns, 0);
+        enter(crew, post->kind->holders ? post->kind->holders : 1);
+        note_gap(crew, taken);
+        if (given && given - asked >= post->waited_least_ns)
+            times_note(&post->me->handoffs, taken - given);
+    }
+    pass_ms(post->b->section_ms);
+    if (!alone) {
+        atomic_fetch_sub(&crew->inside, 1);
+        atomic_store(&crew->given_ns, now_ns());
+    }
+    post->kind->give(post->lock);
+    int64_t ended = now_ns();
+    if (asked >= crew->go_ns && ended <= atomic_load(&crew->until_ns)) {
+        times_note(&post->me->cycles, ended - asked);
+        post->me->counted++;
+    }
+    post->me->all++;
+}
+
+/* Connected, and everything used once; then asleep until all are so far. */
+static void get_ready(struct post *post)
+{
+    post->kind->take(post->lock);
+    post->kind->give(post->lock);
+    atomic_fetch_add(&post->crew->ready, 1);
+    while (!atomic_load(&post->crew->gate))
+        syscall(SYS_futex, &post->crew->gate, FUTEX_WAIT, 0, NULL, NULL, 0);
+}
+
+static void work(struct post *post, int number)
+{
+    pin(post->b->cpu);
+    prctl(PR_SET_TIMERSLACK, 1); /* a section of a millisecond is not one of 1.05 */
+    post->lock = post->kind->open(post->b, number);
+    get_ready(post);
+    double before = cpu_us(0);
+    while (now_ns() < atomic_load(&post->crew->until_ns))
+        cycle(post);
+    post->me->cpu_us = cpu_us(0) - before;
+    post->me->rss_kb = rss_kb(0);
+    post->kind->close(post->lock);
+}
+
+/* ---- All of them ---- */
+
+static void begin(struct post *post, int number, pid_t *pid)
+{
+    fflush(NULL);
+    *pid = fork();
+    if (*pid < 0)
+        bench_fail("worker %d: %s", number, strerror(errno));
+    if (*pid > 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    post->me = &post->crew->worker[number];
+    work(post, number);
+    _exit(0);
+}
+
+/* One worker's end: 0 and its pid is forgotten; else the others go with it, since they may wait for what it holds. */
+static int end_of_one(pid_t *pids, int workers, pid_t pid, int how)
+{
+    int status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    for (int i = 0; i < workers; i++)
+        if (pids[i] == pid)
+            pids[i] = 0;
+    for (int i = 0; i < workers && status != 0; i++)
+        if (pids[i] > 0 && kill(pids[i], SIGKILL) == 0)
+            waitpid(pids[i], NULL, 0);
+    return status;
+}
+
+/* 0: so many are ready; else the status of one that ended before. */
+static int await_ready(struct crew *crew, pid_t *pids, int workers, int needed)
+{
+    int64_t end = now_ns() + READY_WITHIN_NS;
+    for (int how; atomic_load(&crew->ready) < needed; pass_ms(1)) {
+        pid_t pid = waitpid(-1, &how, WNOHANG);
+        int status = pid > 0 ? end_of_one(pids, workers, pid, how) : 0;
+        if (status != 0)
+            return status;
+        if (now_ns() > end)
+            bench_fail("%d of %d workers are ready only", atomic_load(&crew->ready), workers);
+    }
+    return 0;
+}
+
+static int start(struct post *post, int workers, pid_t *pids)
+{
+    int status = 0;
+    for (int i = 0; i < workers && status == 0; i++) {
+        status = await_ready(post->crew, pids, workers, i - CONNECT_AT_ONCE);
+        if (status == 0)
+            begin(post, i, &pids[i]);
+    }
+    return status ? status : await_ready(post->crew, pids, workers, workers);
+}
+
+static int await_end(pid_t *pids, int workers)
+{
+    int how, status = 0;
+    for (int left = workers; left > 0 && status == 0; left--) {
+        pid_t pid = wait(&how);
+        if (pid < 0)
+            bench_fail("a worker was lost: %s", strerror(errno));
+        status = end_of_one(pids, workers, pid, how);
+    }
+    return status;
+}
+
+struct costs {
+    double commands, server_us;
+};
+
+static struct costs costs_now(const struct bench *b, const struct lock_kind *kind)
+{
+    return (struct costs){.commands = kind->commands ? kind->commands(b) : NAN,
+                          .server_us = b->server_pid ? cpu_us(b->server_pid) : NAN};
+}
+
+static void sum_up(const struct crew *crew, const struct bench *b, struct costs used, struct result *r)
+{
+    struct times *cycles = calloc(2, sizeof *cycles), *handoffs = cycles + 1;
+    uint64_t *counts = calloc((size_t)r->workers, sizeof *counts);
+    double ops = 0, all = 0, client_us = 0;
+    if (!cycles || !counts)
+        bench_fail("no memory");
+    for (int i = 0; i < r->workers; i++) {
+        const struct worker *w = &crew->worker[i];
+        counts[i] = w->counted;
+        ops += (double)w->counted;
+        all += (double)w->all;
+        client_us += w->cpu_us;
+        times_join(cycles, &w->cycles);
+        times_join(handoffs, &w->handoffs);
+    }
+    result_rate(r, ops, crew->until_ns - crew->go_ns);
+    result_times(r, cycles);
+    r->client_cpu_us = client_us / all;
+    r->server_cpu_us = used.server_us / all;
+    r->commands_per_op = used.commands / all;
+    r->rss_kb = (double)crew->worker[0].rss_kb;
+    if (b->workers > 1) {
+        result_handoff(r, handoffs);
+        result_shares(r, counts, r->workers);
+        r->overlaps = (double)crew->overlaps;
+        r->longest_gap_ms = (double)crew->longest_gap_ns / 1e6;
+    }
+    free(cycles);
+    free(counts);
+}
+
+static void open_gate(struct crew *crew, const struct bench *b)
+{
+    int64_t now = now_ns();
+    crew->go_ns = b->workers > 1 ? now + SETTLES_NS : now;
+    atomic_store(&crew->taken_ns, now);
+    atomic_store(&crew->until_ns, crew->go_ns + (int64_t)(b->seconds * 1e9));
+    atomic_store(&crew->gate, 1);
+    syscall(SYS_futex, &crew->gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static int run(const struct bench *b, const struct lock_kind *kind, int64_t waited_least_ns, struct result *result)
+{
+    *result = result_of(b, kind->who, kind->engine);
+    int workers = result->workers;
+    struct crew *crew = share(sizeof *crew + (size_t)workers * sizeof crew->worker[0]);
+    struct post post = {.b = b, .kind = kind, .crew = crew, .waited_least_ns = waited_least_ns};
+    pid_t *pids = calloc((size_t)workers, sizeof *pids);
+    if (!pids)
+        bench_fail("no memory");
+    int code = start(&post, workers, pids);
+    if (code == 0) {
+        struct costs before = costs_now(b, kind), after;
+        open_gate(crew, b);
+        code = await_end(pids, workers);
+        after = costs_now(b, kind);
+        after.commands -= before.commands;
+        after.server_us -= before.server_us;
+        sum_up(crew, b, after, result);
+    }
+    munmap(crew, sizeof *crew + (size_t)workers * sizeof crew->worker[0]);
+    free(pids);
+    return code;
+}
+
+int crew_run(const struct bench *b, const struct lock_kind *kind, struct result *result)
+{
+    return run(b, kind, 0, result);
+}
+
+int crew_hand_over(const struct bench *b, const struct lock_kind *kind, struct result *result)
+{
+    struct bench two = *b;
+    two.workers = 2;
+    two.section_ms = HAND_OVER_SECTION_MS;
+    return run(&two, kind, WAITS_FOR_LONG_NS, result);
+}

@@ -1,0 +1,189 @@
+/* redis_bare_lock.c - the ceilings as kinds of lock: our bytes, with hand-over; and the lock without tokens and queue.
+ */
+#include "redis_bare.h"
+
+#include "redis_line.h"
+#include "requests.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct captured learnt[SERVERS_MOST];
+
+void bare_learn(const struct bench *b)
+{
+    capture(b, 2, learnt);
+}
+
+const struct captured *bare_learnt(void)
+{
+    return learnt;
+}
+
+static double commands_sent(const struct bench *b)
+{
+    struct redis_line *line = line_open(b->url);
+    double count = line_commands(line, false);
+    line_close(line);
+    return count;
+}
+
+/* ---- Our bytes ---- */
+
+struct bare {
+    int worker;
+    uint64_t cycle;
+    struct redis_line *commands, *wake;
+    struct phrase ask, release, pop;
+    char id[ID_LEN];
+};
+
+/* Each worker has a box of its own, with its number at the end. */
+static void rename_box(struct bare *bare, const char *box)
+{
+    char own[sizeof learnt[0].box], digits[8];
+    snprintf(own, sizeof own, "%s", box);
+    snprintf(digits, sizeof digits, "%05d", bare->worker);
+    memcpy(own + strlen(own) - 5, digits, 5);
+    phrase_replace(&bare->ask, box, own);
+    phrase_replace(&bare->pop, box, own);
+}
+
+static void *bare_open(const struct bench *b, int worker)
+{
+    struct bare *bare = calloc(1, sizeof *bare);
+    if (!bare)
+        bench_fail("no memory");
+    bare->worker = worker;
+    bare->commands = line_open(b->url);
+    bare->ask = phrase_copy(&learnt[0].phrase[0]);
+    bare->release = phrase_copy(&learnt[0].phrase[learnt[0].phrases - 1]);
+    if (b->workers > 1) {
+        bare->wake = line_open(b->url);
+        bare->pop = phrase_copy(&learnt[0].pop);
+        rename_box(bare, learnt[0].box);
+    }
+    return bare;
+}
+
+/* Until the message comes that names this cycle. Who hears nothing for as long as a BLMPOP lasts asks again. */
+static bool hear_turn(struct bare *bare)
+{
+    size_t len;
+    line_send(bare->wake, bare->pop.bytes, bare->pop.len);
+    const char *reply = line_reply(bare->wake, &len);
+    return memmem(reply, len, bare->id, ID_LEN) != NULL;
+}
+
+/* "*6\r\n:0\r\n...": it has a place in the queue. */
+static bool is_queued(const char *reply, size_t len)
+{
+    const char *mark = memchr(reply, '\n', len);
+    return *reply == '*' && mark && strncmp(mark + 1, ":0\r\n", 4) == 0;
+}
+
+static void bare_take(void *lock)
+{
+    struct bare *bare = lock;
+    size_t len;
+    phrase_next_id(bare->id, bare->worker, bare->cycle++);
+    phrase_set_id(&bare->ask, bare->id);
+    do {
+        line_send(bare->commands, bare->ask.bytes, bare->ask.len);
+        const char *reply = line_reply(bare->commands, &len);
+        if (*reply != '*' && strncmp(reply, "$-1", 3) != 0)
+            return;
+        if (!bare->wake || !is_queued(reply, len))
+            bench_fail("the lock was not to be had: %.*s", (int)len, reply);
+    } while (!hear_turn(bare));
+}
+
+static void bare_give(void *lock)
+{
+    struct bare *bare = lock;
+    size_t len;
+    phrase_set_id(&bare->release, bare->id);
+    line_send(bare->commands, bare->release.bytes, bare->release.len);
+    const char *reply = line_reply(bare->commands, &len);
+    if (strncmp(reply, ":0\r\n", 4) == 0)
+        bench_fail("the lock was not held any more: %.*s", (int)len, reply);
+}
+
+static void bare_close(void *lock)
+{
+    struct bare *bare = lock;
+    line_close(bare->commands);
+    line_close(bare->wake);
+    phrase_free(&bare->ask);
+    phrase_free(&bare->release);
+    phrase_free(&bare->pop);
+    free(bare);
+}
+
+const struct lock_kind BARE = {.who = "bare",
+                               .engine = "redis",
+                               .open = bare_open,
+                               .take = bare_take,
+                               .give = bare_give,
+                               .close = bare_close,
+                               .commands = commands_sent};
+
+/* ---- No token, no queue ---- */
+
+#define SCRIPT "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+
+static struct phrase phrase_of(const char *text, size_t id_at)
+{
+    struct phrase phrase = {.bytes = (char *)text, .len = strlen(text), .ids = 1};
+    phrase.id_at[0] = id_at;
+    return phrase_copy(&phrase);
+}
+
+struct phrase bare_lock_set(void)
+{
+    char text[256];
+    int at = snprintf(text, sizeof text, "*6\r\n$3\r\nSET\r\n$%zu\r\n%s\r\n$22\r\n", strlen(LOCK_NAME), LOCK_NAME);
+    snprintf(text + at, sizeof text - (size_t)at, "%022d\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n30000\r\n", 0);
+    return phrase_of(text, (size_t)at);
+}
+
+struct phrase bare_lock_delete(const struct bench *b)
+{
+    char text[256];
+    size_t len;
+    struct redis_line *line = line_open(b->url);
+    const char *sha = line_ask(line, &len, "SCRIPT LOAD \"" SCRIPT "\"") + strlen("$40\r\n");
+    int at = snprintf(text, sizeof text, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n%.40s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n$22\r\n", sha,
+                      strlen(LOCK_NAME), LOCK_NAME);
+    snprintf(text + at, sizeof text - (size_t)at, "%022d\r\n", 0);
+    line_close(line);
+    return phrase_of(text, (size_t)at);
+}
+
+static void *bare_lock_open(const struct bench *b, int worker)
+{
+    struct bare *bare = calloc(1, sizeof *bare);
+    if (!bare)
+        bench_fail("no memory");
+    bare->worker = worker;
+    bare->commands = line_open(b->url);
+    bare->ask = bare_lock_set();
+    bare->release = bare_lock_delete(b);
+    return bare;
+}
+
+static double commands_sent_and_sets(const struct bench *b)
+{
+    struct redis_line *line = line_open(b->url);
+    double count = line_commands(line, true);
+    line_close(line);
+    return count;
+}
+
+const struct lock_kind BARE_LOCK = {.who = "bare-lock",
+                                    .engine = "redis",
+                                    .open = bare_lock_open,
+                                    .take = bare_take,
+                                    .give = bare_give,
+                                    .close = bare_close,
+                                    .commands = commands_sent_and_sets};

@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# servers.sh - the servers of the bench: one, a pair of primary and replica, and five that make a quorum; all on CPU 0.
+# Sourced by bench/run, behind tests/servers.sh.
+
+MAX_TTL_MS=1000 # of the quorum: a server counts from then on
+
+start_pinned() {
+    start_redis --maxclients 9000 "$@" && taskset -acp 0 "$REDIS_PID" >/dev/null
+}
+
+start_servers() {
+    local all=() i primary
+    for i in 1 2 3 4 5 6 7; do
+        start_pinned || return 1
+        all+=("127.0.0.1:$REDIS_PORT")
+        [ "$i" -ne 1 ] || HUNG_PID=$REDIS_PID
+        [ "$i" -le 5 ] || stop_server "$REDIS_PID" KILL
+    done
+    QUORUM_URL=redlock://$(IFS=, && echo "${all[*]:0:5}")
+    TWO_DEAD_URL=redlock://$(IFS=, && echo "${all[*]:0:3},${all[*]:5:2}")
+    QUORUM_COUNTS_AT=$((SECONDS + MAX_TTL_MS / 1000 + 3))
+    start_pinned || return 1
+    REPLICATED_URL=$REDIS_URL
+    primary=$REDIS_PORT
+    start_pinned --replicaof 127.0.0.1 "$primary" || return 1
+    start_pinned || return 1
+    MAIN_PID=$REDIS_PID
+}
+
+# empty_server: nothing of the last workload is left, and no counter of it.
+empty_server() {
+    redis_cli FLUSHALL >/dev/null
+    redis_cli CONFIG RESETSTAT >/dev/null
+}
+
+await_quorum() {
+    while [ $SECONDS -lt "$QUORUM_COUNTS_AT" ]; do sleep 0.1; done
+}
