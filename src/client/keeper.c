@@ -15,7 +15,7 @@
 #define BATCH_TIME 100000   /* ns: slower callbacks run one by one */
 #define LOOK_AGAIN HF_MS(5) /* at a lease that a caller is at */
 
-enum { BATCH = 256 };
+enum { BATCH = 256, ROUNDS = 4 };
 
 /* ---- From other threads ---- */
 
@@ -270,16 +270,15 @@ static bool run_callbacks(struct hf_client *client)
     return calls > 0;
 }
 
-static void run_what_is_due(struct hf_client *client)
+/* True: there was something, and there may be more. */
+static bool run_what_is_due(struct hf_client *client)
 {
-    bool more;
-    do {
-        run_sweep(client);
-        more = run_due_timers(client);
-        more = run_looks(client) || more;
-        more = run_callbacks(client) || more;
-        hf_journal_deliver(client);
-    } while (more);
+    run_sweep(client);
+    bool more = run_due_timers(client);
+    more = run_looks(client) || more;
+    more = run_callbacks(client) || more;
+    hf_journal_deliver(client);
+    return more;
 }
 
 /* When to wake; false when it is time to stop. Sets armed_at, from which on other threads wake us. */
@@ -316,7 +315,8 @@ static void set_awake(struct hf_client *client)
 static void keep(struct hf_client *client)
 {
     for (hf_nanos until;;) {
-        run_what_is_due(client);
+        while (run_what_is_due(client))
+            ;
         if (!plan(client, &until))
             return;
         client->type->attend(client->engine, until);
@@ -376,9 +376,13 @@ hf_status hf_keeper_process(struct hf_client *client)
         /* Nothing was rung: a timer is due, or nothing. */
     }
     set_awake(client);
-    run_what_is_due(client);
+    /* Callbacks that ask again at once must not keep the caller's loop for ever. */
+    for (int rounds = 0; rounds < ROUNDS && run_what_is_due(client); rounds++)
+        ;
     hf_nanos until;
     plan(client, &until);
+    if (until == 0)
+        hf_keeper_wake(client);
     atomic_store(&client->processor, 0);
     return HF_OK;
 }

@@ -39,14 +39,14 @@ static bool turn(hf_client *client, int also)
     return turn_briefly(client, also, ACTOR_PATIENCE_MS);
 }
 
-/* Turns until the count is there; while it rises it may take as long as it takes. */
+/* Turns until the count is there: a minute at most, and only while it rises. */
 static void turn_until(hf_client *client, _Atomic int *word, int at_least)
 {
-    int64_t end = 0;
+    int64_t patience = (int64_t)ACTOR_PATIENCE_MS * 1000000, last = now_ns() + 6 * patience, end = 0;
     for (int seen, before = -1; (seen = atomic_load(word)) < at_least; before = seen) {
         if (seen != before)
-            end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
-        if (now_ns() > end)
+            end = now_ns() + patience;
+        if (now_ns() > end || now_ns() > last)
             fail_msg("%d instead of %d", seen, at_least);
         turn(client, -1);
     }
@@ -146,6 +146,38 @@ static void test_inside_process(void **state)
     close_client(client);
     assert_int_equal(pending.status, HF_CLOSED);
     give(held);
+}
+
+/* Gives back and asks again, until it is told to stop. */
+struct circle {
+    hf_client *client;
+    hf_lease *lease;
+    _Atomic int rounds;
+    bool stop;
+};
+
+static void go_round(hf_lease *lease, hf_status outcome, void *arg)
+{
+    struct circle *circle = arg;
+    part_must(outcome == HF_OK);
+    hf_lease_free(lease); /* gives it back */
+    atomic_fetch_add(&circle->rounds, 1);
+    if (!circle->stop)
+        part_must(hf_acquire_start(circle->client, ASK(.name = "a", .wait_ms = HF_FOREVER), go_round, circle,
+                                   &circle->lease) == HF_OK);
+}
+
+static void test_asks_again_at_once(void **state)
+{
+    (void)state;
+    hf_client *client = open_loop(engine_url());
+    struct circle circle = {.client = client};
+    assert_int_equal(hf_acquire_start(client, ASK(.name = "a"), go_round, &circle, &circle.lease), HF_OK);
+    turn_until(client, &circle.rounds, 3000 / (many_waits < 10000 ? 10 : 1));
+    circle.stop = true;
+    int rounds = atomic_load(&circle.rounds);
+    turn_until(client, &circle.rounds, rounds + 1);
+    close_client(client);
 }
 
 /* ---- Ten thousand waits ---- */
@@ -315,6 +347,7 @@ int main(int argc, char **argv)
         ROW("the calls for loops say so when a client was not opened for one", test_only_for_loops),
         ROW("a callback inside hf_process must neither process, wait nor close; closing runs the last ones",
             test_inside_process),
+        ROW("callbacks that ask again at once do not keep the loop", test_asks_again_at_once),
         ROW("10,000 waits in a poll loop, without a thread each, are granted in their order", test_ten_thousand),
         ROW("strace sees no wake-up of 10,000 waits in 5 idle seconds", test_no_wake_up),
     };

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTEN_S 5 /* how long one BLMPOP waits in the server, and how often a subscription is proved */
-#define LISTEN_PATIENCE HF_MS(LISTEN_S * 1000 + 1000)
+#define LISTEN_S 5 /* how often a subscription is proved */
+#define POP_S 15   /* how long one BLMPOP waits in the server: many who wait for long should cost it little */
+#define POP_PATIENCE HF_MS(POP_S * 1000 + 1000)
 enum { POP_MOST = 1000 };
 
 static void pop(struct hf_redis *r, hf_nanos now)
@@ -19,13 +20,13 @@ static void pop(struct hf_redis *r, hf_nanos now)
     struct hf_command *c = &r->command;
     hf_command_begin(c, 7);
     hf_command_text(c, "BLMPOP");
-    hf_command_number(c, LISTEN_S);
+    hf_command_number(c, POP_S);
     hf_command_text(c, "1");
     hf_command_text(c, r->box + 1);
     hf_command_text(c, "LEFT");
     hf_command_text(c, "COUNT");
     hf_command_number(c, POP_MOST);
-    hf_line_send(r, &r->line[LINE_WAKE], (struct request){.kind = REQ_POP, .patience = LISTEN_PATIENCE}, now);
+    hf_line_send(r, &r->line[LINE_WAKE], (struct request){.kind = REQ_POP, .patience = POP_PATIENCE}, now);
 }
 
 static void send_listen(struct hf_redis *r, hf_nanos now)
