@@ -23,6 +23,7 @@ static const char *url;
 static struct shared {
     _Atomic int inside[WORKERS]; /* is that worker in the service at this moment? */
     _Atomic int most, calls;     /* the most that ever were inside at once; calls that were made */
+    _Atomic int replaced;        /* workers that were killed and have a successor; nobody goes home before */
     _Atomic int decided, granted, refused, failed;
 } * shared;
 
@@ -85,7 +86,7 @@ static void work(int worker)
                               .wait_ms = HF_FOREVER,
                               .flags = HF_AUTO_RENEW};
     hf_client *client = open_client();
-    while (shared->calls < CALLS) {
+    while (shared->calls < CALLS || shared->replaced < KILLS) {
         hf_lease *lease;
         must(hf_acquire(client, &want, &lease));
         if (hf_lease_ok(lease))
@@ -150,6 +151,7 @@ static void run_workers(void)
             nap_ms(1);
         kill_worker(worker[i], i);
         worker[i] = hire(i);
+        shared->replaced++;
     }
     for (int i = 0; i < WORKERS; i++)
         await_success(worker[i]);

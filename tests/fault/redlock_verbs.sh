@@ -49,7 +49,8 @@ HOLDFAST_URL=$(url)
 is "the five count when they are older than max_ttl" "$(eventually "$HOLDFAST" run -n --ttl 1s job -- true; echo $?)" 0
 is "and each has been asked with its own password, user and way" "$("$HOLDFAST" show --json job | jq -c 'map(.state) | unique')" '["free"]'
 HOLDFAST_URL=$(url 5s)
-eventually "$HOLDFAST" run -n --ttl 1s job -- true
+all_count() { "$HOLDFAST" show --json job | jq -e 'map(select(.counts)) | length == 5'; }
+ok "each says when it counts" eventually all_count
 token=$("$HOLDFAST" acquire --ttl 5s --label nightly job | tee lease | jq .token)
 exits "busy is 75" 75 "$HOLDFAST" run -n --ttl 1s job -- true
 like "and says who holds it on how many servers" "$said" '"job" is held by pid [0-9]+ on .* \(nightly\) for .* left, on [345] of 5 servers'
@@ -78,7 +79,7 @@ like "a wrong password costs one vote, and is told of" "$(HOLDFAST_URL=${HOLDFAS
 is "and the others still give it" "$(HOLDFAST_URL=${HOLDFAST_URL/cret@/crets@} "$HOLDFAST" run -n --ttl 1s job -- echo in)" in
 stop_server "$pid_plain" KILL
 kill -STOP "$pid_other"
-is "with one dead and one hung it is given" "$("$HOLDFAST" run -n --ttl 1s job -- echo in)" in
+is "with one dead and one hung it is given" "$("$HOLDFAST" run -w 5 --ttl 1s job -- echo in)" in
 shown=$("$HOLDFAST" show job)
 is "show is 0" $? 0
 like "the dead one is silent, with the reason" "$shown" "127.0.0.1:$port_plain +silent .*refused"

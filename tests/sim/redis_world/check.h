@@ -319,11 +319,11 @@ static void check_work(const struct sight *was, const struct sight *is)
 }
 
 /* A grant that the replica did not acknowledge is taken back by one request, which nobody repeats: while that is under
- * way, or when its line broke, the hold goes on until its time is over. */
+ * way, or when its line broke or the server had forgotten the script, the hold goes on until its time is over. */
 static bool undo_is_late(const struct attempt_of_user *a)
 {
     const struct link *link = a->undo_link ? &links[a->undo_link - 1] : NULL;
-    return link && (link->up_last >= w.now || link->up_dead || !link->server_open);
+    return link && (w.flushed || link->up_last >= w.now || link->up_dead || !link->server_open);
 }
 
 /* Who is over has nothing in the server. Suspended where the server lost what it was told. */

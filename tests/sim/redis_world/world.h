@@ -218,7 +218,7 @@ struct world {
     hf_nanos lost_at;          /* the last loss of data, stale failover or step: beliefs from before may be wrong */
     hf_nanos forgot_at;        /* the same, or a failover to a replica that has at least what was acknowledged */
     hf_nanos asked_since_loss; /* when the first waiter looked after that */
-    bool wiped, stepped_back, resized;
+    bool wiped, stepped_back, resized, flushed;
     hf_nanos server_tick;
     uint32_t server_serial;
     unsigned rounds, users; /* of each process */
