@@ -112,7 +112,7 @@ static void test_fields(void **state)
         {ASK(.name = "n", .kind = HF_SEMAPHORE, .capacity = 4, .units = UINT32_MAX), HF_TOO_BIG, "units: 4294967295"},
         {ASK(.name = "n", .kind = (hf_kind)4), HF_INVALID, "kind: 4"},
         {ASK(.name = "n", .kind = (hf_kind)-1), HF_INVALID, "kind: -1"},
-        {ASK(.name = "n", .flags = 8), HF_INVALID, "flags: 0x8"},
+        {ASK(.name = "n", .flags = 16), HF_INVALID, "flags: 0x10"},
         {ASK(.name = "n", .flags = 0x80000001), HF_INVALID, "flags: 0x80000001"},
         {ASK(.name = "n", .label = "a\nb"), HF_INVALID, "label: byte 2"},
         {ASK(.name = "n", .label = long_text), HF_INVALID, "label: 255 bytes"},

@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <sys/syscall.h>
 
-#define PATIENCE HF_MS(20000) /* nobody waits that long unless a wake-up was lost */
+#define PATIENCE HF_MS(60000) /* nobody waits that long unless a wake-up was lost, even with TSan on a busy machine */
 
 /* ---- What a thread calls ---- */
 
