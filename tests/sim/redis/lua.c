@@ -272,7 +272,7 @@ static int64_t cut_off(const struct call *call, double number)
 {
     if (call->model->plant == MODEL_ROUNDS)
         number = round(number);
-    return fabs(number) < 9.2e18 ? (int64_t)number : INT64_MIN;
+    return number >= -0x1p63 && number < 0x1p63 ? (int64_t)number : INT64_MIN;
 }
 
 /* Pops it. */

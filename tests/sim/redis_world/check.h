@@ -24,10 +24,11 @@ static bool was_broken(uint64_t token)
     return false;
 }
 
-/* An owner's hold may have got another token by an upgrade that only one of its attempts has heard of. */
+/* A hold may have got another token by an upgrade that whoever asked for it, or its owner's other attempts, have not
+ * heard of. */
 static bool is_broken(const struct attempt_of_user *a)
 {
-    for (unsigned i = 0; w.owners && i < w.breaks; i++)
+    for (unsigned i = 0; i < w.breaks; i++)
         if (w.broken_owner[i] == a->owner)
             return true;
     return was_broken(a->claim.token);
