@@ -142,7 +142,8 @@ void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, 
     claim->started_at = now;
     claim->granted_at = now;
     claim->token = token;
-    claim->token_may_rise = true; /* whoever exported it can still upgrade it */
+    claim->token_may_rise = true; /* whoever exported it can still upgrade it, */
+    claim->doubt = true;          /* and an ask of it may still be under way */
     hf_claim_believe(claim, now, valid_until);
 }
 

@@ -745,8 +745,7 @@ static bool is_rare(unsigned which)
 {
     return which == PLANT_TURN_DRIFT || which == PLANT_RETRY_TIME || which == PLANT_OLD_PUSH ||
            which == PLANT_NO_CUT_BACK || which == PLANT_STEP_COUNTS || which == PLANT_STEP_WAITS ||
-           which == PLANT_GATHERED || which == PLANT_GATHER_DEAD || which == PLANT_LATE_UNDO ||
-           which == PLANT_LEFT_GRANT || which == PLANT_ADOPT_SURE;
+           which == PLANT_GATHERED || which == PLANT_GATHER_DEAD || which == PLANT_ADOPT_SURE;
 }
 
 static bool find_all(struct options o, const struct limits *limits, bool rare)

@@ -155,7 +155,7 @@ static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_key
     hf_command_number(c, t->refresh_first / HF_MS(1));
     hf_command_number(c, t->refresh / HF_MS(1));
     hf_command_number(c, t->turn / HF_MS(1));
-    hf_command_word(c, a->sent ? "1" : "0", 1);
+    hf_command_word(c, a->unsure_undo ? "2" : a->sent ? "1" : "0", 1);
     hf_command_word(c, &kinds[ask->kind], 1);
     hf_command_number(c, ask->units);
     hf_command_number(c, ask->capacity);
@@ -472,13 +472,13 @@ static bool read_asked(struct hf_redis *r, const struct request *request, const 
     }
     hf_attempt_set_queued(r, a, false);
     if (first->number == 0 && (reply->len == 2 || reply->len == 3)) {
-        const struct hf_reply *left = hf_reply_item(reply, 1);
-        if (left->type != HF_REPLY_NUMBER)
+        const struct hf_reply *left = hf_reply_item(reply, 1), *holder = hf_reply_item(reply, 2);
+        if (left->type != HF_REPLY_NUMBER || (holder && holder->type != HF_REPLY_TEXT && holder->type != HF_REPLY_NIL))
             return false;
         news->cue = HF_N_BUSY;
         news->retry_at = left->number >= 0 ? news->asked_at + hf_timing_nanos(left->number) : HF_NEVER;
         if (r->hints)
-            read_holder(hf_reply_item(reply, 2), news);
+            read_holder(holder, news);
         return true;
     }
     if (first->number == -1 && reply->len == 1) {

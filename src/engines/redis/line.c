@@ -368,6 +368,10 @@ static void hear(struct hf_redis *r, struct line *line, const struct hf_reply *r
     case REQ_POP:
         hear_pop(r, line, reply, now);
         break;
+    case REQ_TAKE_BACK:
+        if (request.attempt)
+            hf_strong_taken_back(r, &request, reply, now);
+        break;
     case REQ_UNDO:
         line->orphans--;
         break;

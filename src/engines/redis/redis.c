@@ -207,6 +207,7 @@ static void close_redis(void *self)
     for (struct attempt *a = r->attempts, *next; a; a = next) {
         next = a->next;
         hf_job_free(a);
+        free(a->lack_text);
         free(a);
     }
     for (struct attempt *a = r->unused, *next; a; a = next) {
@@ -293,6 +294,8 @@ static void forget(void *self, struct hf_ask *ask)
         if (a->in_flight[i])
             hf_line_forget(&r->line[i], a);
     hf_job_free(a);
+    free(a->lack_text);
+    a->lack_text = NULL;
     struct attempt **at = &r->bucket[bucket_of(a)];
     while (*at != a)
         at = &(*at)->same_hash;

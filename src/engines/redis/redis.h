@@ -23,13 +23,14 @@ struct attempt;
 /* ---- line.c ---- */
 
 enum request_kind {
-    REQ_VERB,   /* an attempt's own */
-    REQ_STEP,   /* of a job: see seeing.c */
-    REQ_POP,    /* messages from the inbox */
-    REQ_LISTEN, /* SUBSCRIBE, or PING to see whether it still works */
-    REQ_WAIT,   /* for replicas: see strong.c */
-    REQ_UNDO,   /* gives back what nobody wants; nobody waits for the answer */
-    REQ_AUTH,   /* the rest is the greeting */
+    REQ_VERB,      /* an attempt's own */
+    REQ_STEP,      /* of a job: see seeing.c */
+    REQ_POP,       /* messages from the inbox */
+    REQ_LISTEN,    /* SUBSCRIBE, or PING to see whether it still works */
+    REQ_WAIT,      /* for replicas: see strong.c */
+    REQ_TAKE_BACK, /* a grant that too few replicas acknowledged */
+    REQ_UNDO,      /* gives back what nobody wants; nobody waits for the answer */
+    REQ_AUTH,      /* the rest is the greeting */
     REQ_SELECT,
     REQ_SETNAME,
     REQ_INFO,
@@ -112,9 +113,12 @@ struct attempt {
     struct push push;
     struct job *job;
     unsigned examined;        /* EXAMINE: answers so far */
+    bool unsure_undo;         /* a request that took back a grant was not answered, and may still be under way */
     bool awaits_replicas;     /* held_back awaits the answer of the WAIT that is under way */
     enum hf_verb held_verb;   /* what was asked for */
     struct hf_news held_back; /* what it will be told when enough replicas have acknowledged it */
+    hf_status lack;           /* what it will be told when a grant that they did not acknowledge has been taken back, */
+    char *lack_text;          /* and in words */
     hf_nanos acknowledged;    /* until then it is good by what they did acknowledge; 0: nothing was asked for here */
 };
 
@@ -213,6 +217,8 @@ bool hf_attempt_flies(const struct attempt *a); /* something awaits its answer *
 void hf_strong_wait(struct hf_redis *r, struct attempt *a, enum hf_verb verb, const struct hf_news *news, hf_nanos now);
 /* What was read without them counts no further than what they acknowledged: a renewal may have failed to be. */
 void hf_strong_limit(const struct attempt *a, struct hf_news *news);
+void hf_strong_taken_back(struct hf_redis *r, const struct request *request, const struct hf_reply *reply,
+                          hf_nanos now);
 void hf_strong_answer(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now);
 void hf_strong_cut(struct hf_redis *r, const char *why); /* there will be no answer */
 

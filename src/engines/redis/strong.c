@@ -4,11 +4,13 @@
  * writes of its own connection: on another one it has been seen to answer 1 with the only replica stopped. WAIT is sent
  * only behind a grant, one at a time: answers come in the order of the requests, so all grants that were heard of
  * before its answer were written before it, and it vouches for them all. A grant that too few acknowledged is taken
- * back on the same connection, so that nothing of it comes later; a renewal without them counts for nothing, and the
- * time that is shown stays as it was. */
+ * back on the same connection, so that nothing of it comes later, and only then is it told; a renewal without them
+ * counts for nothing, and the time that is shown stays as it was. */
 #include "redis.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void send_wait(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
@@ -41,25 +43,70 @@ void hf_strong_limit(const struct attempt *a, struct hf_news *news)
         news->good = 0; /* what is believed already stays; a shorter rest would be no news, only less drift */
 }
 
-/* A grant is released, and an upgraded one is a reader again. A renewal stays: it harms nobody. So does what a check
- * found: it is somebody's. */
-static void take_back(struct hf_redis *r, const struct attempt *a, enum hf_verb verb, hf_nanos now)
+/* A grant is released, and an upgraded one is a reader again. */
+static bool send_take_back(struct hf_redis *r, struct attempt *a, enum hf_verb verb, hf_nanos now)
 {
     struct hf_keys keys;
     bool grant = verb == HF_V_ACQUIRE;
-    bool stays = verb == HF_V_EXTEND || verb == HF_V_CHECK;
-    if (stays || hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
-        return;
-    hf_attempt_script(r, grant ? HF_SCRIPT_RELEASE : HF_SCRIPT_CONVERT, &keys, grant ? 6 : 4);
+    if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
+        return false;
+    hf_attempt_script(r, grant ? HF_SCRIPT_RELEASE : HF_SCRIPT_CONVERT, &keys, grant ? 7 : 4);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_text(&r->command, grant ? "r" : "d");
     if (grant)
         hf_command_text(&r->command, "0");
     hf_command_number(&r->command, a->said.history);
     hf_command_number(&r->command, a->said.history_age_ms);
-    if (grant)
+    if (grant) {
         hf_command_text(&r->command, "-");
-    hf_line_send(r, &r->line[LINE_STRONG], (struct request){.kind = REQ_UNDO, .patience = r->connect_timeout}, now);
+        hf_command_number(&r->command, (int64_t)a->held_back.token);
+    }
+    a->unsure_undo = true;
+    struct request request = {
+        .kind = REQ_TAKE_BACK, .verb = (uint8_t)verb, .attempt = a, .patience = a->timing.op_timeout};
+    a->ask->lines |= 1u << LINE_STRONG;
+    return hf_line_send(r, &r->line[LINE_STRONG], request, now);
+}
+
+static void tell_doubt(struct hf_redis *r, struct attempt *a, const char *why)
+{
+    struct hf_news cut = {.cue = HF_N_CUT, .asked_at = a->held_back.asked_at, .retry_at = HF_NEVER, .text = why};
+    hf_attempt_tell(r, a, &cut);
+}
+
+static void tell_lack(struct hf_redis *r, struct attempt *a)
+{
+    hf_attempt_fail(r, a, a->held_back.asked_at, a->lack, a->lack_text);
+}
+
+/* It is told when the taking back was answered, and not before: who asks again does so with the same id, and what
+ * takes back must not take that. */
+static void take_back(struct hf_redis *r, struct attempt *a, hf_nanos now)
+{
+    if (!send_take_back(r, a, a->held_verb, now))
+        tell_doubt(r, a, r->line[LINE_STRONG].why);
+}
+
+/* Has it left meanwhile? Then its release, which leaves a tombstone, decides. */
+static bool has_left(const struct attempt *a, enum hf_verb verb)
+{
+    return verb != HF_V_EXTEND && verb != HF_V_CHECK && a->said.verb != verb;
+}
+
+void hf_strong_taken_back(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
+{
+    struct attempt *a = request->attempt;
+    a->unsure_undo = false;
+    if (has_left(a, (enum hf_verb)request->verb))
+        return;
+    if (reply->type != HF_REPLY_ERROR) {
+        tell_lack(r, a);
+    } else if (strncmp(reply->text, "NOSCRIPT", 8) == 0) {
+        hf_line_load_scripts(r, &r->line[LINE_STRONG], now);
+        take_back(r, a, now);
+    } else {
+        tell_doubt(r, a, hf_refusal(r, reply).text);
+    }
 }
 
 static void too_few(const struct hf_redis *r, int64_t acknowledged, bool in_file, char *text, size_t size)
@@ -80,6 +127,18 @@ static void confirm(struct hf_redis *r, struct attempt *a)
     hf_attempt_tell(r, a, &a->held_back);
 }
 
+/* A renewal stays: it harms nobody. So does what a check found: it is somebody's. */
+static void lack(struct hf_redis *r, struct attempt *a, hf_status status, const char *text, hf_nanos now)
+{
+    free(a->lack_text);
+    a->lack = status;
+    a->lack_text = strdup(text); /* without memory the status must speak for itself */
+    if (a->held_verb == HF_V_EXTEND || a->held_verb == HF_V_CHECK)
+        tell_lack(r, a);
+    else
+        take_back(r, a, now);
+}
+
 /* WAIT: a number. WAITAOF: {1 if our own file has it, number}. */
 void hf_strong_answer(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now)
 {
@@ -97,12 +156,12 @@ void hf_strong_answer(struct hf_redis *r, const struct hf_reply *reply, hf_nanos
         if (!a->awaits_replicas)
             continue;
         a->awaits_replicas = false;
-        if (enough) {
+        if (has_left(a, a->held_verb))
+            continue;
+        if (enough)
             confirm(r, a);
-        } else {
-            take_back(r, a, a->held_verb, now);
-            hf_attempt_fail(r, a, a->held_back.asked_at, refusal.status, refused ? refusal.text : text);
-        }
+        else
+            lack(r, a, refusal.status, refused ? refusal.text : text, now);
     }
 }
 
@@ -113,8 +172,6 @@ void hf_strong_cut(struct hf_redis *r, const char *why)
         if (!a->awaits_replicas)
             continue;
         a->awaits_replicas = false;
-        hf_attempt_tell(
-            r, a,
-            &(struct hf_news){.cue = HF_N_CUT, .asked_at = a->held_back.asked_at, .retry_at = HF_NEVER, .text = why});
+        tell_doubt(r, a, why);
     }
 }

@@ -36,6 +36,7 @@ static void close_redlock(void *self)
     struct hf_redlock *l = self;
     while (l->ballots)
         hf_ballot_free(l, l->ballots);
+    hf_heap_free(&l->bid_alarms);                             /* its nodes are in the bids */
     for (struct bid *bid = l->bids, *next; bid; bid = next) { /* what they stand for may be gone already */
         next = bid->next;
         hf_tally_free(l, bid);
@@ -43,7 +44,6 @@ static void close_redlock(void *self)
     }
     for (unsigned i = 0; i < l->servers; i++)
         hf_wire_redis.close(l->member[i].redis);
-    hf_heap_free(&l->bid_alarms);
     hf_heap_free(&l->ballot_alarms);
     free_pools(l);
     free(l);

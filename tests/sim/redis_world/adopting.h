@@ -22,7 +22,8 @@ static void hear_adoption(unsigned id, const struct hf_news *news)
     }
     hf_nanos until = news->asked_at + news->good - hf_timing_drift(&a->claim.limits, news->good);
     hf_claim_adopt(&a->claim, news->asked_at, until, news->token);
-    a->claim.doubt = w.options.plant != PLANT_ADOPT_SURE; /* an ask of its maker may still be under way */
+    if (w.options.plant == PLANT_ADOPT_SURE)
+        a->claim.doubt = false;
     note((int)a->process, "a%u is taken up until %.1f", id, (double)real_time(p, until) / 1e6);
     tally.adopted++;
     a->adopts = false;

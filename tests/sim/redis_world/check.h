@@ -34,16 +34,9 @@ static bool is_broken(const struct attempt_of_user *a)
     return was_broken(a->claim.token);
 }
 
-/* The request that takes back a grant which the replica did not acknowledge names the attempt, not the grant: if it
- * comes after the same attempt was granted again, on another line, it takes that one. */
-static bool undo_may_strike(const struct attempt_of_user *a)
-{
-    return a->undo_link && links[a->undo_link - 1].up_last > a->sure_from && w.options.plant != PLANT_LATE_UNDO;
-}
-
 static bool is_sure(const struct attempt_of_user *a)
 {
-    return a->sure_from > w.lost_at && !is_broken(a) && !undo_may_strike(a);
+    return a->sure_from > w.lost_at && !is_broken(a);
 }
 
 /* Nothing went wrong around it that could excuse anything. */
@@ -319,20 +312,11 @@ static void check_work(const struct sight *was, const struct sight *is)
     }
 }
 
-/* A grant that the replica did not acknowledge is taken back by one request, which nobody repeats: while that is under
- * way, or when its line broke or the server had forgotten the script, the hold goes on until its time is over. */
-static bool undo_is_late(const struct attempt_of_user *a)
-{
-    const struct link *link = a->undo_link ? &links[a->undo_link - 1] : NULL;
-    return link && (w.flushed || link->up_last >= w.now || link->up_dead || !link->server_open);
-}
-
 /* Who is over has nothing in the server. Suspended where the server lost what it was told. */
 static void check_leak(int id, const char *what)
 {
     const struct attempt_of_user *a = id >= 0 ? &w.attempt[id] : NULL;
-    if (a && is_running(a) && a->claim.state == HF_S_OVER && !a->disowned && !a->gave_up && !undo_is_late(a) &&
-        a->started > w.forgot_at)
+    if (a && is_running(a) && a->claim.state == HF_S_OVER && !a->disowned && !a->gave_up && a->started > w.forgot_at)
         fails("a%d is over and still %s", id, what);
 }
 

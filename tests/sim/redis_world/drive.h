@@ -85,19 +85,10 @@ static void spoil_news(const struct process *p, struct attempt_of_user *a, struc
     }
 }
 
-/* Where replicas acknowledge, to leave is to release: what was granted before that is nobody's any more. */
-static bool is_left_behind(const struct attempt_of_user *a, const struct hf_news *news)
-{
-    return a && w.strong && a->claim.state == HF_S_LEAVING && news->cue == HF_N_GRANTED &&
-           w.options.plant != PLANT_LEFT_GRANT;
-}
-
 static void host_tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
 {
     struct process *p = ctx;
     struct attempt_of_user *a = attempt_of(ask);
-    if (is_left_behind(a, news))
-        return;
     if (p->news_count == MAX_NEWS) {
         fails("process %u hears too much at once", number_of(p));
         return;
@@ -105,10 +96,8 @@ static void host_tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
     struct told *told = &p->news[(p->first_news + p->news_count++) % MAX_NEWS];
     *told = (struct told){.ask = ask, .news = *news};
     told->news.text = NULL;
-    if (a && news->cue == HF_N_FAILED && news->status == HF_NOT_REPLICATED) {
+    if (a && news->cue == HF_N_FAILED && news->status == HF_NOT_REPLICATED)
         tally.unreplicated++;
-        a->undo_link = p->line[LINE_STRONG] + 1;
-    }
     if (a)
         spoil_news(p, a, &told->news);
 }

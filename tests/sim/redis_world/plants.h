@@ -32,7 +32,7 @@
     X(NO_TOMBSTONE, "no-tombstone", "a doubt leaves no tombstone", "release",                                          \
       "if doubt > 0 then bury(id, doubt) end\n", "")                                                                   \
     X(BUSY_STAYS, "busy-stays", "one that is told busy stays in the queue", "ask",                                     \
-      "  if ARGV[9] == '1' then leave_queue(me.id) end\n",                                                             \
+      "  if ARGV[9] ~= '0' then leave_queue(me.id) end\n",                                                             \
       "  call('ZADD', queue, next_number(), me.id)\n"                                                                  \
       "  call('HSET', waiters, me.id, whole(now + me.grace * 4000) .. ' ' .. me.grace * 4 .. ' ' .. me.grace .. ' ' "  \
       ".. me.ttl .. ' ' .. "                                                                                           \
@@ -77,10 +77,6 @@
     X(WAIT_SHORT, "wait-short", "a grant counts before the replica has acknowledged it", NULL, NULL, NULL)             \
     X(LATE_TOKEN, "late-token", "a token is taken after the lock, from an extra counter", NULL, NULL, NULL)            \
     X(ADOPT_SURE, "adopt-sure", "who took a hold up releases it without a tombstone", NULL, NULL, NULL)                \
-    X(LEFT_GRANT, "left-grant", "one that has left is told of a grant that the replica acknowledged", NULL, NULL,      \
-      NULL)                                                                                                            \
-    X(LATE_UNDO, "late-undo", "what takes back a grant that the replica did not acknowledge takes a later one", NULL,  \
-      NULL, NULL)                                                                                                      \
     X(ADOPT_BLIND, "adopt-blind", "a hold that is taken up is believed to be new", NULL, NULL, NULL)
 
 enum plant {

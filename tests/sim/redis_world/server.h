@@ -271,7 +271,6 @@ static void server_fault(enum fault_bit bit)
     default:
         note(-1, "forgets the scripts");
         tally.flushes++;
-        w.flushed = true;
         disturb_all();
         model_script_flush(model);
     }

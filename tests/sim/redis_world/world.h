@@ -159,7 +159,6 @@ struct attempt_of_user {
     bool was_taken; /* of a hold that was left behind: somebody took it up */
     bool downgrades;
     bool leaves;         /* it will leave its hold behind */
-    int undo_link;       /* from 1: where the request went that takes its grant back */
     uint64_t late_token; /* planted: the one from an extra counter */
     uint32_t timer;
     hf_nanos hold_for, started;
@@ -218,7 +217,7 @@ struct world {
     hf_nanos lost_at;          /* the last loss of data, stale failover or step: beliefs from before may be wrong */
     hf_nanos forgot_at;        /* the same, or a failover to a replica that has at least what was acknowledged */
     hf_nanos asked_since_loss; /* when the first waiter looked after that */
-    bool wiped, stepped_back, resized, flushed;
+    bool wiped, stepped_back, resized;
     hf_nanos server_tick;
     uint32_t server_serial;
     unsigned rounds, users; /* of each process */

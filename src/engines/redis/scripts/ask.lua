@@ -3,7 +3,8 @@
 --
 -- KEYS  as in common.lua
 -- ARGV  1 id  2 ttl  3 meta  4 wait: 1 or 0  5 box: i or p and its name, or -  6 first refresh  7 longest refresh
---       8 grace  9 queued before: 1 or 0  10 kind  11 units  12 capacity  13 owner or -  14 barging: 1 or 0
+--       8 grace  9 queued before: 1 or 0; 2: a request that takes back an earlier grant of this id may still be under way,
+--       so that its hold gets a new token  10 kind  11 units  12 capacity  13 owner or -  14 barging: 1 or 0
 --       15 history: how many past holds are kept  16 their age in ms  17 margin  18 stagger  19 most waiters
 --       20 the token that a quorum agreed on for this id, 0: none yet
 -- answers
@@ -59,6 +60,7 @@ if is_buried(me.id) then
 end
 local held = read_hold(me.id)
 if held then -- the same grant again
+  if ARGV[9] == '2' and me.owner == '-' then raise(held, next_number()) end -- others of an owner know its token
   raise(held, ARGV[20])
   extend_hold(held, me.ttl)
   return finish(held.token)
@@ -98,7 +100,7 @@ if token then return finish(token) end
 
 local left = form == 'free' and 0 or time_left()
 if ARGV[4] == '0' then
-  if ARGV[9] == '1' then leave_queue(me.id) end
+  if ARGV[9] ~= '0' then leave_queue(me.id) end
   local ahead = me.box == '-' and (plain or form == 'many' and read_hold(call('ZRANGE', ends, 0, 0)[1]))
   return finish({ 0, left, ahead and ahead.token .. ' ' .. ahead.meta })
 end

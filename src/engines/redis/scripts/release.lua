@@ -6,6 +6,7 @@
 --       hand-over that nobody here knows of, unless it is detached: then its handle may have become a text
 --       3 tombstone: for how many ms this id is refused from now on; 0: no doubt, none  4 history  5 age
 --       6 a channel that is told when the lock is free, or -
+--       7 the token of the one grant that is meant, for a request that may be late; absent: whatever this id holds
 -- answers
 --       1               it was held, and is released
 --       0               it was not held (any more); out of the queue
@@ -13,7 +14,8 @@
 -- cost  plain, nobody waits: GET, GET, DEL. Otherwise O(log n).
 local call = redis.call
 local id, leaving, unknown, doubt = ARGV[1], ARGV[2] == 'l', ARGV[2] == 'u', tonumber(ARGV[3])
-if doubt == 0 and ARGV[4] == '0' and not unknown then
+local only = ARGV[7]
+if doubt == 0 and ARGV[4] == '0' and not unknown and not only then
   local value = redis.pcall('GET', KEYS[1])
   if not value or type(value) == 'string' then
     local mine = value and value:sub(1, 23) == id .. ' '
@@ -40,12 +42,13 @@ read_counter(call('GET', counter))
 reap()
 local held = read_hold(id)
 if held and unknown and held.meta:match('^%d+ (%a)') == 'd' then held = nil end
+if held and only and held.token ~= only then held = nil end
 if held and leaving then
   admit()
   keep_counter()
   return { held.token, extend_hold(held, 0) }
 end
-leave_queue(id)
+if not only then leave_queue(id) end
 if doubt > 0 then bury(id, doubt) end
 if held then drop_hold(held, ARGV[2] == 'x' and 'l' or 'r') end
 admit()
