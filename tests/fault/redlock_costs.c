@@ -133,7 +133,7 @@ static void test_one_hung(void **state)
     struct cost cost = measure(client);
     server_continue(scene.quorum.server[2]);
     assert_in_range(cost.sends, 0, CYCLES * ROUNDS * 5 + 200);
-    check_kicks(&cost);
+    assert_in_range(cost.kicks, 0, CYCLES / 4); /* its line is given up and dialled again meanwhile */
     scene_await_keys("job", 0);
 }
 

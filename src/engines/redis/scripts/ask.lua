@@ -90,7 +90,8 @@ if held then -- it was let in beside an ask of its owner that came before it
   extend_hold(held, me.ttl)
   return finish(held.token)
 end
-if not token and fits(me) and (ARGV[14] == '1' or call('EXISTS', queue) == 0) then
+local barges = ARGV[14] == '1' and not call('ZSCORE', queue, me.id) -- in the queue it is as patient as others
+if not token and fits(me) and (barges or call('EXISTS', queue) == 0) then
   token = ARGV[20] ~= '0' and ARGV[20] or next_number()
   leave_queue(me.id)
   hold(me, now + me.ttl * 1000, token)
