@@ -62,9 +62,9 @@ static bool wait_for_grant(struct acquire *acquire, int *code)
     struct terminal terminal;
     int number;
     terminal_open(&terminal, getpid(), getpgrp());
-    waiting_begin(&waiting, acquire->request.name, &terminal);
+    waiting_begin(&waiting, acquire->request.name, &terminal, acquire->client, acquire->asking.bell);
     while ((number = ending_signal(acquire)) == 0 && atomic_load(&acquire->asking.outcome) == UNDECIDED) {
-        waiting_tell(&waiting, acquire->client);
+        waiting_tell(&waiting);
         nap(acquire, waiting_pause(&waiting));
     }
     waiting_end(&waiting);

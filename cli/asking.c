@@ -1,9 +1,12 @@
 /* asking.c - from options to a request, and from its outcome to words. */
 #include "asking.h"
+#include "glance.h"
 #include "holders.h"
 #include "text.h"
 #include <string.h>
 #include <unistd.h>
+
+#define GLANCE_MS 300 /* how long the last words may wait for who holds it */
 
 static int refuse(const char *verb, const char *text)
 {
@@ -69,17 +72,19 @@ int64_t asking_wait(const hf_client *client, int64_t wait_ms)
 
 int asking_refused(const struct asking *asking, hf_client *client, const char *name, int busy_code)
 {
-    struct rows rows = {0};
     hf_status outcome = (hf_status)atomic_load(&asking->outcome);
     int code = hf_status_exit_code(outcome);
     if (outcome != HF_BUSY && outcome != HF_TIMEOUT) {
         complain("%s", *asking->words ? asking->words : hf_status_text(outcome));
         return code;
     }
-    if (hf_show(client, name, rows_add, &rows) == HF_OK && rows.count > 0)
-        complain("%s", holders_describe(name, &rows).text);
+    struct glance *glance = glance_begin(client, name, asking->bell);
+    if (glance && glance_over(glance, GLANCE_MS) && glance->status == HF_OK && glance->rows.count > 0)
+        complain("%s", holders_describe(name, &glance->rows).text);
+    else if (*asking->words)
+        complain("%s", asking->words);
     else
         complain("\"%s\": %s", text_shown(name).text, hf_status_text(outcome));
-    rows_free(&rows);
+    glance_end(glance);
     return busy_code >= 0 ? busy_code : code;
 }

@@ -3,8 +3,10 @@
  * One thread (the library has its own, whose callbacks only set a flag and ring a bell), one poll. */
 #include "guard.h"
 #include "descendants.h"
+#include "glance.h"
 #include "link.h"
 #include "log.h"
+#include "session.h"
 #include "text.h"
 #include "verbs.h"
 #include <errno.h>
@@ -13,8 +15,6 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-#define CLOSE_MS 1000
 
 /* ---- Hearing ---- */
 
@@ -147,8 +147,8 @@ int guard_run(const struct run_order *order, int link)
         return code;
     }
     code = serve_order(&guard);
-    status = hf_close(guard.client, CLOSE_MS);
-    if (status != HF_OK && status != HF_IN_DOUBT)
+    status = hf_close(guard.client, session_patience(code));
+    if (status != HF_OK && status != HF_IN_DOUBT && !glance_pending())
         fail_with(status);
     return code;
 }

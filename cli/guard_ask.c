@@ -62,14 +62,14 @@ static int ask(struct guard *guard)
 static bool wait_for_grant(struct guard *guard, int *code)
 {
     struct waiting waiting;
-    waiting_begin(&waiting, guard->order->request.name, &guard->terminal);
+    waiting_begin(&waiting, guard->order->request.name, &guard->terminal, guard->client, guard->asking.bell);
     for (;;) {
         guard_hear(guard);
         if (atomic_exchange(&guard->queued, false))
             status_tell(&guard->status, "waiting", "\"ttl_ms\":%lld", (long long)guard->ttl_ms);
         if (guard->front_gone || guard->signal || atomic_load(&guard->asking.outcome) != UNDECIDED)
             break;
-        waiting_tell(&waiting, guard->client);
+        waiting_tell(&waiting);
         guard_nap(guard, waiting_pause(&waiting));
     }
     waiting_end(&waiting);

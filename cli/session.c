@@ -1,8 +1,14 @@
 /* session.c - opens and closes the client of a verb. */
 #include "session.h"
+#include "glance.h"
 #include "verbs.h"
 
 #define CLOSE_MS 1000
+
+int64_t session_patience(int code)
+{
+    return code != 0 && glance_pending() ? 0 : CLOSE_MS;
+}
 
 int session_open(const struct cli_options *options, const struct hf_client_options *how, hf_client **client)
 {
@@ -12,6 +18,6 @@ int session_open(const struct cli_options *options, const struct hf_client_optio
 
 int session_close(hf_client *client, int code)
 {
-    hf_status status = hf_close(client, CLOSE_MS);
+    hf_status status = hf_close(client, session_patience(code));
     return status == HF_OK || code != 0 ? code : fail_with(status);
 }

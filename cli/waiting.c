@@ -19,9 +19,11 @@ static int64_t now_ms(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-void waiting_begin(struct waiting *waiting, const char *name, const struct terminal *terminal)
+void waiting_begin(struct waiting *waiting, const char *name, const struct terminal *terminal, hf_client *client,
+                   int bell)
 {
-    *waiting = (struct waiting){.name = name, .terminal = terminal, .redraws = isatty(STDERR_FILENO)};
+    *waiting = (struct waiting){
+        .client = client, .name = name, .bell = bell, .terminal = terminal, .redraws = isatty(STDERR_FILENO)};
     waiting->next_ms = now_ms() + FIRST_MS;
     waiting->pause_ms = waiting->redraws ? REDRAW_MS : REPEAT_MS;
 }
@@ -57,34 +59,52 @@ static void draw(struct waiting *waiting, char *line)
     waiting->drawn = true;
 }
 
-void waiting_tell(struct waiting *waiting, hf_client *client)
+static void describe(const struct waiting *waiting, const struct glance *glance, char *line, size_t room)
 {
-    struct rows rows = {0};
     size_t waiters;
-    char line[1280];
-    if (waiting_pause(waiting) > 0)
-        return;
-    if (hf_show(client, waiting->name, rows_add, &rows) != HF_OK)
-        snprintf(line, sizeof line, "waiting for \"%s\" (%.300s)", text_shown(waiting->name).text, hf_error_text());
+    if (glance->status != HF_OK)
+        snprintf(line, room, "waiting for \"%s\" (%.300s)", text_shown(waiting->name).text, glance->words);
     else
-        snprintf(line, sizeof line, "waiting: %s", holders_describe(waiting->name, &rows).text);
-    uint32_t place = holders_place(&rows, getpid(), &waiters);
+        snprintf(line, room, "waiting: %s", holders_describe(waiting->name, &glance->rows).text);
+    uint32_t place = holders_place(&glance->rows, getpid(), &waiters);
     size_t full = strlen(line);
     if (place > 0)
-        snprintf(line + full, sizeof line - full, "; our place %" PRIu32 " of %zu", place, waiters);
-    rows_free(&rows);
-    if (waiting->redraws) {
+        snprintf(line + full, room - full, "; our place %" PRIu32 " of %zu", place, waiters);
+}
+
+static void say(struct waiting *waiting, const struct glance *glance)
+{
+    char line[1280];
+    describe(waiting, glance, line, sizeof line);
+    if (waiting->redraws)
         draw(waiting, line);
-    } else {
+    else
         complain("%s", line);
-    }
+}
+
+static void put_off(struct waiting *waiting)
+{
     waiting->next_ms = now_ms() + waiting->pause_ms;
     if (!waiting->redraws)
         waiting->pause_ms *= 2;
 }
 
+void waiting_tell(struct waiting *waiting)
+{
+    if (!waiting->glance && waiting_pause(waiting) == 0) {
+        waiting->glance = glance_begin(waiting->client, waiting->name, waiting->bell);
+        put_off(waiting);
+    }
+    if (!waiting->glance || !glance_over(waiting->glance, 0))
+        return;
+    say(waiting, waiting->glance);
+    glance_end(waiting->glance);
+    waiting->glance = NULL;
+}
+
 void waiting_end(struct waiting *waiting)
 {
+    glance_end(waiting->glance);
     if (waiting->drawn)
         dprintf(STDERR_FILENO, "\r\033[K");
     waiting->drawn = false;
