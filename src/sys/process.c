@@ -102,7 +102,7 @@ static char host_name[65];
 
 static void read_host_name(void)
 {
-    if (gethostname(host_name, sizeof host_name - 1) != 0)
+    if (gethostname(host_name, sizeof host_name) != 0 || !*host_name)
         strcpy(host_name, "localhost");
 }
 
