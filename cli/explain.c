@@ -1,4 +1,5 @@
 /* explain.c - the verb `explain`: the timing that follows from a ttl, and every setting with its source. */
+#include "asking.h"
 #include "session.h"
 #include "table.h"
 #include "verbs.h"
@@ -55,6 +56,12 @@ static const char *unit_name(enum hf_unit unit)
     return names[unit];
 }
 
+/* The only one that may be for ever; where nothing is given, the command waits so, and the library not at all. */
+static bool is_wait(const struct hf_setting *setting)
+{
+    return strcmp(setting->name, "wait") == 0;
+}
+
 /* A text is not shown: it may be the path of a secret. A default of -1 follows from other things. */
 static struct shown value_text(const struct in_force *line)
 {
@@ -63,7 +70,7 @@ static struct shown value_text(const struct in_force *line)
     bool given = strcmp(line->source, "default") != 0;
     if (unit == HF_UNIT_TEXT)
         return text_shown(given ? "(given)" : "-");
-    if (line->value < 0 && strcmp(line->setting->name, "wait") != 0)
+    if (line->value < 0 && !is_wait(line->setting))
         return shown;
     if (line->value == HF_FOREVER)
         return text_shown("forever");
@@ -83,13 +90,15 @@ static int read_setting(const struct cli_options *options, const hf_client *clie
         return 0;
     }
     hf_status status = hf_client_setting(client, setting->name, &line->value, &line->source);
+    if (status == HF_OK && is_wait(setting))
+        line->value = asking_wait(client, HF_WAIT_DEFAULT);
     return status == HF_OK ? 0 : fail_with(status);
 }
 
 static void print_json_setting(const struct in_force *line)
 {
     printf("{\"name\":\"%s\",\"unit\":\"%s\",\"value\":", line->setting->name, unit_name(line->setting->unit));
-    bool known = line->setting->unit != HF_UNIT_TEXT && (line->value >= 0 || strcmp(line->setting->name, "wait") == 0);
+    bool known = line->setting->unit != HF_UNIT_TEXT && (line->value >= 0 || is_wait(line->setting));
     if (known)
         printf("%" PRId64, line->value);
     else
@@ -173,6 +182,7 @@ const struct verb VERB_EXPLAIN = {
     .operands = "",
     .summary = "Says what follows from a ttl, and which settings are in force from which source.",
     .details = "Sources: flag, url, environment, default; the first of them that says something counts.\n"
+               "The default of wait is that of run and acquire; the library's own is 0.\n"
                "With --json: one object with the keys timing and settings.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],

@@ -1,15 +1,9 @@
 /* history.c - the verb `history`: the past holds of a name, as a table or as JSON. */
-#include "rows.h"
+#include "row_cells.h"
 #include "session.h"
-#include "table.h"
 #include "verbs.h"
 #include <inttypes.h>
 #include <unistd.h>
-
-enum column { ENDED, OUTCOME, HELD, KIND, UNITS, TOKEN, PID, HOST, LABEL, COLUMNS };
-
-static const char *const TITLES[COLUMNS] = {"ENDED", "OUTCOME", "HELD", "KIND", "UNITS",
-                                            "TOKEN", "PID",     "HOST", "LABEL"};
 
 static const struct option_spec OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HELP};
 
@@ -18,38 +12,22 @@ static const char *outcome(const struct hf_row *row)
     return row->ended == HF_OK ? "released" : "lost";
 }
 
-static struct shown cell(const void *rows, size_t index, size_t column)
+static struct shown ended(const struct hf_row *row)
 {
-    struct shown shown = {"-"};
-    const struct hf_row *row = &((const struct rows *)rows)->all[index];
-    switch ((enum column)column) {
-    case ENDED:
-        snprintf(shown.text, sizeof shown.text, "%.600s ago", text_duration(row->ended_ms).text);
-        break;
-    case OUTCOME:
-        return text_shown(outcome(row));
-    case HELD:
-        return text_duration(row->since_ms);
-    case KIND:
-        return text_shown(hf_kind_name(row->kind));
-    case UNITS:
-        snprintf(shown.text, sizeof shown.text, "%" PRIu32 "/%" PRIu32, row->units, row->capacity);
-        break;
-    case TOKEN:
-        snprintf(shown.text, sizeof shown.text, "%" PRIu64, row->token);
-        break;
-    case PID:
-        snprintf(shown.text, sizeof shown.text, "%" PRId64, row->pid);
-        break;
-    case HOST:
-        return *row->host ? text_shown(row->host) : shown;
-    case LABEL:
-        return *row->label ? text_shown(row->label) : shown;
-    case COLUMNS:
-        break;
-    }
+    struct shown shown;
+    snprintf(shown.text, sizeof shown.text, "%.600s ago", text_duration(row->ended_ms).text);
     return shown;
 }
+
+static struct shown how(const struct hf_row *row)
+{
+    return text_shown(outcome(row));
+}
+
+static const struct row_column COLUMNS[] = {
+    {"ENDED", ended},     {"OUTCOME", how}, {"HELD", row_since}, {"KIND", row_kind},   {"UNITS", row_units},
+    {"TOKEN", row_token}, {"PID", row_pid}, {"HOST", row_host},  {"LABEL", row_label},
+};
 
 static void print_json_row(const struct hf_row *row)
 {
@@ -57,28 +35,22 @@ static void print_json_row(const struct hf_row *row)
     json_print_text(stdout, row->name);
     printf(",\"kind\":\"%s\",\"units\":%" PRIu32 ",\"capacity\":%" PRIu32 ",\"token\":%" PRIu64,
            hf_kind_name(row->kind), row->units, row->capacity, row->token);
-    printf(",\"outcome\":\"%s\",\"held_ms\":%" PRId64 ",\"ended_ms\":%" PRId64 ",\"ttl_ms\":%" PRId64
-           ",\"pid\":%" PRId64 ",\"host\":",
-           outcome(row), row->since_ms, row->ended_ms, row->ttl_ms, row->pid);
-    json_print_text(stdout, row->host);
-    printf(",\"label\":");
-    json_print_text(stdout, row->label);
+    printf(",\"outcome\":\"%s\",\"held_ms\":%" PRId64 ",\"ended_ms\":%" PRId64 ",", outcome(row), row->since_ms,
+           row->ended_ms);
+    row_json_who(row);
     printf("}");
 }
 
 static void print_json(const struct rows *rows)
 {
     printf("[");
-    for (size_t i = 0; i < rows->count; i++) {
-        printf(i ? ",\n" : "\n");
-        print_json_row(&rows->all[i]);
-    }
+    row_json_items(rows, print_json_row);
     printf(rows->count ? "\n]\n" : "]\n");
 }
 
 static void print_table(const struct rows *rows)
 {
-    table_print(&(struct table){.titles = TITLES, .columns = COLUMNS, .rows = rows->count, .data = rows, .cell = cell});
+    row_cells_print(rows, COLUMNS, sizeof COLUMNS / sizeof COLUMNS[0], NULL);
 }
 
 /* An empty answer has two reasons, and one of them can be helped. */

@@ -47,7 +47,9 @@ struct holders_text holders_describe(const char *name, const struct rows *rows)
         add_holder(&words, first);
     else
         add(&words, "not held");
-    if (count > 1)
+    if (count > 1 && first->kind == HF_READ)
+        add(&words, ", and by %zu more reader%s", count - 1, count > 2 ? "s" : "");
+    else if (count > 1)
         add(&words, ", and by %zu more (%" PRIu32 " of %" PRIu32 " units used)", count - 1, first->used,
             first->capacity);
     return words;

@@ -1,79 +1,50 @@
 /* list.c - the verbs `list` and `show`: who holds what, since when, for how long, and who waits, as a table or as JSON.
  */
-#include "rows.h"
+#include "row_cells.h"
 #include "session.h"
 #include "standings.h"
-#include "table.h"
 #include "trouble.h"
 #include "verbs.h"
 #include <inttypes.h>
 #include <unistd.h>
 
-#define CELL_MAX sizeof(struct shown)
-
-/* The last one is there where a lock stands on several servers. */
-enum column { NAME, KIND, ROLE, UNITS, TOKEN, LEFT, SINCE, PID, HOST, LABEL, SERVERS, COLUMNS };
-
-static const char *const TITLES[COLUMNS] = {"NAME",  "KIND", "ROLE", "UNITS", "TOKEN",  "LEFT",
-                                            "SINCE", "PID",  "HOST", "LABEL", "SERVERS"};
-
 static const struct option_spec OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HELP};
 
-/* What stands in one cell of the table; "-" where a row has nothing to say. */
-static struct shown cell(const struct hf_row *row, enum column column)
+/* ---- The table ---- */
+
+static struct shown role(const struct hf_row *row)
 {
-    struct shown shown = {"-"};
-    bool holder = row->role == HF_HOLDER;
-    switch (column) {
-    case NAME:
-        return text_shown(row->name);
-    case KIND:
-        return text_shown(hf_kind_name(row->kind));
-    case ROLE:
-        snprintf(shown.text, CELL_MAX, holder ? "holder" : "waiter %" PRIu32, row->place);
-        break;
-    case UNITS:
-        snprintf(shown.text, CELL_MAX, "%" PRIu32 "/%" PRIu32, row->units, row->capacity);
-        break;
-    case TOKEN:
-        if (holder && !row->foreign)
-            snprintf(shown.text, CELL_MAX, "%" PRIu64, row->token);
-        break;
-    case LEFT:
-        if (row->foreign && row->left_ms < 0)
-            snprintf(shown.text, CELL_MAX, "no end");
-        else if (holder)
-            shown = text_duration(row->left_ms);
-        break;
-    case SINCE:
-        return row->foreign ? shown : text_duration(row->since_ms);
-    case PID:
-        if (!row->foreign)
-            snprintf(shown.text, CELL_MAX, "%" PRId64, row->pid);
-        break;
-    case HOST:
-        return *row->host ? text_shown(row->host) : shown;
-    case LABEL:
-        if (row->foreign)
-            snprintf(shown.text, CELL_MAX, "(foreign: another program's lock)");
-        return *row->label ? text_shown(row->label) : shown;
-    case SERVERS:
-        snprintf(shown.text, CELL_MAX, "%" PRIu32 "/%" PRIu32, row->servers, row->servers_all);
-        break;
-    case COLUMNS:
-        break;
-    }
+    struct shown shown = {"holder"};
+    if (row->role == HF_WAITER)
+        snprintf(shown.text, sizeof shown.text, "waiter %" PRIu32, row->place);
     return shown;
 }
 
-static struct shown list_cell(const void *rows, size_t row, size_t column)
+static struct shown left(const struct hf_row *row)
 {
-    return cell(&((const struct rows *)rows)->all[row], (enum column)column);
+    if (row->foreign && row->left_ms < 0)
+        return text_shown("no end");
+    return row->role == HF_HOLDER ? text_duration(row->left_ms) : text_shown("-");
 }
 
-static bool is_waiter(const void *rows, size_t row)
+static struct shown servers(const struct hf_row *row)
 {
-    return ((const struct rows *)rows)->all[row].role == HF_WAITER;
+    struct shown shown;
+    snprintf(shown.text, sizeof shown.text, "%" PRIu32 "/%" PRIu32, row->servers, row->servers_all);
+    return shown;
+}
+
+/* The last one is there where a lock stands on several servers. */
+static const struct row_column COLUMNS[] = {
+    {"NAME", row_name},   {"KIND", row_kind},   {"ROLE", role},       {"UNITS", row_units},
+    {"TOKEN", row_token}, {"LEFT", left},       {"SINCE", row_since}, {"PID", row_pid},
+    {"HOST", row_host},   {"LABEL", row_label}, {"SERVERS", servers},
+};
+#define COLUMN_COUNT (sizeof COLUMNS / sizeof COLUMNS[0])
+
+static bool is_waiter(const struct hf_row *row)
+{
+    return row->role == HF_WAITER;
 }
 
 static bool has_servers(const struct rows *rows)
@@ -83,13 +54,10 @@ static bool has_servers(const struct rows *rows)
 
 static void print_table(const struct rows *rows)
 {
-    table_print(&(struct table){.titles = TITLES,
-                                .columns = has_servers(rows) ? COLUMNS : SERVERS,
-                                .rows = rows->count,
-                                .data = rows,
-                                .cell = list_cell,
-                                .is_dim = is_waiter});
+    row_cells_print(rows, COLUMNS, COLUMN_COUNT - !has_servers(rows), is_waiter);
 }
+
+/* ---- JSON ---- */
 
 static void print_json_row(const struct hf_row *row)
 {
@@ -104,11 +72,8 @@ static void print_json_row(const struct hf_row *row)
         printf(",\"place\":null,\"token\":%" PRIu64 ",\"left_ms\":%" PRId64, row->token, row->left_ms);
     else
         printf(",\"place\":%" PRIu32 ",\"token\":null,\"left_ms\":null", row->place);
-    printf(",\"since_ms\":%" PRId64 ",\"ttl_ms\":%" PRId64 ",\"pid\":%" PRId64 ",\"host\":", row->since_ms, row->ttl_ms,
-           row->pid);
-    json_print_text(stdout, row->host);
-    printf(",\"label\":");
-    json_print_text(stdout, row->label);
+    printf(",\"since_ms\":%" PRId64 ",", row->since_ms);
+    row_json_who(row);
     printf(",\"detached\":%s,\"foreign\":%s", row->detached ? "true" : "false", row->foreign ? "true" : "false");
     if (row->servers)
         printf(",\"servers\":%" PRIu32 "}", row->servers);
@@ -116,13 +81,7 @@ static void print_json_row(const struct hf_row *row)
         printf(",\"servers\":null}");
 }
 
-static void print_json_rows(const struct rows *rows)
-{
-    for (size_t i = 0; i < rows->count; i++) {
-        printf(i ? ",\n" : "\n");
-        print_json_row(&rows->all[i]);
-    }
-}
+/* ---- All names ---- */
 
 static void print_list(const struct cli_options *options, const struct rows *rows)
 {
@@ -131,7 +90,7 @@ static void print_list(const struct cli_options *options, const struct rows *row
         return;
     }
     printf("[");
-    print_json_rows(rows);
+    row_json_items(rows, print_json_row);
     printf(rows->count ? "\n]\n" : "]\n");
 }
 
@@ -189,7 +148,7 @@ static void print_json_sight(const struct sight *sight)
 {
     size_t count = sight->rows.count + sight->standings.count;
     printf("[");
-    print_json_rows(&sight->rows);
+    row_json_items(&sight->rows, print_json_row);
     standings_print_json(&sight->standings, sight->name, sight->rows.count);
     printf(count ? "\n]\n" : "]\n");
 }

@@ -2,7 +2,7 @@
  *
  * It looks at the engine each time instead of listening: a renewal is no event, and without it the bar would lie. */
 #include "live.h"
-#include "rows.h"
+#include "row_cells.h"
 #include "screen.h"
 #include "signals.h"
 #include "text.h"
@@ -71,8 +71,8 @@ static void draw_waiter(struct live *live, const struct hf_row *row)
 static void draw_name(struct live *live, const struct hf_row *row)
 {
     char text[LINE_BYTES];
-    snprintf(text, sizeof text, "%s  %s  %" PRIu32 "/%" PRIu32 " used", text_shown(row->name).text,
-             hf_kind_name(row->kind), row->used, row->capacity);
+    snprintf(text, sizeof text, "%s  %s  %.60s used", text_shown(row->name).text, hf_kind_name(row->kind),
+             row_units_of(row, row->used).text);
     put_line(live, "\033[1m", text);
 }
 

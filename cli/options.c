@@ -1,6 +1,7 @@
 /* options.c - reads options by their table and prints the table as help. */
 #include "options.h"
 #include "text.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ struct parse {
     const struct option_spec *specs;
     size_t count;
     struct arguments words;
-    int next; /* the next word to look at */
+    int next;       /* the next word to look at */
+    uint64_t given; /* a bit for each of the specs */
     struct cli_options *options;
 };
 
@@ -140,11 +142,29 @@ static int store_value(const struct option_spec *spec, const char *value, struct
     return 0;
 }
 
+/* Two options that mean the same field in different ways cannot both be meant. Of one that is given twice the last
+ * counts. */
+static int refuse_contradiction(struct parse *parse, const struct option_spec *spec)
+{
+    bool adds = spec->store == STORE_BIT || spec->store == STORE_VALUE;
+    for (size_t i = 0; i < parse->count && !adds; i++) {
+        const struct option_spec *other = &parse->specs[i];
+        if (other == spec || other->field != spec->field || !(parse->given >> i & 1))
+            continue;
+        complain("--%s and --%s cannot be combined", other->name, spec->name);
+        return -1;
+    }
+    parse->given |= UINT64_C(1) << (spec - parse->specs);
+    return 0;
+}
+
 /* Stores one option; `value` is NULL exactly when the option takes none. */
-static int store(const struct parse *parse, const struct option_spec *spec, const char *value)
+static int store(struct parse *parse, const struct option_spec *spec, const char *value)
 {
     char *place = (char *)parse->options + spec->field;
     int64_t number = 0;
+    if (refuse_contradiction(parse, spec) != 0)
+        return -1;
     switch (spec->store) {
     case STORE_TEXT:
         memcpy(place, &value, sizeof value);
@@ -221,9 +241,10 @@ static int parse_letters(struct parse *parse, const char *letters)
 int options_parse(const struct option_spec *specs, size_t count, bool stops_at_operand, struct arguments *arguments,
                   struct cli_options *options)
 {
-    struct parse parse = {specs, count, *arguments, 0, options};
+    struct parse parse = {.specs = specs, .count = count, .words = *arguments, .options = options};
     char **operands = arguments->all;
     int kept = 0;
+    assert(count <= 64);
     while (parse.next < parse.words.count) {
         char *word = operands[parse.next];
         bool operand = word[0] != '-' || !word[1];

@@ -137,7 +137,8 @@ struct arguments {
 };
 
 /* Reads options by their table and leaves the operands in `arguments`. Either only those in front of the first operand
- * are read, or all up to a `--`, which is dropped. 0, or -1 after a message on stderr that names what was wrong. */
+ * are read, or all up to a `--`, which is dropped. Two options of one field contradict each other. 0, or -1 after a
+ * message on stderr that names what was wrong. A table has at most 64 options. */
 int options_parse(const struct option_spec *specs, size_t count, bool stops_at_operand, struct arguments *arguments,
                   struct cli_options *options);
 

@@ -77,7 +77,7 @@ HF_API bool hf_status_retry(hf_status status);       /* may the same call succee
 HF_API const char *hf_error_text(void);
 
 HF_API const char *hf_version(void); /* "0.1.0" */
-HF_API const char *hf_engines(void); /* the engines that were built in, separated by blanks: "local" */
+HF_API const char *hf_engines(void); /* the engines that were built in, separated by blanks: "local redis redlock" */
 
 /* ---- Kinds --------------------------------------------------------------------------------------------------- */
 
@@ -135,9 +135,9 @@ struct hf_client_options {
                        that this process lives */
 };
 
-/* Opens the engine that `url` names (NULL: $HOLDFAST_URL, else "local:"). Options may be NULL. On success *client is
- * the caller's until hf_close; otherwise it is NULL. HF_CONFIG names the setting and where it came from; HF_DAMAGED,
- * HF_DENIED, HF_FULL, HF_UNAVAILABLE come from the engine. */
+/* Opens the engine that `url` names (NULL: $HOLDFAST_URL, else "local:"; an empty one is an error). Options may be
+ * NULL. On success *client is the caller's until hf_close; otherwise it is NULL. HF_CONFIG names the setting and where
+ * it came from; HF_DAMAGED, HF_DENIED, HF_FULL, HF_UNAVAILABLE come from the engine. */
 HF_API HF_MUST_CHECK hf_status hf_open(const char *url, const struct hf_client_options *options, hf_client **client);
 
 /* Releases what is held, takes waiting requests out of their queues (their callbacks run with HF_CLOSED, blocked
@@ -215,7 +215,8 @@ HF_API HF_MUST_CHECK hf_status hf_with(hf_client *client, const struct hf_reques
 HF_API HF_MUST_CHECK hf_status hf_extend(hf_lease *lease, int64_t ttl_ms);
 
 /* Gives the hold back; the next in line has it at once. Not cancelled by anything. HF_NOT_HELD: it was released or lost
- * before, and nothing changed. HF_IN_DOUBT: no answer; the client goes on trying in the background. */
+ * before, and nothing changed; hf_error_text() says how many milliseconds ago it ended. HF_IN_DOUBT: no answer; the
+ * client goes on trying in the background. */
 HF_API hf_status hf_release(hf_lease *lease);
 
 /* Frees the handle; releases first what is still held (without waiting for the answer), cancels what still waits. NULL
@@ -365,6 +366,9 @@ struct hf_setting {
     unsigned where;             /* enum hf_setting_where */
     const char *help;           /* one line */
 };
+
+/* Every setting that this library knows, *count of them: what `holdfast explain` and the man page are made from. Never
+ * freed. */
 HF_API const struct hf_setting *hf_settings(size_t *count);
 
 /* "500ms", "5s", "2m", "1h", "1.5s"; a bare number is seconds; "forever" is HF_FOREVER. HF_INVALID names the text. */

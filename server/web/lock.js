@@ -1,7 +1,7 @@
 // lock.js - the view of one lock: who holds it, who waits, and what has happened to it.
 import { $, drain, drawColumns, keepRows, make, makeBar, makeRow, makeTicking, setText } from './elements.js';
 import { leftOf, locks, partOf, sinceOf, state } from './stream.js';
-import { clock, duration, where, who } from './words.js';
+import { clock, duration, units as unitsOf, where, who } from './words.js';
 
 const SEEN_LATE_MS = 1500;
 const HOLDS_MAX = 12;
@@ -34,7 +34,7 @@ const HOLDERS = {
   },
   update(parts, row) {
     setPerson(parts.who, row);
-    setText(parts.units, row.units + ' of ' + row.capacity);
+    setText(parts.units, unitsOf(row));
     setText(parts.held, row.foreign ? '–' : duration(sinceOf(row)));
     setText(parts.left, row.leftMs < 0 ? 'no end' : duration(leftOf(row)));
     setText(parts.token, row.token || '–');
@@ -53,7 +53,7 @@ const QUEUE = {
   update(parts, row) {
     setText(parts.place, String(row.place));
     setPerson(parts.who, row);
-    setText(parts.units, String(row.units));
+    setText(parts.units, unitsOf(row));
     setText(parts.waits, duration(sinceOf(row)));
   },
 };

@@ -1,4 +1,4 @@
-// words.js - what is said of times and of people.
+// words.js - what is said of times, of people and of units.
 
 export function duration(ms) {
   if (ms == null || ms < 0) return '–';
@@ -10,4 +10,9 @@ export function duration(ms) {
 }
 export const who = (row) => row.foreign ? 'another program' : (row.label || 'pid ' + row.pid);
 export const where = (row) => row.foreign ? '' : row.host + ', pid ' + row.pid;
+// A lock for readers and writers has no capacity that is worth a word.
+export function units(row) {
+  if (row.kind !== 'read' && row.kind !== 'write') return row.units + ' of ' + row.capacity;
+  return row.units === row.capacity ? 'all' : String(row.units);
+}
 export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' });

@@ -62,6 +62,17 @@ is "list takes a prefix" "$("$HOLDFAST" list --json p | jq -c '[.[].name]')" '["
 is "show is for one name" "$("$HOLDFAST" show --json job | jq -c '[.[].name] | unique')" '["job"]'
 is "show does not take a prefix" "$("$HOLDFAST" show --json po)" '[]'
 
+start -s page
+start -s page
+eventually rows holder page 2
+start -x page
+eventually rows waiter page 1
+like "a reader has one unit, and a writer all of them" "$("$HOLDFAST" show page)" \
+    $'page +read +holder +1 .*\npage +read +holder +1 .*\npage +write +waiter 1 +all '
+is "the JSON has them as numbers" "$("$HOLDFAST" show --json page | jq -c '[.[].units]')" '[1,1,1048576]'
+exits "who finds readers there is told how many" 75 "$HOLDFAST" run -n -x page true
+like "and of no capacity" "$said" '"page" is held by pid .*, and by 1 more reader$'
+
 kill -TERM "${pids[@]}"
 wait "${pids[@]}"
 is "afterwards the list is empty" "$("$HOLDFAST" list --json)" "[]"

@@ -67,7 +67,8 @@ like "version" "$("$HOLDFAST" version)" 'engines:.* redis'
 ok "over a Unix socket" "$HOLDFAST" -u "redis+unix://:se%20cret@$REDIS_SOCKET" run sock -- true
 ok "over IPv6" "$HOLDFAST" -u "redis://:se%20cret@[::1]:$REDIS_PORT/0" run six -- true
 ok "by name" "$HOLDFAST" -u "redis://:se%20cret@localhost:$REDIS_PORT/0" run named -- true
-ok "in another database" "$HOLDFAST" -u "redis://:se%20cret@127.0.0.1:$REDIS_PORT/3" run elsewhere -- true
+ok "in another database" "$HOLDFAST" -u "redis://:se%20cret@127.0.0.1:$REDIS_PORT/3" run elsewhere -- \
+    sh -c '[ "$(redis-cli --no-auth-warning -a "se cret" -p "$0" -n 3 EXISTS lock:elsewhere)" = 1 ]' "$REDIS_PORT"
 is "valkey:// is the same" "$("$HOLDFAST" -u "valkey://:se%20cret@127.0.0.1:$REDIS_PORT" run v -- echo yes)" yes
 exits "a wrong password is 77" 77 "$HOLDFAST" -u "redis://:wrong@127.0.0.1:$REDIS_PORT" run x -- true
 fails "and is not shown" grep -q wrong <<<"$said"
@@ -76,6 +77,39 @@ exits "nobody there is 69" 69 "$HOLDFAST" -u redis://127.0.0.1:1 run -n x -- tru
 like "which names the place" "$said" '127\.0\.0\.1:1'
 exits "a bad port is 78" 78 "$HOLDFAST" -u redis://127.0.0.1:port run x -- true
 exits "a bad database is 78" 78 "$HOLDFAST" -u "redis://:se%20cret@127.0.0.1:$REDIS_PORT/99" run x -- true
+
+# The server's list of clients shows who we are; a host's name may have bytes that it would refuse.
+named() {
+    python3 -c 'import socket, sys; socket.sethostname(sys.argv[1])' "$1" &&
+        "$HOLDFAST" run named -- redis-cli --no-auth-warning -a "se cret" -p "$REDIS_PORT" CLIENT LIST
+}
+export -f named
+export HOLDFAST REDIS_PORT
+long=$(printf '%064d' 7)
+like "a strange host name is made printable" "$(unshare --uts bash -c 'named "our host é"')" 'name=holdfast/our-host---/[0-9]+ '
+like "one of 64 bytes is told whole" "$(unshare --uts bash -c "named $long")" "name=holdfast/$long/[0-9]+ "
+
+exits "an empty URL is no URL" 78 "$HOLDFAST" -u "" run x -- true
+
+# ---- A server that says nothing holds up neither the end of a wait nor a signal, though both ask who holds it.
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+"$HOLDFAST" acquire silent >silent.lease
+"$HOLDFAST" run -w 3 silent -- true 2>deadline.said &
+deadline=$!
+"$HOLDFAST" run -w 60 silent -- true 2>signal.said &
+signal=$!
+ok "two wait" eventually rows waiter silent 2
+kill -STOP "$REDIS_PID"
+began=$(now_ms)
+wait "$deadline"
+is "the wait ends" "$?" 75
+result "in time" $(($(now_ms) - began > 4800)) "after $(($(now_ms) - began)) ms: $(cat deadline.said)"
+began=$(now_ms)
+kill -TERM "$signal"
+wait "$signal"
+is "the signal is heard" "$?" 143
+result "in time" $(($(now_ms) - began > 1500)) "after $(($(now_ms) - began)) ms: $(cat signal.said)"
+kill -CONT "$REDIS_PID"
 
 stop_server "$REDIS_PID" KILL
 exits "a server that is gone is 69" 69 "$HOLDFAST" run -n job -- true

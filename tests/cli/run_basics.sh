@@ -27,6 +27,12 @@ exits "a bad number is 64" 64 "$HOLDFAST" run --capacity 5x job true
 exits "a number out of range is 64" 64 "$HOLDFAST" run -E 256 job true
 exits "more units than capacity is 64" 64 "$HOLDFAST" run --units 3 --capacity 2 job true
 exits "units without capacity is 64" 64 "$HOLDFAST" run --units 3 job true
+exits "to read and to write is 64" 64 "$HOLDFAST" run -s -x job true
+like "the message names both" "$said" '--shared and --exclusive cannot be combined'
+exits "to wait and not to wait is 64" 64 "$HOLDFAST" run -n --wait=1s job true
+like "the message names both" "$said" '--nonblock and --wait cannot be combined'
+exits "also as one cluster, in the other order" 64 "$HOLDFAST" run -xs job true
+exits "of one option that is given twice the last counts" 0 "$HOLDFAST" run -w 0 -w 1s job true
 exits "a grace of half the ttl is 64" 64 "$HOLDFAST" run --ttl 10s --grace 5s job true
 exits "a name with a control character is 64" 64 "$HOLDFAST" run $'a\tb' true
 exits "an empty name is 64" 64 "$HOLDFAST" run '' true

@@ -70,6 +70,8 @@ is "history has the newest holds first, and as many as the setting says" "$("$HO
 eventually bash -c '"$0" history --json past | jq -e ".[0].label == \"four\""' "$HOLDFAST"
 is "how a hold ended is told" "$("$HOLDFAST" history --json past | jq -c '[.[].outcome]')" '["lost","released"]'
 like "as a table too" "$("$HOLDFAST" history past)" $'^ENDED .*LABEL\n.* ago +lost +.* four\n.* ago +released +.* three$'
+"$HOLDFAST" run -x written true
+like "where a writer had all units" "$("$HOLDFAST" history written)" 'released +.* write +all +[0-9]{16}'
 unset HOLDFAST_HISTORY
 exits "history without a name is 64" 64 "$HOLDFAST" history
 

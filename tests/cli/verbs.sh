@@ -59,6 +59,8 @@ done <<'END'
 64 acquire --units 2 a
 64 acquire --units 3 --capacity 2 a
 64 acquire -s --capacity 2 a
+64 acquire -s -x a
+64 acquire -n -w 1s a
 64 extend a
 64 release a
 64 show
@@ -115,6 +117,9 @@ is "explain: a flag" "$(source_of ttl)" "9000 flag"
 is "explain: the URL" "$(source_of op_timeout)" "70 url"
 is "explain: the environment" "$(source_of grace)" "2000 environment"
 is "explain: a default" "$(source_of connect_timeout)" "2000 default"
+is "explain: the command waits for ever" "$(source_of wait)" "-1 default"
+like "explain says so in words" "$("$HOLDFAST" explain)" 'wait +forever +default'
+like "explain: another wait" "$(HOLDFAST_WAIT=5s "$HOLDFAST" explain)" 'wait +5000ms +environment'
 ok "explain: renewal comes at a third of the ttl, before the warning, before the end" \
     jq -e '.timing | .ttl_ms == 9000 and .renew_ms == 3000 and .renew_ms < .warn_ms and .warn_ms < .stop_ms and .stop_ms <= .ttl_ms and .op_timeout_ms == 70' <<<"$json"
 like "explain in words" "$("$HOLDFAST" explain --ttl 9s)" $'A ttl of 9000 ms means.*\n  renew +3000 .*\nttl +9000ms +flag'

@@ -24,6 +24,17 @@ is "pkg-config is told the prefix, not DESTDIR" \
 is "no installed file names the tree that it was built in" "$(grep -rlIF "$ROOT" "$tree")" ""
 
 ok "make uninstall" "${made[@]}" uninstall
-is "only what others put there stays" "$(cd "$tree" && find . ! -type d | LC_ALL=C sort)" $'./bin/mine\n./include/mine.h'
+is "only what others put there stays, and no empty folder" "$(cd "$tree" && find . -mindepth 1 | LC_ALL=C sort)" \
+    $'./bin\n./bin/mine\n./include\n./include/mine.h'
+rm -r "$tree/bin/mine" "$tree/include"
 ok "make uninstall a second time has nothing to do" "${made[@]}" uninstall
+fails "but for what is empty by then, and the prefix itself" test -e "$tree"
+ok "where the prefix is in stays" test -d "$SCRATCH/opt"
+
+# A prefix of the system's: its folders stay, ours go.
+made=(make --no-print-directory JOBS=1 "builddir=$BUILD" prefix=/usr/local "DESTDIR=$SCRATCH/root")
+ok "make install into a folder of the system" "${made[@]}" install
+ok "make uninstall there" "${made[@]}" uninstall
+ok "the system's folders stay" test -d "$SCRATCH/root/usr/local/bin" -a -d "$SCRATCH/root/usr/local/share/man"
+is "and nothing of ours" "$(find "$SCRATCH/root" ! -type d -o -name '*holdfast*')" ""
 done_testing

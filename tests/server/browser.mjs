@@ -100,6 +100,17 @@ async function oneLock() {
   return { first, waiting };
 }
 
+async function writes() {
+  const lease = await acquire('shelf', { kind: 'write', ttlMs: 60000 });
+  await go(page, '#/lock/shelf');
+  await until(page, () => document.querySelectorAll('#holders tbody tr').length === 1);
+  const holder = await text(page, '#holders tbody');
+  result(/\ball\b/.test(holder) && !/1048576/.test(holder), 'a writer has all units, not a number of them', holder);
+  await ask('DELETE', '/v1/leases/' + lease.leaseId);
+  await go(page, '#/');
+  await until(page, () => document.querySelectorAll('#locks tbody tr').length === 0);
+}
+
 async function openBreaking(name) {
   await page.locator('#break').click();
   result(await page.locator('#b-go').isDisabled(), 'breaking asks for more');
@@ -230,6 +241,7 @@ async function engineDies() {
 await live();
 await appears();
 await shrinks();
+await writes();
 await breaks(await oneLock());
 await keyboard();
 await crowd();

@@ -9,18 +9,11 @@ import struct
 import sys
 import time
 
+from tap import plan, result
+
 port, clients, pid = (int(word) for word in sys.argv[1:4])
 live = sys.argv[4] if len(sys.argv) > 4 else None
 NAME, CAPACITY = "crowd", 4
-count = 0
-
-
-def result(fine, name, detail=""):
-    global count
-    count += 1
-    print("ok" if fine else "not ok", count, "-", name, flush=True)
-    if not fine:
-        print("#", detail, flush=True)
 
 
 def head(method, path, body=b""):
@@ -173,4 +166,4 @@ async def main():
 
 
 asyncio.run(main())
-print("1..%d" % count)
+plan()

@@ -14,7 +14,7 @@ fi
 for url in "local:$SCRATCH/table" "$REDIS_URL"; do
     serve "$url" --log none || exit 70
     echo "# on ${url%%:*}"
-    python3 "$ROOT/tests/server/crowd.py" "${BASE##*:}" "${CLIENTS:-1000}" "$SERVICE_PID" ${live:+"$live"} >crowd.tap 2>&1
+    python3 -B "$ROOT/tests/server/crowd.py" "${BASE##*:}" "${CLIENTS:-1000}" "$SERVICE_PID" ${live:+"$live"} >crowd.tap 2>&1
     tests_done=$((tests_done + $(grep -cE '^(not )?ok ' crowd.tap)))
     grep -v '^1\.\.' crowd.tap
     is "it ran to its end on ${url%%:*}" "$(grep -c '^1\.\.' crowd.tap)" 1

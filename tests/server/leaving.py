@@ -15,16 +15,9 @@ import sys
 import threading
 import time
 
+from tap import plan, result
+
 port, other, pid = (int(word) for word in sys.argv[1:4])
-count = 0
-
-
-def result(fine, name, detail=""):
-    global count
-    count += 1
-    print("ok" if fine else "not ok", count, "-", name, flush=True)
-    if not fine:
-        print("#", detail, flush=True)
 
 
 def ask(to, method, path, body=None, key=None):
@@ -198,4 +191,4 @@ asleep(7)
 undelivered()
 silence()
 in_use()
-print("1..%d" % count)
+plan()

@@ -41,6 +41,20 @@ BASE=$BESIDE status "also beside another engine" 200 POST /api/locks/redlock/r2 
 status "health" 200 GET /health
 servers_up() { [ "$(curl -s "$BASE/metrics" | awk '$1 == "holdfast_quorum_servers_up" { print $2 }')" = "$1" ]; }
 ok "the servers that are up are counted" servers_up 3
+
+# ---- A service that is killed
+
+acquire renewed '{"ttlMs":600,"autoRenew":true}'
+acquire dead '{"ttlMs":1000}'
+kill -KILL "$SERVICE_PID"
+BASE=$OTHER status "after kill -9 the other instance extends its lease" 200 PATCH "/v1/leases/$LEASE" '{"ttlMs":1000}'
+BASE=$OTHER status "and releases it" 204 DELETE "/v1/leases/$LEASE"
+wait "$SERVICE_PID" 2>/dev/null
+BASE=$OTHER status "what the dead one renewed is free when its ttl is over" 201 POST /v1/locks/renewed/leases '{"ttlMs":900,"waitMs":3000}'
+serve "$URL" || exit 70
+
+# ---- Servers that fail
+
 for i in 1 2 3; do redis-cli -p "${ports[i]}" config set maxmemory 1 >/dev/null; done
 status "servers without memory make no majority" 503 POST /v1/locks/full/leases '{"ttlMs":900}'
 said "with a code" .code no_quorum

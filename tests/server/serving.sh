@@ -82,7 +82,7 @@ until_true() {
 
 # include SCRIPT [ARGUMENT...]: the tests of a Python script become part of this suite. One that ended early is a failure.
 include() {
-    python3 "$@" >included.tap
+    python3 -B "$@" >included.tap
     tests_done=$((tests_done + $(grep -cE '^(not )?ok ' included.tap)))
     grep -v '^1\.\.' included.tap
     is "$(basename "$1") ran to its end" "$(grep -c '^1\.\.' included.tap)" 1

@@ -6,9 +6,10 @@
 import socket
 import sys
 
+from tap import plan, result
+
 port = int(sys.argv[1])
 behind = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-count = 0
 H = b"Host: localhost\r\n"
 SMUGGLED = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HIDDEN = b"POST /v1/locks/smuggled/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{\"ttlMs\":60000}"
@@ -30,14 +31,6 @@ def send(data, timeout=4, to=port):
         pass
     s.close()
     return answer
-
-
-def result(fine, name, detail=""):
-    global count
-    count += 1
-    print(("ok" if fine else "not ok"), count, "-", name)
-    if not fine:
-        print("#", detail)
 
 
 def is_free():
@@ -150,7 +143,7 @@ if behind:
     result(b" 403 " in send(HIDDEN, 1), "the proxy denies what it sees of it")
     send(HIDDEN, 1, behind)
     result(not is_free(), "past the proxy it would have been taken")
-    print("1..%d" % count)
+    plan()
     sys.exit()
 
 # What is right goes through, also in pieces, pipelined, and with an old version.
@@ -180,4 +173,4 @@ while more := s.recv(3000):
 result(answer.count(b"HTTP/1.1 200 OK") == 200 and answer.count(b'"openapi":"3.0.3"') == 200, "200 long answers reach a slow reader whole", len(answer))
 answer = send(b"HEAD /livez HTTP/1.1\r\n" + H + b"Connection: close\r\n\r\n")
 result(answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n\r\n"), "HEAD has no body", repr(answer[:300]))
-print("1..%d" % count)
+plan()
