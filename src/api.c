@@ -73,14 +73,22 @@ static hf_status missing(const char *what)
 }
 
 /* An options struct of a caller that was compiled with an older, shorter header: what it does not have is zero. */
-static hf_status copy_sized(const char *what, void *to, size_t size, const void *from)
+static hf_status copy_other_size(const char *what, void *to, size_t size, const void *from, size_t given)
 {
-    size_t given;
-    memcpy(&given, from, sizeof given);
     if (given < sizeof given || given > 1 << 16)
         return hf_why(HF_INVALID, "%s.size: %zu is not the size of that struct (%zu)", what, given, size);
     memset(to, 0, size);
     memcpy(to, from, given < size ? given : size);
+    return HF_OK;
+}
+
+static inline hf_status copy_sized(const char *what, void *to, size_t size, const void *from)
+{
+    size_t given;
+    memcpy(&given, from, sizeof given);
+    if (given != size)
+        return copy_other_size(what, to, size, from, given);
+    memcpy(to, from, size);
     return HF_OK;
 }
 
@@ -98,6 +106,8 @@ static hf_status check_name(const char *field, const char *name, size_t *len)
         return missing(field);
     if (!*len)
         *len = strlen(name);
+    if (*len <= HF_NAME_MAX && hf_name_plain(name, *len))
+        return HF_OK;
     return hf_name_check(field, name, *len, 1, HF_NAME_MAX);
 }
 
@@ -170,7 +180,8 @@ static hf_status check_times(const struct hf_client *client, struct hf_request *
 }
 
 /* A checked copy of the caller's request, with every default filled in. */
-static hf_status check_request(const struct hf_client *client, const struct hf_request *given, struct hf_request *r)
+static inline hf_status check_request(const struct hf_client *client, const struct hf_request *given,
+                                      struct hf_request *r)
 {
     if (!given)
         return missing("request");
@@ -192,6 +203,12 @@ static hf_status check_request(const struct hf_client *client, const struct hf_r
     if (status == HF_OK)
         status = check_offer(client, r);
     return status;
+}
+
+/* For calls that have a lease's lock as long as they are inside. */
+static hf_status check_ours(const hf_client *client)
+{
+    return hf_forkmark_ours(&client->mark) ? HF_OK : hf_client_refuse(client);
 }
 
 static hf_status enter_with(hf_client *client, const struct hf_request *given, struct hf_request *r)
@@ -223,6 +240,8 @@ hf_status hf_open(const char *url, const struct hf_client_options *given, hf_cli
     hf_status status = given ? copy_sized("options", &options, sizeof options, given) : HF_OK;
     if (status != HF_OK)
         return status;
+    if (url && !*url) /* a variable of a script that was never set must not become another lock than its author meant */
+        return hf_why(HF_CONFIG, "the URL is empty; without one it is $HOLDFAST_URL, else local:");
     if (!url && !options.no_environment)
         url = getenv("HOLDFAST_URL");
     return hf_client_open(url && *url ? url : "local:", &options, client);
@@ -271,16 +290,17 @@ hf_status hf_acquire(hf_client *client, const struct hf_request *request, hf_lea
     if (!lease)
         return missing("lease");
     *lease = NULL;
+    if (!client)
+        return missing("client");
     struct hf_request r;
-    hf_status status = enter_with(client, request, &r);
+    hf_status status = check_ours(client);
+    if (status == HF_OK)
+        status = check_request(client, request, &r);
     if (status != HF_OK)
         return status;
-    if (hf_keeper_is_me(client) && r.wait_ms != 0)
-        status = hf_why(HF_INVALID, "%.*s: a callback must not wait; use hf_acquire_start", (int)r.name_len, r.name);
-    else
-        status = hf_call_acquire(client, &r, lease);
-    hf_client_exit(client);
-    return status;
+    if (r.wait_ms != 0 && hf_keeper_is_me(client))
+        return hf_why(HF_INVALID, "%.*s: a callback must not wait; use hf_acquire_start", (int)r.name_len, r.name);
+    return hf_call_acquire(client, &r, lease);
 }
 
 hf_status hf_acquire_start(hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
@@ -389,22 +409,16 @@ hf_status hf_extend(hf_lease *lease, int64_t ttl_ms)
 
 hf_status hf_release(hf_lease *lease)
 {
-    hf_status status = enter_lease(lease);
-    if (status != HF_OK)
-        return status;
-    hf_client *client = lease->client;
-    status = hf_call_release(lease);
-    hf_client_exit(client);
-    return status;
+    if (!lease)
+        return missing("lease");
+    hf_status status = check_ours(lease->client);
+    return status == HF_OK ? hf_call_release(lease) : status;
 }
 
 void hf_lease_free(hf_lease *lease)
 {
-    if (!lease || enter_lease(lease) != HF_OK)
-        return;
-    hf_client *client = lease->client;
-    hf_call_free(lease);
-    hf_client_exit(client);
+    if (lease && check_ours(lease->client) == HF_OK)
+        hf_call_free(lease);
 }
 
 /* A forked child has a copy of the handle, but not the lease. */
@@ -433,7 +447,7 @@ uint64_t hf_lease_token(const hf_lease *lease)
 
 const char *hf_lease_name(const hf_lease *lease)
 {
-    return lease ? lease->name : "";
+    return lease ? lease->ask.name : "";
 }
 
 int hf_lease_fd(hf_lease *lease)
@@ -455,8 +469,8 @@ static hf_status convert(hf_lease *lease, enum hf_verb verb)
     if (client->limits.offers & HF_CAN_CONVERT)
         status = hf_call_convert(lease, verb);
     else
-        status =
-            hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot upgrade or downgrade", lease->name, client->type->name);
+        status = hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot upgrade or downgrade", lease->ask.name,
+                        client->type->name);
     hf_client_exit(client);
     return status;
 }

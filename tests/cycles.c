@@ -45,6 +45,11 @@ IN_ITS_PLACE void *realloc(void *block, size_t size)
     return __libc_realloc(block, size);
 }
 
+unsigned long allocations_so_far(void)
+{
+    return atomic_load(&allocations);
+}
+
 /* ---- Cycles ---- */
 
 static const struct want wants[] = {

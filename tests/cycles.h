@@ -17,6 +17,8 @@ bool run_cycles(hf_client *client, int count);
 /* These open a client there and count what each cycle costs, of every kind in turn. */
 
 double count_allocations(const char *url, enum plant plant); /* of all threads */
+/* Of this process until now, also by shared libraries: for cycles of a test's own. */
+unsigned long allocations_so_far(void);
 
 /* By the thread that makes the cycles; what other threads did meanwhile is in `strays`. */
 struct calls {

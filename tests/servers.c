@@ -36,10 +36,16 @@ struct server {
     char directory[PATH_SIZE], socket[PATH_SIZE];
 };
 
-static const char *const programs[] = {[SERVER_REDIS] = "redis-server", [SERVER_VALKEY] = "valkey-server"};
 static struct server *servers;
 
 /* ---- Programs ---- */
+
+/* HF_TEST_SERVER=valkey plays what is written for Redis on Valkey. */
+static const char *program_of(enum server_kind kind)
+{
+    const char *instead = getenv("HF_TEST_SERVER");
+    return kind == SERVER_VALKEY || (instead && strcmp(instead, "valkey") == 0) ? "valkey-server" : "redis-server";
+}
 
 static bool find_program(const char *name, char *path, size_t size)
 {
@@ -56,9 +62,9 @@ const char *server_missing(enum server_kind kind)
 {
     static char why[64];
     char path[PATH_SIZE];
-    if (find_program(programs[kind], path, sizeof path))
+    if (find_program(program_of(kind), path, sizeof path))
         return NULL;
-    snprintf(why, sizeof why, "%s is not installed", programs[kind]);
+    snprintf(why, sizeof why, "%s is not installed", program_of(kind));
     return why;
 }
 
@@ -216,7 +222,7 @@ static void launch(struct server *s)
 {
     struct line line = {0};
     char program[PATH_SIZE], port[8];
-    if (!find_program(programs[s->options.kind], program, sizeof program))
+    if (!find_program(program_of(s->options.kind), program, sizeof program))
         fail_msg("%s", server_missing(s->options.kind));
     snprintf(port, sizeof port, "%u", s->port);
     write_line(&line, s, program, port);
@@ -245,7 +251,7 @@ static void show_log(const struct server *s)
 {
     char text[LOG_SHOWN], *rest = text;
     end_of_log(s, text, sizeof text);
-    print_error("# the end of the log of %s on port %u:\n", programs[s->options.kind], s->port);
+    print_error("# the end of the log of %s on port %u:\n", program_of(s->options.kind), s->port);
     for (char *row; (row = strsep(&rest, "\n"));)
         print_error("#   %s\n", row);
 }
@@ -270,7 +276,7 @@ static bool await_answer(struct server *s)
             return false;
         if (now_ns() > end) {
             show_log(s);
-            fail_msg("%s does not answer after %d ms", programs[s->options.kind], PATIENCE_MS);
+            fail_msg("%s does not answer after %d ms", program_of(s->options.kind), PATIENCE_MS);
         }
         nap_us(LOOK_US);
     }
@@ -322,7 +328,7 @@ struct server *server_start(const struct server_options *options)
         remove(server_file(s, "log"));
     }
     show_log(s);
-    fail_msg("%s does not start", programs[s->options.kind]);
+    fail_msg("%s does not start", program_of(s->options.kind));
     return NULL;
 }
 
@@ -334,7 +340,7 @@ static void await_end(struct server *s)
     while (!has_ended(s)) {
         if (now_ns() > end) {
             show_log(s);
-            fail_msg("%s does not end", programs[s->options.kind]);
+            fail_msg("%s does not end", program_of(s->options.kind));
         }
         nap_us(1000);
     }
@@ -345,7 +351,7 @@ static void end_by(struct server *s, int signal)
     assert_true(s->pid > 0);
     if (has_ended(s)) {
         show_log(s);
-        fail_msg("%s ended by itself", programs[s->options.kind]);
+        fail_msg("%s ended by itself", program_of(s->options.kind));
     }
     assert_int_equal(kill(s->pid, signal), 0);
     assert_int_equal(kill(s->pid, SIGCONT), 0); /* one that is paused would not hear it */
@@ -376,7 +382,7 @@ void server_end(struct server *s)
         waitpid(s->pid, NULL, 0);
     }
     remove_tree(s->directory);
-    const char *program = programs[s->options.kind];
+    const char *program = program_of(s->options.kind);
     free(s);
     if (ended_early)
         fail_msg("%s ended by itself", program);
@@ -400,7 +406,7 @@ void server_restart(struct server *s, bool keep_data)
     launch(s);
     if (!await_answer(s)) {
         show_log(s);
-        fail_msg("%s does not start again", programs[s->options.kind]);
+        fail_msg("%s does not start again", program_of(s->options.kind));
     }
 }
 
@@ -576,6 +582,15 @@ int64_t server_calls(const struct server *s, const char *command)
     snprintf(words, sizeof words, "cmdstat_%s:calls=", command);
     find_number(s, "commandstats", words, &number); /* one that never ran is not listed */
     return number;
+}
+
+int64_t server_clock_us(const struct server *s)
+{
+    redisReply *time = server_cli(s, "TIME");
+    assert_int_equal(time->type, REDIS_REPLY_ARRAY);
+    int64_t us = atoll(time->element[0]->str) * 1000000 + atoll(time->element[1]->str);
+    freeReplyObject(time);
+    return us;
 }
 
 /* ---- Users ---- */

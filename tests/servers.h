@@ -79,6 +79,8 @@ int64_t server_count(const struct server *s, const char *format, ...); /* must a
 int64_t server_info_number(const struct server *s, const char *section, const char *field);
 /* How often a command ran ("evalsha", "script|load"), questions of the test included. */
 int64_t server_calls(const struct server *s, const char *command);
+/* What its wall clock shows. */
+int64_t server_clock_us(const struct server *s);
 
 /* A loopback port that nobody listens on now, outside the range from which the kernel picks. */
 uint16_t free_port(void);

@@ -38,6 +38,8 @@ const char *hf_name_flaw(const char *text, size_t len, size_t *place)
 {
     const uint8_t *s = (const uint8_t *)text;
     size_t step;
+    if (hf_name_plain(text, len))
+        return NULL;
     for (size_t at = 0; at < len; at += step) {
         *place = at;
         step = s[at] < 0x80 ? 1 : measure(s + at, len - at);

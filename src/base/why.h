@@ -8,7 +8,7 @@
  * An empty text becomes the status' own ("%s", "": gcc refuses an empty format). Whatever was pasted in, the result is
  * one line of valid UTF-8: other bytes become '?', because it ends up on terminals, in logs and in JSON. hf_why_text()
  * may be among the arguments. */
-hf_status hf_why(hf_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+hf_status hf_why(hf_status status, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 
 /* Never NULL; valid until this thread's next hf_why. */
 const char *hf_why_text(void);

@@ -13,13 +13,20 @@
 
 /* ---- In and out ---- */
 
-hf_status hf_client_enter(struct hf_client *client)
+hf_status hf_client_refuse(const struct hf_client *client)
 {
     if (!hf_forkmark_ours(&client->mark))
         return hf_why(HF_FORKED, "%s: the client belongs to the parent process; open one of your own", client->url);
+    return hf_why(HF_CLOSED, "%s: the client is being closed", client->url);
+}
+
+hf_status hf_client_enter(struct hf_client *client)
+{
+    if (!hf_forkmark_ours(&client->mark))
+        return hf_client_refuse(client);
     if (!(atomic_fetch_add(&client->inside, 1) & HF_CLOSING))
         return HF_OK;
-    hf_why(HF_CLOSED, "%s: the client is being closed", client->url);
+    hf_client_refuse(client);
     hf_client_exit(client);
     return HF_CLOSED;
 }
@@ -39,11 +46,11 @@ static hf_status explain(struct hf_lease *lease, hf_status status)
     if (status == HF_OK)
         return HF_OK;
     if (status == HF_TIMEOUT)
-        return hf_why(status, "%s: not free within %lld ms%s%s", lease->name,
+        return hf_why(status, "%s: not free within %lld ms%s%s", lease->ask.name,
                       (long long)((claim->deadline - claim->started_at) / HF_MS(1)), *words ? "; " : "", words);
     if (status == HF_IN_DOUBT && !*words)
-        return hf_why(status, "%s: %s (%s)", lease->name, hf_status_row(status)->text, lease->client->url);
-    return hf_why(status, "%s: %s", lease->name, *words ? words : hf_status_row(status)->text);
+        return hf_why(status, "%s: %s (%s)", lease->ask.name, hf_status_row(status)->text, lease->client->url);
+    return hf_why(status, "%s: %s", lease->ask.name, *words ? words : hf_status_row(status)->text);
 }
 
 /* ---- Acquiring ---- */
@@ -53,10 +60,10 @@ static hf_status explain(struct hf_lease *lease, hf_status status)
 static hf_status begin(struct hf_lease *lease, hf_nanos now)
 {
     struct hf_event event = {.in = HF_I_START, .now = now};
-    if (atomic_load(&lease->client->inside) & HF_CLOSING)
-        return hf_why(HF_CLOSED, "%s: the client is being closed", lease->name);
+    if (hf_client_closing(lease->client))
+        return hf_why(HF_CLOSED, "%s: the client is being closed", lease->ask.name);
     if (lease->group && hf_group_lost(lease))
-        return hf_why(HF_LOST, "%s: a lock that was taken together with it is lost", lease->name);
+        return hf_why(HF_LOST, "%s: a lock that was taken together with it is lost", lease->ask.name);
     atomic_fetch_add_explicit(&lease->client->count[COUNT_ASKED], 1, memory_order_relaxed);
     hf_drive(lease, &event);
     return HF_OK;
@@ -85,10 +92,9 @@ hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now)
     hf_status status = begin(lease, now);
     if (status == HF_OK) {
         wait_until(lease, &lease->decided);
-        status = explain(lease, lease->outcome);
+        status = lease->outcome == HF_OK ? HF_OK : explain(lease, lease->outcome);
     }
     hf_drive_unattend(lease);
-    pthread_mutex_unlock(&lease->lock);
     return status;
 }
 
@@ -100,10 +106,12 @@ hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *req
     if (status != HF_OK)
         return status;
     status = hf_call_wait(lease, now);
-    if (status == HF_OK)
+    if (status == HF_OK) {
         *out = lease;
-    else
-        hf_lease_unref(lease);
+        hf_latch_unlock(&lease->lock);
+    } else {
+        hf_lease_drop(lease);
+    }
     return status;
 }
 
@@ -119,7 +127,7 @@ hf_status hf_call_start(struct hf_client *client, const struct hf_request *reque
     lease->done_arg = arg;
     *out = lease; /* before the callback can run */
     status = begin(lease, now);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     hf_keeper_flush(client);
     if (status == HF_OK)
         return HF_OK;
@@ -130,13 +138,13 @@ hf_status hf_call_start(struct hf_client *client, const struct hf_request *reque
 
 hf_status hf_call_cancel(struct hf_lease *lease)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     bool waits = !lease->decided;
     if (waits)
         hf_drive_input(lease, HF_I_CANCEL, HF_CANCELLED);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     hf_keeper_flush(lease->client);
-    return waits ? HF_OK : hf_why(HF_NOT_HELD, "%s: does not wait any more", lease->name);
+    return waits ? HF_OK : hf_why(HF_NOT_HELD, "%s: does not wait any more", lease->ask.name);
 }
 
 /* ---- What the holder does ---- */
@@ -161,7 +169,7 @@ static hf_status finish_change(struct hf_lease *lease, struct hf_event *event)
     wait_until(lease, &lease->change.over);
     lease->change.open = false;
     if (lease->change.status == HF_NOT_HELD)
-        return hf_why(HF_NOT_HELD, "%s: released meanwhile", lease->name);
+        return hf_why(HF_NOT_HELD, "%s: released meanwhile", lease->ask.name);
     return explain(lease, lease->change.status);
 }
 
@@ -177,32 +185,32 @@ static hf_status change(struct hf_lease *lease, struct hf_event *event)
 
 hf_status hf_call_extend(struct hf_lease *lease, int64_t ttl_ms)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     struct hf_event event = {.in = HF_I_EXTEND, .ttl_ms = ttl_ms};
     hf_status status = change(lease, &event);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     return status;
 }
 
 hf_status hf_call_convert(struct hf_lease *lease, enum hf_verb verb)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     hf_status status;
     struct hf_event event = {.in = HF_I_CONVERT, .verb = verb};
     if (lease->ask.kind != HF_READ && lease->ask.kind != HF_WRITE)
-        status = hf_why(HF_INVALID, "%s: is not a read-write lock", lease->name);
+        status = hf_why(HF_INVALID, "%s: is not a read-write lock", lease->ask.name);
     else
         status = change(lease, &event);
     if (status == HF_OK)
         lease->ask.kind = verb == HF_V_UPGRADE ? HF_WRITE : HF_READ;
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     return status;
 }
 
 static hf_status explain_ended(const struct hf_lease *lease, hf_nanos ended_at, hf_nanos now)
 {
     const char *words = lease->words ? lease->words : "";
-    return hf_why(HF_NOT_HELD, "%s: the lease ended %lld ms ago%s%s", lease->name,
+    return hf_why(HF_NOT_HELD, "%s: the lease ended %lld ms ago%s%s", lease->ask.name,
                   (long long)((now - ended_at) / HF_MS(1)), *words ? "; " : "", words);
 }
 
@@ -214,37 +222,44 @@ static hf_status finish_release(struct hf_lease *lease, hf_nanos now)
     hf_drive(lease, &event);
     wait_until(lease, &lease->release.over);
     lease->release.open = false;
+    if (lease->release.status == HF_OK)
+        return HF_OK;
     if (lease->release.status == HF_NOT_HELD && believed <= now)
         return explain_ended(lease, believed, now);
     return explain(lease, lease->release.status);
 }
 
+static hf_status explain_unreleased(const struct hf_lease *lease, hf_nanos now)
+{
+    if (lease->lost_status != HF_OK)
+        return explain_ended(lease, lease->lost_at, now);
+    return hf_why(HF_NOT_HELD, lease->release.open ? "%s: is being released" : "%s: not held", lease->ask.name);
+}
+
 hf_status hf_call_release(struct hf_lease *lease)
 {
-    pthread_mutex_lock(&lease->lock);
-    hf_nanos now = hf_clock_boot();
     hf_status status;
-    if (hf_lease_held(lease)) {
+    hf_latch_lock(&lease->lock);
+    if (hf_client_closing(lease->client)) {
+        status = hf_client_refuse(lease->client);
+    } else if (hf_lease_held(lease)) {
         hf_drive_attend(lease);
-        status = finish_release(lease, now);
+        status = finish_release(lease, hf_clock_boot());
         hf_drive_unattend(lease);
-    } else if (lease->lost_status != HF_OK) {
-        status = explain_ended(lease, lease->lost_at, now);
     } else {
-        status = hf_why(HF_NOT_HELD, lease->release.open ? "%s: is being released" : "%s: not held", lease->name);
+        status = explain_unreleased(lease, hf_clock_boot());
     }
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     return status;
 }
 
+/* Of what is over only the handle is left. */
 void hf_call_free(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
-    if (atomic_load_explicit(&lease->refs, memory_order_acquire) == 1) { /* ours: the claim is over, nothing is due */
-        hf_lease_unref(lease);
+    if (hf_lease_pool_last(lease) || hf_client_enter(client) != HF_OK)
         return;
-    }
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     lease->freed = true;
     if (hf_lease_held(lease) && lease->exported)
         hf_drive_disown(lease);
@@ -252,22 +267,23 @@ void hf_call_free(struct hf_lease *lease)
         hf_drive_input(lease, HF_I_RELEASE, HF_OK);
     else if (!lease->decided)
         hf_drive_input(lease, HF_I_CANCEL, HF_CANCELLED);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     hf_lease_unref(lease);
     hf_keeper_flush(client);
+    hf_client_exit(client);
 }
 
 int hf_call_lost_fd(struct hf_lease *lease)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     int fd = atomic_load(&lease->lost_fd);
     if (fd < 0) {
         fd = eventfd(lease->lost_status != HF_OK, EFD_CLOEXEC | EFD_NONBLOCK);
         if (fd < 0)
-            hf_why(HF_NO_MEMORY, "%s: no descriptor to tell of a loss: %s", lease->name, strerror(errno));
+            hf_why(HF_NO_MEMORY, "%s: no descriptor to tell of a loss: %s", lease->ask.name, strerror(errno));
         else
             atomic_store(&lease->lost_fd, fd);
     }
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     return fd;
 }

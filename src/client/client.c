@@ -28,11 +28,11 @@ static void nudge(void *ctx, struct hf_ask *ask)
 static void lost_all(void *ctx, hf_status status, const char *text)
 {
     struct hf_client *client = ctx;
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     client->sweep = HF_SWEEP_LOST;
     client->lost_status = status;
     snprintf(client->lost_text, sizeof client->lost_text, "%s", text);
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     hf_keeper_wake(client);
 }
 
@@ -73,10 +73,8 @@ static hf_status start_keeper(struct hf_client *client)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error)
         return hf_why(HF_NO_MEMORY, "%s: cannot start a thread: %s", client->url, strerror(error));
-    pthread_mutex_lock(&client->lock);
-    while (!client->keeper_up)
-        pthread_cond_wait(&client->changed, &client->lock);
-    pthread_mutex_unlock(&client->lock);
+    while (!atomic_load(&client->keeper_up))
+        hf_futex_wait(&client->keeper_up, 0, HF_NEVER);
     if (client->keeper_status == HF_OK)
         return HF_OK;
     pthread_join(client->keeper, NULL);
@@ -94,8 +92,6 @@ static void free_client(struct hf_client *client)
         close(client->fd);
     if (client->mark.page)
         hf_forkmark_clear(&client->mark);
-    pthread_cond_destroy(&client->changed);
-    pthread_mutex_destroy(&client->lock);
     free(client->url);
     free(client);
 }
@@ -125,8 +121,6 @@ hf_status hf_client_open_with(const struct hf_engine_type *type, const struct hf
     struct hf_client *client = calloc(1, sizeof *client);
     if (!client)
         return hf_why(HF_NO_MEMORY, "no memory for a client");
-    pthread_mutex_init(&client->lock, NULL);
-    pthread_cond_init(&client->changed, NULL);
     client->type = type;
     client->armed_at = INT64_MIN;
     client->no_thread = options->no_thread;
@@ -174,7 +168,7 @@ static void end_hold(struct hf_lease *lease, bool in_time)
 /* Without the time to ask the engine, which frees what a client leaves behind, the caller still hears its outcome. */
 static void end_lease(struct hf_lease *lease, bool in_time)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     if (hf_lease_held(lease))
         end_hold(lease, in_time);
     else if (!lease->decided)
@@ -183,7 +177,7 @@ static void end_lease(struct hf_lease *lease, bool in_time)
         lease->awaited = true;
         atomic_fetch_add(&lease->client->awaited, 1);
     }
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
 }
 
 static void end_leases(struct hf_client *client, hf_nanos until)
@@ -222,14 +216,23 @@ static unsigned await_answers(struct hf_client *client, hf_nanos until)
 static void give_up_waits(struct hf_client *client)
 {
     for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;) {
-        pthread_mutex_lock(&l->lock);
+        hf_latch_lock(&l->lock);
         if (!l->decided)
             hf_drive_input(l, HF_I_LOST_ALL, HF_CLOSED);
-        pthread_mutex_unlock(&l->lock);
+        hf_latch_unlock(&l->lock);
     }
 }
 
-/* Blocked callers have been told; they need a moment to leave. */
+/* Whoever is at a lease now, and has not given its lock up to sleep, is done with it after this. */
+static void pass_leases(struct hf_client *client)
+{
+    for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;) {
+        hf_latch_lock(&l->lock);
+        hf_latch_unlock(&l->lock);
+    }
+}
+
+/* Blocked callers have been told; they need a moment to leave. One that wakes is at its lease before it is out. */
 static bool wait_until_empty(struct hf_client *client, hf_nanos until)
 {
     for (uint32_t inside; (inside = atomic_load(&client->inside)) != HF_CLOSING;) {
@@ -237,7 +240,8 @@ static bool wait_until_empty(struct hf_client *client, hf_nanos until)
             return false;
         hf_futex_wait(&client->inside, inside, until);
     }
-    return true;
+    pass_leases(client);
+    return atomic_load(&client->inside) == HF_CLOSING || wait_until_empty(client, until);
 }
 
 hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
@@ -254,13 +258,15 @@ hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
         give_up_waits(client);
     if (!wait_until_empty(client, until))
         return hf_why(HF_TIMEOUT, "%s: another thread is still inside a call", client->url);
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     client->stop = true;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (client->no_thread) /* the last callbacks run here */
         hf_keeper_process(client);
     client->type->attend_wake(client->engine);
     pthread_join(client->keeper, NULL);
+    if (client->type->finish)
+        client->type->finish(client->engine, until);
     hf_status status = unanswered ? hf_why(HF_IN_DOUBT, "%s: %u holds could not be released and end by themselves",
                                            client->url, unanswered)
                                   : HF_OK;

@@ -11,7 +11,10 @@
  *
  * Locks, in the order in which they are taken: a lease's lock (its claim moves under it, and the engine is asked under
  * it, so that one lease that cannot get through holds up no other), then the client's (queues, timers, pool; for
- * moments). No lock is held while a callback runs. */
+ * moments). No lock is held while a callback runs.
+ *
+ * hf_close waits for all who are in a call. Whoever has a lease's lock is in one, for hf_close takes each; whoever is
+ * in a call without such a lock counts itself in `inside`. */
 #pragma once
 #include "base/heap.h"
 #include "base/settings.h"
@@ -20,6 +23,7 @@
 #include "sys/entropy.h"
 #include "sys/forkmark.h"
 #include "sys/futex.h"
+#include "sys/latch.h"
 
 #include <pthread.h>
 
@@ -50,54 +54,65 @@ enum hf_count {
 struct hf_pending_call {
     bool open; /* somebody is in it */
     bool over; /* and has its answer */
-    hf_status status;
+    hf_status status : 16;
 };
+
+/* A timing sheet that all leases with the same ttl share. Under the client's lock. */
+struct hf_shared_sheet {
+    struct hf_sheet sheet;
+    struct hf_shared_sheet *next; /* of its bucket */
+    int64_t ttl_ms;
+    uint32_t users;
+};
+
+enum { HF_SHEET_BITS = 6, HF_SHEET_BUCKETS = 1 << HF_SHEET_BITS };
 
 struct hf_lease {
     struct hf_client *client;
     struct hf_lease *next, *prev; /* among all of the client; in the pool: next */
     _Atomic uint32_t refs;        /* the caller's handle, the claim until it is over, each queue it stands in */
 
-    pthread_mutex_t lock;
-    struct hf_ask ask;
-    struct hf_claim claim;
-    bool alive;         /* the claim counts as a ref */
-    bool caller_drives; /* a caller is blocked in acquire and brings the timer events itself */
-    bool decided;       /* GRANTED or DENIED was reported */
-    bool freed;         /* the caller gave the handle back */
-    bool exported;      /* the hold belongs to a text now */
-    bool awaited;       /* hf_close waits for its end */
-    hf_status outcome, lost_status;
-    hf_nanos wake_at, lost_at;
+    hf_latch lock;
+    bool alive;                     /* the claim counts as a ref */
+    bool caller_drives;             /* a caller is blocked in acquire and brings the timer events itself */
+    bool decided;                   /* GRANTED or DENIED was reported */
+    bool freed;                     /* the caller gave the handle back */
+    bool exported;                  /* the hold belongs to a text now */
+    bool awaited;                   /* hf_close waits for its end */
+    bool in_look, in_call;          /* under the client's lock, as are */
+    uint8_t callbacks;              /* enum hf_callback that are due */
+    _Atomic bool ok;                /* this, and token and valid_until, without any lock */
     struct hf_pending_call change;  /* extend, upgrade or downgrade: one at a time, other threads wait for their turn */
     struct hf_pending_call release; /* the first one; a second is refused */
-    hf_word news;                   /* rises when something was decided; callers sleep on it */
-    uint32_t callers;               /* in a blocking call on it */
-    uint32_t sleepers;              /* those of them that sleep on `news` */
-    uint64_t parked;                /* the slot that one of them is parked on; 0: none */
-
-    _Atomic bool ok;
+    hf_status outcome, lost_status;
+    uint32_t callers;    /* in a blocking call on it */
+    uint32_t sleepers;   /* those of them that sleep on `news` */
+    hf_word news;        /* rises when something was decided; callers sleep on it */
+    _Atomic int lost_fd; /* -1: none was asked for */
+    uint64_t parked;     /* the slot that one of the callers is parked on; 0: none */
+    hf_nanos wake_at, lost_at;
     _Atomic int64_t valid_until;
     _Atomic uint64_t token;
-    _Atomic int lost_fd; /* -1: none was asked for */
+
+    struct hf_ask ask;
+    struct hf_claim claim;
 
     /* Under the client's lock: */
     struct hf_heap_node timer;
     _Atomic hf_nanos timer_at; /* when the keeper looks at it; HF_NEVER: it stands in no heap. Read without the lock */
     struct hf_lease *look_next, *call_next;
-    bool in_look, in_call;
     struct hf_group *group; /* those that were taken together with it; NULL: none */
-    unsigned callbacks;     /* enum hf_callback that are due */
 
     hf_done_fn *done;
     void *done_arg;
     hf_lost_fn *on_lost;
     void *lost_arg;
 
-    char *name, *label, *correlation; /* in `small`, or in a block of their own when they are long */
-    char *block;
-    char *words; /* what went wrong, NULL: nothing to add to the status */
-    char small[96];
+    const char *correlation; /* this, and the ask's name and label: in `small`, or in `block` when they are long */
+    char *words;             /* what went wrong, NULL: nothing to add to the status */
+    char *block;             /* stays with the handle */
+    uint32_t block_size;
+    char small[44]; /* a name of 32 bytes, and a little */
 };
 
 struct hf_client {
@@ -110,17 +125,18 @@ struct hf_client {
     struct hf_timing_wishes wishes;
     char *url; /* as opened, without its query, for messages */
 
-    hf_word inside;  /* callers in a call, and HF_CLOSING: one word, because whoever leaves must not look at the client
-                        after */
+    hf_word inside;  /* callers in a call without a lease's lock, and HF_CLOSING: one word, because whoever leaves must
+                        not look at the client after */
     hf_word awaited; /* leases that hf_close waits for */
     _Atomic uint64_t count[HF_COUNTERS];
 
-    pthread_mutex_t lock;
+    hf_latch lock;
     struct hf_entropy entropy;
     struct hf_heap timers;
     struct hf_lease *all, *pool;
     struct hf_slab *slabs;
-    uint32_t leases; /* made, whether in use or in the pool */
+    struct hf_shared_sheet *sheets[HF_SHEET_BUCKETS]; /* by ttl */
+    uint32_t leases;                                  /* made, whether in use or in the pool */
     struct hf_line look, call;
     hf_nanos armed_at;   /* when the keeper wakes by itself; INT64_MIN while it is awake */
     enum hf_sweep sweep; /* what happened to all leases */
@@ -132,8 +148,7 @@ struct hf_client {
     _Atomic pthread_t processor; /* the thread that is inside hf_process; 0: none */
 
     pthread_t keeper;
-    pthread_cond_t changed; /* the keeper has started, or has run callbacks */
-    bool keeper_up;
+    hf_word keeper_up; /* 1: it has started */
     hf_status keeper_status;
     char keeper_text[512];
 
@@ -152,6 +167,8 @@ void hf_lease_ref(struct hf_lease *lease);
  * on its way to the pool. */
 bool hf_lease_ref_listed(struct hf_lease *lease);
 void hf_lease_unref(struct hf_lease *lease);
+void hf_lease_drop(struct hf_lease *lease);      /* unlocks one that came to nothing, and gives the reference back */
+bool hf_lease_pool_last(struct hf_lease *lease); /* gives the reference back if it is the last one */
 /* A walk through all leases of a client: the next one behind `lease` (NULL: the first) with a reference, while that of
  * `lease` is given back. Those that are made meanwhile are not met. */
 struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_lease *lease);
@@ -166,8 +183,16 @@ void hf_drive_peek(struct hf_lease *lease); /* looks at all news that there are 
 /* Sleeps until there may be news, the lease's timer is due, or until then. The lock is given up meanwhile. */
 void hf_drive_sleep(struct hf_lease *lease, hf_nanos until);
 /* A caller begins and ends to wait for answers. While one does, it looks at the news, and not the keeper. */
-void hf_drive_attend(struct hf_lease *lease);
-void hf_drive_unattend(struct hf_lease *lease);
+static inline void hf_drive_attend(struct hf_lease *lease)
+{
+    lease->callers++;
+}
+void hf_drive_hand_on(struct hf_lease *lease);
+static inline void hf_drive_unattend(struct hf_lease *lease)
+{
+    if (--lease->callers || lease->alive)
+        hf_drive_hand_on(lease);
+}
 hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token);
 void hf_drive_disown(struct hf_lease *lease); /* the hold belongs to its text alone */
 
@@ -175,7 +200,17 @@ void hf_drive_disown(struct hf_lease *lease); /* the hold belongs to its text al
 #define HF_CLOSING 0x80000000u
 hf_status hf_client_enter(struct hf_client *client);
 void hf_client_exit(struct hf_client *client);
-/* Begins, and waits for the outcome. With the lease's lock, which is given up at the end. */
+hf_status hf_client_refuse(const struct hf_client *client); /* HF_FORKED or HF_CLOSED, in words */
+static inline bool hf_client_closing(const struct hf_client *client)
+{
+    return atomic_load_explicit(&client->inside, memory_order_relaxed) & HF_CLOSING;
+}
+/* For one that has a lease's lock, and will still need the client when it has not. */
+static inline void hf_client_stay(struct hf_client *client)
+{
+    atomic_fetch_add(&client->inside, 1);
+}
+/* Begins, and waits for the outcome. With the lease's lock. */
 hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now);
 hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **lease);
 hf_status hf_call_start(struct hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
@@ -208,7 +243,13 @@ void hf_keeper_timer(struct hf_lease *lease, hf_nanos when);            /* it lo
 void hf_keeper_wake(struct hf_client *client);
 void hf_keeper_flush(
     struct hf_client *client); /* what this thread submitted goes out, if the keeper will not see to it */
-bool hf_keeper_is_me(const struct hf_client *client);
+/* Is this the thread that runs callbacks? */
+static inline bool hf_keeper_is_me(const struct hf_client *client)
+{
+    if (client->no_thread)
+        return atomic_load(&client->processor) == pthread_self();
+    return pthread_equal(client->keeper, pthread_self());
+}
 
 /* ---- client.c ---- */
 hf_status hf_client_open(const char *url, const struct hf_client_options *options, struct hf_client **client);

@@ -63,47 +63,49 @@ static void answer(struct hf_pending_call *call, hf_status status)
     call->status = status;
 }
 
-static void wake_callers(struct hf_lease *lease)
+static inline void wake_callers(struct hf_lease *lease)
 {
-    atomic_store(&lease->news, atomic_load_explicit(&lease->news, memory_order_relaxed) + 1); /* under its lock */
+    uint32_t news = atomic_load_explicit(&lease->news, memory_order_relaxed); /* changes under its lock alone */
+    atomic_store_explicit(&lease->news, news + 1, memory_order_release);
     if (lease->sleepers)
         hf_futex_wake(&lease->news, INT32_MAX);
     if (lease->parked)
         lease->client->type->wake(lease->client->engine, lease->parked);
 }
 
-static void report(struct hf_lease *lease, const struct hf_move *move, hf_nanos now)
+static void report(struct hf_lease *lease, const struct hf_deed *deed, hf_nanos now)
 {
-    switch (move->report) {
+    switch (deed->report) {
     case HF_R_NONE:
         return;
     case HF_R_GRANTED:
         decide(lease, HF_OK);
         break;
     case HF_R_DENIED:
-        decide(lease, move->status);
+        decide(lease, deed->status);
         break;
     case HF_R_QUEUED:
         count(lease->client, COUNT_QUEUED);
         break;
     case HF_R_EXTENDED:
-        if (move->status == HF_OK)
+        if (deed->status == HF_OK)
             count(lease->client, COUNT_EXTENDED);
-        answer(&lease->change, move->status);
+        answer(&lease->change, deed->status);
         break;
     case HF_R_WARN:
         break;
     case HF_R_LOST:
-        lose(lease, move->status, now);
+        lose(lease, deed->status, now);
         answer(&lease->change, HF_LOST);
         break;
     case HF_R_RELEASED:
-        if (move->status == HF_OK)
+        if (deed->status == HF_OK)
             count(lease->client, COUNT_RELEASED);
-        answer(&lease->release, move->status);
+        answer(&lease->release, deed->status);
         break;
     }
-    hf_journal_report(lease, move->report, move->status, now);
+    if (lease->client->on_log)
+        hf_journal_report(lease, deed->report, deed->status, now);
     wake_callers(lease);
 }
 
@@ -118,23 +120,26 @@ static void end_change_unheld(struct hf_lease *lease)
 
 /* ---- Moves ---- */
 
-static void publish(struct hf_lease *lease)
+/* What can be seen without a lock changes with a hold alone. */
+static inline void publish(struct hf_lease *lease)
 {
     const struct hf_claim *claim = &lease->claim;
     bool held = hf_lease_held(lease);
+    if (!held && !atomic_load_explicit(&lease->ok, memory_order_relaxed))
+        return;
     atomic_store_explicit(&lease->token, claim->token, memory_order_relaxed);
     atomic_store_explicit(&lease->valid_until, held ? claim->valid_until : 0, memory_order_relaxed);
     atomic_store_explicit(&lease->ok, held, memory_order_release);
 }
 
 /* Callers sleep until the time that was set when they began to: an earlier one is news for them. */
-static void arm(struct hf_lease *lease, hf_nanos when)
+static inline void arm(struct hf_lease *lease, hf_nanos when)
 {
     bool earlier = when < lease->wake_at;
     lease->wake_at = when;
     if (earlier && (lease->sleepers || lease->parked))
         wake_callers(lease);
-    if (!lease->caller_drives)
+    if (!lease->caller_drives && when < atomic_load(&lease->timer_at))
         hf_keeper_timer(lease, when);
 }
 
@@ -146,10 +151,15 @@ static void settle(struct hf_lease *lease)
     lease->awaited = false;
 }
 
-/* A claim that is not over needs its lease, whether or not the caller still has the handle. */
-static void keep_alive(struct hf_lease *lease)
+static bool lives(const struct hf_lease *lease)
 {
-    bool alive = lease->claim.state != HF_S_OVER && lease->claim.state != HF_S_NEW;
+    return lease->claim.state != HF_S_OVER && lease->claim.state != HF_S_NEW;
+}
+
+/* A claim that is not over needs its lease, whether or not the caller still has the handle. */
+static inline void keep_alive(struct hf_lease *lease)
+{
+    bool alive = lives(lease);
     if (alive == lease->alive)
         return;
     lease->alive = alive;
@@ -162,17 +172,17 @@ static void keep_alive(struct hf_lease *lease)
     }
 }
 
-static bool submit(struct hf_lease *lease, const struct hf_move *move, hf_nanos now, struct hf_news *news)
+static inline bool submit(struct hf_lease *lease, const struct hf_deed *deed, hf_nanos now, struct hf_news *news)
 {
     struct hf_ask *ask = &lease->ask;
-    ask->verb = move->verb;
-    ask->doubt = move->doubt;
+    ask->verb = deed->verb;
+    ask->doubt = deed->doubt;
     ask->lost = lease->lost_status != HF_OK;
     ask->bell = !lease->callers;
     ask->batched = hf_keeper_is_me(lease->client);
-    ask->until = now + (ask->batched ? lease->claim.t.patience : lease->claim.t.op_timeout);
-    if (move->verb == HF_V_EXTEND)
-        ask->ttl_ms = move->ttl / HF_MS(1);
+    ask->until = now + (ask->batched ? lease->claim.sheet->t.patience : lease->claim.sheet->t.op_timeout);
+    if (deed->verb == HF_V_EXTEND)
+        ask->ttl_ms = deed->ttl / HF_MS(1);
     return lease->client->type->submit(lease->client->engine, ask, now, news);
 }
 
@@ -189,6 +199,8 @@ static uint32_t jitter(const struct hf_lease *lease)
 static void note_words(struct hf_lease *lease, const struct hf_news *news)
 {
     const struct hf_claim *claim = &lease->claim;
+    if (news->cue <= HF_N_EXTENDED && !lease->words && !news->text)
+        return;
     if (claim->state == HF_S_OVER || (claim->state == HF_S_RELEASING && !claim->asked_release))
         return;
     if (news->text)
@@ -203,36 +215,36 @@ static void note_words(struct hf_lease *lease, const struct hf_news *news)
 
 /* When what is reported happened. What is lost by time was lost when the time was over, however late that was noticed;
  * what is given back was not held from the moment of the wish on, however long the answer took. */
-static hf_nanos time_of(const struct hf_lease *lease, const struct hf_move *move, hf_nanos believed, hf_nanos now)
+static hf_nanos time_of(const struct hf_lease *lease, const struct hf_deed *deed, hf_nanos believed, hf_nanos now)
 {
-    if (move->report == HF_R_LOST && believed < now)
+    if (deed->report == HF_R_LOST && believed < now)
         return believed;
-    return move->report == HF_R_RELEASED ? lease->claim.released_at : now;
+    return deed->report == HF_R_RELEASED ? lease->claim.released_at : now;
 }
 
 void hf_drive(struct hf_lease *lease, const struct hf_event *event)
 {
-    struct hf_event next; /* events and moves are not copied: reading what was just written piece by piece is slow */
+    struct hf_event next; /* filled in piece by piece: copied as a whole it would have to wait for the pieces */
     struct hf_news news;
     for (;;) {
         hf_nanos now = event->now, believed = lease->claim.valid_until;
         if (event->in >= HF_I_GRANTED)
             note_words(lease, event->news);
-        struct hf_move move = hf_claim_step(&lease->claim, event);
+        struct hf_deed deed = hf_claim_act(&lease->claim, event);
         publish(lease);
-        report(lease, &move, time_of(lease, &move, believed, now));
+        if (deed.report != HF_R_NONE)
+            report(lease, &deed, time_of(lease, &deed, believed, now));
         end_change_unheld(lease);
         keep_alive(lease);
-        if (move.verb == HF_V_NONE || !submit(lease, &move, now, &news)) {
-            arm(lease, move.wake_at);
+        if (deed.verb == HF_V_NONE || !submit(lease, &deed, now, &news)) {
+            arm(lease, hf_claim_wake_at(&lease->claim));
             return;
         }
-        next = (struct hf_event){
-            .in = hf_input_of_cue(news.cue),
-            .now = news.asked_at > now ? news.asked_at : now, /* later only if the engine took its time */
-            .news = &news,
-            .random = jitter(lease),
-        };
+        next.in = hf_input_of_cue(news.cue);
+        next.now = news.asked_at > now ? news.asked_at : now; /* later only if the engine took its time */
+        next.news = &news;
+        next.ttl_ms = 0, next.verb = HF_V_NONE, next.status = HF_OK;
+        next.random = jitter(lease);
         event = &next;
     }
 }
@@ -245,21 +257,14 @@ void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why)
 
 /* ---- Waiting for news ---- */
 
-void hf_drive_attend(struct hf_lease *lease)
-{
-    lease->callers++;
-}
-
 /* The last one out leaves what is under way to the keeper; another one must take its place and park. */
-void hf_drive_unattend(struct hf_lease *lease)
+void hf_drive_hand_on(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
-    if (--lease->callers) {
+    if (lease->callers) {
         wake_callers(lease);
         return;
     }
-    if (!lease->alive)
-        return;
     if (client->type->unattend)
         client->type->unattend(client->engine, &lease->ask);
     if (lease->claim.state != HF_S_HELD)
@@ -279,12 +284,14 @@ void hf_drive_sleep(struct hf_lease *lease, hf_nanos until)
         lease->parked = slot;
     else
         lease->sleepers++;
-    pthread_mutex_unlock(&lease->lock);
+    hf_client_stay(client); /* before hf_close can have the lock */
+    hf_latch_unlock(&lease->lock);
     if (slot)
         client->type->park(client->engine, slot, seen, until);
     else
         hf_futex_wait(&lease->news, seen, until);
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
+    hf_client_exit(client);
     if (slot)
         lease->parked = 0;
     else
@@ -312,8 +319,8 @@ void hf_drive_peek(struct hf_lease *lease)
 static bool hear_check(struct hf_lease *lease, hf_nanos now, struct hf_news *news)
 {
     struct hf_client *client = lease->client;
-    struct hf_move check = {.verb = HF_V_CHECK};
-    hf_nanos until = now + lease->claim.t.answer;
+    struct hf_deed check = {.verb = HF_V_CHECK};
+    hf_nanos until = now + lease->claim.sheet->t.answer;
     if (submit(lease, &check, now, news))
         return true;
     while (!client->type->peek(client->engine, &lease->ask, now, news)) {
@@ -329,16 +336,16 @@ static hf_status refuse_adoption(const struct hf_lease *lease, const struct hf_n
 {
     hf_status status = news->cue == HF_N_FAILED ? news->status : HF_IN_DOUBT;
     if (news->cue == HF_N_FAILED || news->cue == HF_N_CUT)
-        return hf_why(status, "%s: %s", lease->name, news->text ? news->text : hf_status_row(status)->text);
-    return hf_why(HF_LOST, "%s: the hold with token %llu has ended", lease->name, (unsigned long long)token);
+        return hf_why(status, "%s: %s", lease->ask.name, news->text ? news->text : hf_status_row(status)->text);
+    return hf_why(HF_LOST, "%s: the hold with token %llu has ended", lease->ask.name, (unsigned long long)token);
 }
 
 static hf_status adopt(struct hf_lease *lease, uint64_t token)
 {
     struct hf_news news;
     if (!hear_check(lease, hf_clock_boot(), &news))
-        return hf_why(HF_UNAVAILABLE, "%s: no answer within %lld ms", lease->name,
-                      (long long)(lease->claim.t.answer / HF_MS(1)));
+        return hf_why(HF_UNAVAILABLE, "%s: no answer within %lld ms", lease->ask.name,
+                      (long long)(lease->claim.sheet->t.answer / HF_MS(1)));
     if (news.cue != HF_N_EXTENDED || news.token != token)
         return refuse_adoption(lease, &news, token);
     hf_nanos until = news.asked_at + news.good - hf_timing_drift(&lease->client->limits, news.good);

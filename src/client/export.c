@@ -22,21 +22,21 @@ hf_status hf_call_export(struct hf_lease *lease, char *text, size_t size)
 {
     char attempt[33], owner[33];
     hf_status status = HF_OK;
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     const struct hf_ask *ask = &lease->ask;
     print_id(&ask->attempt, attempt);
     print_id(&ask->owner, owner);
     if (!ask->detached)
-        status = hf_why(HF_INVALID, "%s: only a detached hold outlives its client", lease->name);
+        status = hf_why(HF_INVALID, "%s: only a detached hold outlives its client", lease->ask.name);
     else if (!atomic_load(&lease->ok))
-        status = hf_why(lease->lost_status ? HF_LOST : HF_NOT_HELD, "%s: not held", lease->name);
+        status = hf_why(lease->lost_status ? HF_LOST : HF_NOT_HELD, "%s: not held", lease->ask.name);
     else if (snprintf(text, size, "hf1 %s %s %d %u %u %" PRId64 " %" PRIu64 " %s", attempt, owner, (int)ask->kind,
-                      ask->units, ask->capacity, lease->claim.t.ttl / HF_MS(1), atomic_load(&lease->token),
-                      lease->name) >= (int)size)
-        status = hf_why(HF_FULL, "%s: %zu bytes are too few for its text", lease->name, size);
+                      ask->units, ask->capacity, lease->claim.sheet->t.ttl / HF_MS(1), atomic_load(&lease->token),
+                      lease->ask.name) >= (int)size)
+        status = hf_why(HF_FULL, "%s: %zu bytes are too few for its text", lease->ask.name, size);
     else
         lease->exported = true;
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     return status;
 }
 
@@ -105,10 +105,11 @@ hf_status hf_call_attach(struct hf_client *client, const char *text, struct hf_l
         lease->decided = true;
         lease->exported = true; /* freeing this handle does not end what the text still names */
     }
-    pthread_mutex_unlock(&lease->lock);
-    if (status == HF_OK)
-        *out = lease;
-    else
-        hf_lease_unref(lease);
-    return status;
+    if (status != HF_OK) {
+        hf_lease_drop(lease);
+        return status;
+    }
+    *out = lease;
+    hf_latch_unlock(&lease->lock);
+    return HF_OK;
 }

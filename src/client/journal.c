@@ -52,11 +52,11 @@ static int64_t wall_ms_of(hf_nanos when)
 
 static void put(struct hf_client *client, struct hf_record *r)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     *(client->log_first ? &client->log_last->next : &client->log_first) = r;
     client->log_last = r;
     bool wake = client->armed_at != INT64_MIN;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (wake)
         hf_keeper_wake(client);
 }
@@ -64,15 +64,15 @@ static void put(struct hf_client *client, struct hf_record *r)
 void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status status, hf_nanos now)
 {
     struct hf_client *client = lease->client;
-    if (!client->on_log || kinds[report].level > client->log_level)
+    if (kinds[report].level > client->log_level)
         return;
-    struct hf_record *r = make_record(lease->name, lease->correlation, lease->words ? lease->words : "");
+    struct hf_record *r = make_record(lease->ask.name, lease->correlation, lease->words ? lease->words : "");
     if (!r)
         return; /* without memory the lock goes on, the log has a gap */
     const struct hf_claim *claim = &lease->claim;
     r->event.level = kinds[report].level;
     r->event.event = status == HF_IN_DOUBT ? "in_doubt" : kinds[report].event;
-    r->event.ttl_ms = claim->t.ttl / HF_MS(1);
+    r->event.ttl_ms = claim->sheet->t.ttl / HF_MS(1);
     r->event.held_ms = claim->granted_at ? (now - claim->granted_at) / HF_MS(1) : 0;
     r->event.waited_ms = ((claim->granted_at ? claim->granted_at : now) - claim->started_at) / HF_MS(1);
     r->event.token = claim->token;
@@ -99,11 +99,11 @@ void hf_journal_break(struct hf_client *client, const char *name, uint64_t token
 void hf_journal_deliver(struct hf_client *client)
 {
     for (;;) {
-        pthread_mutex_lock(&client->lock);
+        hf_latch_lock(&client->lock);
         struct hf_record *r = client->log_first;
         if (r)
             client->log_first = r->next;
-        pthread_mutex_unlock(&client->lock);
+        hf_latch_unlock(&client->lock);
         if (!r)
             return;
         client->on_log(client->log_arg, &r->event);

@@ -19,14 +19,6 @@ enum { BATCH = 256, ROUNDS = 4 };
 
 /* ---- From other threads ---- */
 
-/* Is this the thread that runs callbacks? */
-bool hf_keeper_is_me(const struct hf_client *client)
-{
-    if (client->no_thread)
-        return atomic_load(&client->processor) == pthread_self();
-    return pthread_equal(client->keeper, pthread_self());
-}
-
 /* Wakes whoever does the work: the keeper, or the caller's own loop. */
 void hf_keeper_wake(struct hf_client *client)
 {
@@ -57,13 +49,13 @@ void hf_keeper_timer(struct hf_lease *lease, hf_nanos when)
     struct hf_client *client = lease->client;
     if (when >= atomic_load(&lease->timer_at))
         return;
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     hf_heap_put(&client->timers, &lease->timer, when);
     atomic_store(&lease->timer_at, when);
     bool wake = when < client->armed_at;
     if (wake)
         client->armed_at = when;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (wake)
         hf_keeper_wake(client);
 }
@@ -72,7 +64,7 @@ void hf_keeper_timer(struct hf_lease *lease, hf_nanos when)
 void hf_keeper_look(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     if (!lease->in_look) {
         lease->in_look = true;
         hf_lease_ref(lease);
@@ -80,14 +72,14 @@ void hf_keeper_look(struct hf_lease *lease)
         *(client->look.first ? &client->look.last->look_next : &client->look.first) = lease;
         client->look.last = lease;
     }
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
 }
 
 void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback)
 {
     struct hf_client *client = lease->client;
-    pthread_mutex_lock(&client->lock);
-    lease->callbacks |= callback;
+    hf_latch_lock(&client->lock);
+    lease->callbacks |= (uint8_t)callback;
     if (!lease->in_call) {
         lease->in_call = true;
         hf_lease_ref(lease);
@@ -96,7 +88,7 @@ void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback)
         client->call.last = lease;
     }
     bool wake = client->armed_at != AWAKE;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (wake)
         hf_keeper_wake(client);
 }
@@ -106,7 +98,7 @@ void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback)
 static bool run_due_timer(struct hf_client *client)
 {
     hf_nanos now = hf_clock_boot();
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     struct hf_heap_node *node = hf_heap_first(&client->timers);
     struct hf_lease *lease = NULL;
     if (node && node->key <= now) {
@@ -114,14 +106,14 @@ static bool run_due_timer(struct hf_client *client)
         hf_heap_remove(&client->timers, node);
         atomic_store(&lease->timer_at, HF_NEVER); /* before its lock is taken: whoever has it now sets wake_at first */
         if (!hf_lease_ref_listed(lease)) {
-            pthread_mutex_unlock(&client->lock);
+            hf_latch_unlock(&client->lock);
             return true;
         }
     }
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (!lease)
         return false;
-    if (pthread_mutex_trylock(&lease->lock) != 0) { /* a caller is at it, who may not get through for long */
+    if (!hf_latch_try(&lease->lock)) { /* a caller is at it, who may not get through for long */
         hf_keeper_timer(lease, now + LOOK_AGAIN);
         hf_lease_unref(lease);
         return true;
@@ -130,45 +122,45 @@ static bool run_due_timer(struct hf_client *client)
         hf_drive_input(lease, HF_I_TIMER, HF_OK);
     else if (!lease->caller_drives)
         hf_keeper_timer(lease, lease->wake_at);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     hf_lease_unref(lease);
     return true;
 }
 
 static bool run_look(struct hf_client *client)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     struct hf_lease *lease = client->look.first;
     if (lease) {
         client->look.first = lease->look_next;
         lease->in_look = false;
     }
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (!lease)
         return false;
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     hf_drive_peek(lease);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     hf_lease_unref(lease);
     return true;
 }
 
 static void call_back(struct hf_lease *lease, unsigned callbacks)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     hf_status outcome = lease->freed && lease->outcome == HF_OK ? HF_CANCELLED : lease->outcome;
     hf_status lost = lease->lost_status;
     hf_lost_fn *on_lost = lease->freed ? NULL : lease->on_lost;
     char words[HF_WHY_MAX];
     snprintf(words, sizeof words, "%s", lease->words ? lease->words : "");
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     if (callbacks & HF_CB_DONE) {
         if (outcome != HF_OK)
-            hf_why(outcome, "%s: %s", lease->name, words[0] ? words : hf_status_row(outcome)->text);
+            hf_why(outcome, "%s: %s", lease->ask.name, words[0] ? words : hf_status_row(outcome)->text);
         lease->done(lease, outcome, lease->done_arg);
     }
     if ((callbacks & HF_CB_LOST) && on_lost) {
-        hf_why(lost, "%s: %s", lease->name, words[0] ? words : hf_status_row(lost)->text);
+        hf_why(lost, "%s: %s", lease->ask.name, words[0] ? words : hf_status_row(lost)->text);
         on_lost(lease, lost, lease->lost_arg);
     }
     if (callbacks & HF_CB_GROUP)
@@ -177,7 +169,7 @@ static void call_back(struct hf_lease *lease, unsigned callbacks)
 
 static bool run_callback(struct hf_client *client)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     struct hf_lease *lease = client->call.first;
     unsigned callbacks = 0;
     if (lease) {
@@ -186,7 +178,7 @@ static bool run_callback(struct hf_client *client)
         callbacks = lease->callbacks;
         lease->callbacks = 0;
     }
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (!lease)
         return false;
     call_back(lease, callbacks);
@@ -203,7 +195,7 @@ struct sweep {
 
 static void sweep_one(struct hf_lease *lease, const struct sweep *sweep)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     if (sweep->what == HF_SWEEP_LOST) {
         hf_lease_words(lease, sweep->text);
         hf_drive_input(lease, HF_I_LOST_ALL, lease->decided ? sweep->status : HF_UNAVAILABLE);
@@ -212,28 +204,28 @@ static void sweep_one(struct hf_lease *lease, const struct sweep *sweep)
         struct hf_event event = {.in = HF_I_HINT, .now = hf_clock_boot(), .news = &hint};
         hf_drive(lease, &event);
     }
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
 }
 
 /* The engine lost everything, or took something away: every lease hears of it. */
 static void run_sweep(struct hf_client *client)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     struct sweep sweep = {.what = client->sweep, .status = client->lost_status};
     memcpy(sweep.text, client->lost_text, sizeof sweep.text);
     client->sweep = HF_SWEEP_NONE;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     for (struct hf_lease *l = NULL; sweep.what && (l = hf_lease_walk(client, l)) != NULL;)
         sweep_one(l, &sweep);
 }
 
 void hf_keeper_recheck(struct hf_client *client)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     if (client->sweep == HF_SWEEP_NONE)
         client->sweep = HF_SWEEP_CHECK;
     bool wake = client->armed_at != AWAKE && !hf_keeper_is_me(client);
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (wake)
         hf_keeper_wake(client);
 }
@@ -284,32 +276,30 @@ static bool run_what_is_due(struct hf_client *client)
 /* When to wake; false when it is time to stop. Sets armed_at, from which on other threads wake us. */
 static bool plan(struct hf_client *client, hf_nanos *until)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     struct hf_heap_node *first = hf_heap_first(&client->timers);
     *until = first ? first->key : HF_NEVER;
     if (client->look.first || client->call.first || client->sweep || client->log_first)
         *until = 0;
     client->armed_at = *until;
     bool stop = client->stop && *until != 0;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     return !stop;
 }
 
 static void say_up(struct hf_client *client, hf_status status)
 {
-    pthread_mutex_lock(&client->lock);
-    client->keeper_up = true;
     client->keeper_status = status;
     snprintf(client->keeper_text, sizeof client->keeper_text, "%s", status == HF_OK ? "" : hf_why_text());
-    pthread_cond_broadcast(&client->changed);
-    pthread_mutex_unlock(&client->lock);
+    atomic_store(&client->keeper_up, 1);
+    hf_futex_wake(&client->keeper_up, 1);
 }
 
 static void set_awake(struct hf_client *client)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     client->armed_at = AWAKE;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
 }
 
 static void keep(struct hf_client *client)
@@ -329,9 +319,9 @@ static void attend_only(struct hf_client *client)
 {
     for (;;) {
         client->type->attend(client->engine, HF_NEVER);
-        pthread_mutex_lock(&client->lock);
+        hf_latch_lock(&client->lock);
         bool stop = client->stop, due = client->look.first || client->sweep;
-        pthread_mutex_unlock(&client->lock);
+        hf_latch_unlock(&client->lock);
         if (stop)
             return;
         if (due)

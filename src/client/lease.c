@@ -19,6 +19,17 @@ struct hf_slab {
 
 /* ---- The pool ---- */
 
+/* What is the same in every life of a handle. */
+static void set_up(struct hf_client *client, struct hf_lease *lease)
+{
+    lease->client = client;
+    lease->ask.history = (uint32_t)client->settings.value[HF_SET_HISTORY];
+    lease->ask.history_age_ms = client->settings.value[HF_SET_HISTORY_AGE];
+    lease->ask.name = lease->small;
+    atomic_init(&lease->timer_at, HF_NEVER);
+    atomic_init(&lease->lost_fd, -1);
+}
+
 static bool grow_pool(struct hf_client *client)
 {
     if (hf_heap_reserve(&client->timers, client->leases + SLAB) != HF_OK)
@@ -30,8 +41,7 @@ static bool grow_pool(struct hf_client *client)
     client->slabs = slab;
     client->leases += SLAB;
     for (int i = 0; i < SLAB; i++) {
-        pthread_mutex_init(&slab->lease[i].lock, NULL);
-        atomic_init(&slab->lease[i].timer_at, HF_NEVER);
+        set_up(client, &slab->lease[i]);
         slab->lease[i].next = client->pool;
         client->pool = &slab->lease[i];
     }
@@ -42,61 +52,141 @@ static void set_state(struct hf_lease *lease)
 {
     atomic_store_explicit(&lease->refs, 1, memory_order_relaxed);
     lease->alive = lease->caller_drives = lease->decided = lease->freed = lease->exported = lease->awaited = false;
-    lease->outcome = lease->lost_status = HF_OK;
-    lease->wake_at = HF_NEVER;
-    lease->change = lease->release = (struct hf_pending_call){.open = false};
     lease->in_look = lease->in_call = false;
+    lease->change = lease->release = (struct hf_pending_call){.open = false};
+    lease->outcome = lease->lost_status = HF_OK;
     lease->callers = lease->sleepers = 0;
     lease->parked = 0;
-    lease->callbacks = 0;
-    lease->done = NULL;
-    lease->group = NULL;
+    lease->wake_at = HF_NEVER;
     atomic_store_explicit(&lease->ok, false, memory_order_relaxed);
     atomic_store_explicit(&lease->valid_until, 0, memory_order_relaxed);
     atomic_store_explicit(&lease->token, 0, memory_order_relaxed);
-    atomic_store_explicit(&lease->lost_fd, -1, memory_order_relaxed);
+    lease->callbacks = 0;
+    lease->done = NULL;
 }
 
-/* Takes a handle from the pool and gives it its ids. Under the client's lock: from here on hf_close and the loss of the
- * table find it among the client's leases, so it must not remember its last life. */
-static struct hf_lease *take(struct hf_client *client)
+/* ---- Timing sheets ---- */
+
+/* One that nobody uses any more is taken before another one is made, so there are never more than leases. */
+static struct hf_shared_sheet *make_sheet(struct hf_client *client, struct hf_shared_sheet **bucket, int64_t ttl_ms)
 {
-    if (!client->pool && !grow_pool(client))
+    struct hf_shared_sheet *s = *bucket;
+    while (s && s->users)
+        s = s->next;
+    if (!s) {
+        s = malloc(sizeof *s);
+        if (!s)
+            return NULL;
+        s->next = *bucket;
+        *bucket = s;
+    }
+    s->users = 0;
+    s->ttl_ms = ttl_ms;
+    hf_sheet_fill(&s->sheet, ttl_ms, &client->limits, &client->wishes);
+    return s;
+}
+
+static unsigned sheet_bucket(int64_t ttl_ms)
+{
+    return (unsigned)((uint64_t)ttl_ms * 0x9e3779b97f4a7c15u >> (64 - HF_SHEET_BITS));
+}
+
+static const struct hf_sheet *take_sheet(struct hf_client *client, int64_t ttl_ms)
+{
+    struct hf_shared_sheet **bucket = &client->sheets[sheet_bucket(ttl_ms)], *s = *bucket;
+    while (s && s->ttl_ms != ttl_ms)
+        s = s->next;
+    if (!s && !(s = make_sheet(client, bucket, ttl_ms)))
+        return NULL;
+    s->users++;
+    return &s->sheet;
+}
+
+static void give_sheet(const struct hf_sheet *sheet)
+{
+    ((struct hf_shared_sheet *)(uintptr_t)sheet)->users--;
+}
+
+/* ---- In and out of the pool ---- */
+
+/* Takes a handle from the pool, with its lock held, and gives it its ids. Under the client's lock: from here on
+ * hf_close and the loss of the table find it among the client's leases, so it must not remember its last life. */
+static struct hf_lease *take(struct hf_client *client, int64_t ttl_ms)
+{
+    if (hf_client_closing(client) || (!client->pool && !grow_pool(client)))
         return NULL;
     struct hf_lease *lease = client->pool;
+    lease->claim.sheet = take_sheet(client, ttl_ms);
+    if (!lease->claim.sheet)
+        return NULL;
     client->pool = lease->next;
-    lease->client = client;
     set_state(lease);
+    hf_latch_begin_held(&lease->lock);
     lease->prev = NULL;
     lease->next = client->all;
     if (client->all)
         client->all->prev = lease;
     client->all = lease;
-    hf_entropy_take(&client->entropy, &lease->ask.attempt, sizeof lease->ask.attempt);
-    lease->ask.owner = lease->ask.attempt;
+    hf_entropy_id(&client->entropy, &lease->ask.attempt);
     return lease;
+}
+
+static void close_lost_fd(struct hf_lease *lease)
+{
+    int fd = atomic_load_explicit(&lease->lost_fd, memory_order_relaxed);
+    if (fd < 0)
+        return;
+    close(fd);
+    atomic_store_explicit(&lease->lost_fd, -1, memory_order_relaxed);
+}
+
+/* Under the client's lock. */
+static void put_into_pool(struct hf_lease *lease)
+{
+    struct hf_client *client = lease->client;
+    close_lost_fd(lease);
+    hf_lease_words(lease, NULL);
+    if (lease->group)
+        hf_group_leave(lease);
+    give_sheet(lease->claim.sheet);
+    *(lease->prev ? &lease->prev->next : &client->all) = lease->next;
+    if (lease->next)
+        lease->next->prev = lease->prev;
+    lease->next = client->pool;
+    client->pool = lease;
 }
 
 static void give_back(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
-    int fd = atomic_load(&lease->lost_fd);
-    if (fd >= 0)
-        close(fd);
-    free(lease->block);
-    free(lease->words);
-    lease->block = lease->words = NULL;
-    pthread_mutex_lock(&client->lock);
-    hf_group_leave(lease);
-    if (lease->prev)
-        lease->prev->next = lease->next;
-    else
-        client->all = lease->next;
-    if (lease->next)
-        lease->next->prev = lease->prev;
-    lease->next = client->pool;
-    client->pool = lease;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_lock(&client->lock);
+    put_into_pool(lease);
+    hf_latch_unlock(&client->lock);
+}
+
+/* Others get a reference under the client's lock alone, unless they have one: of a last one there can be no second. */
+bool hf_lease_pool_last(struct hf_lease *lease)
+{
+    struct hf_client *client = lease->client;
+    if (atomic_load_explicit(&lease->refs, memory_order_relaxed) != 1)
+        return false;
+    hf_latch_lock(&client->lock);
+    bool last = atomic_load_explicit(&lease->refs, memory_order_acquire) == 1;
+    if (last) {
+        atomic_store_explicit(&lease->refs, 0, memory_order_relaxed);
+        put_into_pool(lease);
+    }
+    hf_latch_unlock(&client->lock);
+    return last;
+}
+
+void hf_lease_drop(struct hf_lease *lease)
+{
+    struct hf_client *client = lease->client;
+    hf_client_stay(client);
+    hf_latch_unlock(&lease->lock);
+    hf_lease_unref(lease);
+    hf_client_exit(client);
 }
 
 void hf_lease_ref(struct hf_lease *lease)
@@ -120,11 +210,11 @@ void hf_lease_unref(struct hf_lease *lease)
 
 struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_lease *lease)
 {
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     struct hf_lease *next = lease ? lease->next : client->all;
     while (next && !hf_lease_ref_listed(next))
         next = next->next;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     if (lease)
         hf_lease_unref(lease);
     return next;
@@ -134,29 +224,46 @@ void hf_leases_free(struct hf_client *client)
 {
     for (struct hf_lease *l = client->all; l; l = l->next) {
         hf_group_leave(l);
-        int fd = atomic_load(&l->lost_fd);
-        if (fd >= 0)
-            close(fd);
-        free(l->block);
+        close_lost_fd(l);
         free(l->words);
     }
     for (struct hf_slab *slab = client->slabs, *next; slab; slab = next) {
         next = slab->next;
         for (int i = 0; i < SLAB; i++)
-            pthread_mutex_destroy(&slab->lease[i].lock);
+            free(slab->lease[i].block);
         free(slab);
     }
+    for (int b = 0; b < HF_SHEET_BUCKETS; b++)
+        for (struct hf_shared_sheet *s = client->sheets[b], *next; s; s = next) {
+            next = s->next;
+            free(s);
+        }
 }
 
 /* ---- One request ---- */
 
 void hf_lease_words(struct hf_lease *lease, const char *text)
 {
+    if (!lease->words && !text)
+        return;
     free(lease->words);
     lease->words = text && *text ? strdup(text) : NULL; /* without memory the status must speak for itself */
 }
 
-static char *put_text(char **at, const char *text, size_t len)
+/* Where `size` bytes of text fit; what was there is lost. NULL: no memory. */
+static char *room_for(struct hf_lease *lease, size_t size)
+{
+    if (size <= sizeof lease->small)
+        return lease->small;
+    if (size > lease->block_size) {
+        free(lease->block);
+        lease->block = malloc(size);
+        lease->block_size = lease->block ? (uint32_t)size : 0;
+    }
+    return lease->block;
+}
+
+static const char *put_text(char **at, const char *text, size_t len)
 {
     char *start = *at;
     if (len)
@@ -166,22 +273,33 @@ static char *put_text(char **at, const char *text, size_t len)
     return start;
 }
 
+static bool copy_new_texts(struct hf_lease *lease, const struct hf_request *request, size_t label, size_t correlation)
+{
+    struct hf_ask *ask = &lease->ask;
+    char *at = room_for(lease, request->name_len + label + correlation + 3);
+    ask->name_len = 0; /* should there be no memory, it has none */
+    if (!at)
+        return false;
+    ask->name = put_text(&at, request->name, request->name_len);
+    ask->name_len = request->name_len;
+    ask->name_hash = 0;
+    ask->label = put_text(&at, request->label, label);
+    ask->label_len = label;
+    lease->correlation = put_text(&at, request->correlation_id, correlation);
+    return true;
+}
+
+/* A handle is often used for the same name again. */
 static bool copy_texts(struct hf_lease *lease, const struct hf_request *request)
 {
-    size_t name = request->name_len, label = request->label ? strlen(request->label) : 0;
+    struct hf_ask *ask = &lease->ask;
+    size_t label = request->label ? strlen(request->label) : 0;
     size_t correlation = request->correlation_id ? strlen(request->correlation_id) : 0;
-    size_t all = name + label + correlation + 3;
-    char *at = lease->small;
-    if (all > sizeof lease->small) {
-        lease->block = at = malloc(all);
-        if (!at)
-            return false;
-    }
-    lease->name = put_text(&at, request->name, name);
-    lease->label = put_text(&at, request->label, label);
-    lease->correlation = put_text(&at, request->correlation_id, correlation);
-    lease->ask.name = lease->name, lease->ask.name_len = name;
-    lease->ask.label = lease->label, lease->ask.label_len = label;
+    if (label || correlation || ask->name_len != request->name_len ||
+        memcmp(ask->name, request->name, request->name_len) != 0)
+        return copy_new_texts(lease, request, label, correlation);
+    ask->label = lease->correlation = "";
+    ask->label_len = 0;
     return true;
 }
 
@@ -199,7 +317,6 @@ static void set_ids(struct hf_ask *ask, const struct hf_request *request)
 
 static void set_terms(struct hf_lease *lease, const struct hf_request *request, hf_nanos deadline)
 {
-    struct hf_client *client = lease->client;
     struct hf_ask *ask = &lease->ask;
     set_ids(ask, request);
     ask->kind = request->kind;
@@ -209,38 +326,42 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
     ask->barging = request->flags & HF_BARGING;
     ask->detached = request->flags & HF_DETACHED;
     ask->tokenless = request->flags & HF_TOKENLESS;
-    ask->history = (uint32_t)client->settings.value[HF_SET_HISTORY];
-    ask->history_age_ms = client->settings.value[HF_SET_HISTORY_AGE];
     ask->doubt = ask->bell = false;
     ask->slot = 0;
+    ask->token = 0;
     ask->seen = ask->lines = 0;
     ask->engine_state = NULL;
     lease->on_lost = request->on_lost;
     lease->lost_arg = request->lost_arg;
     struct hf_claim_terms terms = {
-        .ttl_ms = request->ttl_ms,
         .max_hold_ms = request->max_hold_ms,
         .auto_renew = request->flags & HF_AUTO_RENEW,
         .deadline = deadline,
         .shared = ask->named, /* others of this owner may upgrade the hold, and its token rises */
     };
-    hf_claim_init(&lease->claim, &terms, &client->limits, &client->wishes);
+    hf_claim_init(&lease->claim, &terms, lease->claim.sheet);
+}
+
+static hf_status refuse_lease(const struct hf_client *client, const struct hf_request *request)
+{
+    if (hf_client_closing(client))
+        return hf_client_refuse(client);
+    return hf_why(HF_NO_MEMORY, "%.*s: no memory for a lease", (int)request->name_len, request->name);
 }
 
 /* The request has been checked, and its defaults are filled in. */
 hf_status hf_lease_make(struct hf_client *client, const struct hf_request *request, hf_nanos now, hf_nanos deadline,
                         struct hf_lease **out)
 {
-    pthread_mutex_lock(&client->lock);
-    struct hf_lease *lease = take(client);
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_lock(&client->lock);
+    struct hf_lease *lease = take(client, request->ttl_ms);
+    hf_latch_unlock(&client->lock);
     if (!lease)
-        return hf_why(HF_NO_MEMORY, "%.*s: no memory for a lease", (int)request->name_len, request->name);
-    pthread_mutex_lock(&lease->lock);
+        return refuse_lease(client, request);
     if (!copy_texts(lease, request)) {
-        pthread_mutex_unlock(&lease->lock);
-        hf_lease_unref(lease);
-        return hf_why(HF_NO_MEMORY, "%.*s: no memory for a lease", (int)request->name_len, request->name);
+        hf_status status = refuse_lease(client, request);
+        hf_lease_drop(lease);
+        return status;
     }
     set_terms(lease, request, deadline);
     lease->ask.waits = deadline > now;

@@ -38,18 +38,18 @@ void hf_group_leave(struct hf_lease *lease)
 /* A lease that waits stops waiting, one that is held is given up. */
 static void give_up(struct hf_lease *lease)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     if (!lease->decided)
         hf_drive_input(lease, HF_I_CANCEL, HF_LOST);
     else if (atomic_load(&lease->ok))
         hf_drive_input(lease, HF_I_FORFEIT, HF_LOST);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
 }
 
 void hf_group_lose(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     struct hf_group *group = lease->group;
     if (group) {
         group->refs++;
@@ -59,21 +59,21 @@ void hf_group_lose(struct hf_lease *lease)
         struct hf_lease *other = group->lease[i];
         if (!other || other == lease || !hf_lease_ref_listed(other)) /* it may be on its way to the pool */
             continue;
-        pthread_mutex_unlock(&client->lock);
+        hf_latch_unlock(&client->lock);
         give_up(other);
         hf_lease_unref(other);
-        pthread_mutex_lock(&client->lock);
+        hf_latch_lock(&client->lock);
     }
     if (group)
         unref_group(group);
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
 }
 
 bool hf_group_lost(struct hf_lease *lease)
 {
-    pthread_mutex_lock(&lease->client->lock);
+    hf_latch_lock(&lease->client->lock);
     bool lost = lease->group && lease->group->lost;
-    pthread_mutex_unlock(&lease->client->lock);
+    hf_latch_unlock(&lease->client->lock);
     return lost;
 }
 
@@ -113,33 +113,35 @@ static hf_status take_one(struct hf_client *client, const struct hf_request *req
     hf_status status = hf_lease_make(client, &quiet, now, deadline, &lease);
     if (status != HF_OK)
         return status;
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     group->lease[place] = lease;
     group->refs++;
     lease->group = group;
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     lease->claim.auto_renew = true;
-    return hf_call_wait(lease, now);
+    status = hf_call_wait(lease, now);
+    hf_latch_unlock(&lease->lock);
+    return status;
 }
 
 /* All are held: from now on each lives as its request said, with its whole ttl. */
 static hf_status refill(struct hf_lease *lease, const struct hf_request *request)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     lease->claim.auto_renew = request->flags & HF_AUTO_RENEW;
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     return hf_call_extend(lease, 0);
 }
 
 /* Nothing can fail any more: the caller gets the handle, and hears of its loss, also of one that has just happened. */
 static struct hf_lease *hand_out(struct hf_lease *lease, const struct hf_request *request)
 {
-    pthread_mutex_lock(&lease->lock);
+    hf_latch_lock(&lease->lock);
     lease->on_lost = request->on_lost;
     lease->lost_arg = request->lost_arg;
     if (lease->lost_status != HF_OK && lease->on_lost)
         hf_keeper_call(lease, HF_CB_LOST);
-    pthread_mutex_unlock(&lease->lock);
+    hf_latch_unlock(&lease->lock);
     return lease;
 }
 
@@ -176,10 +178,10 @@ hf_status hf_call_many(struct hf_client *client, const struct hf_request *reques
         else if (lease)
             hf_call_free(lease);
     }
-    pthread_mutex_lock(&client->lock);
+    hf_latch_lock(&client->lock);
     if (group)
         unref_group(group);
-    pthread_mutex_unlock(&client->lock);
+    hf_latch_unlock(&client->lock);
     free(order);
     return status == HF_OK ? HF_OK : hf_why(status, "%s", words);
 }

@@ -32,12 +32,6 @@ _Static_assert(HF_I_GRANTED + HF_N_EXTENDED == HF_I_EXTENDED && HF_I_GRANTED + H
 _Static_assert(HF_I_GRANTED + HF_N_RELEASED == HF_I_RELEASED && HF_I_GRANTED + HF_N_CUT == HF_I_CUT, "in its order");
 _Static_assert(HF_I_GRANTED + HF_N_FAILED == HF_I_FAILED && HF_I_GRANTED + HF_N_HINT == HF_I_HINT, "in its order");
 
-enum hf_input hf_input_of_cue(enum hf_cue cue)
-{
-    hf_assert(cue < HF_N_CUES);
-    return (enum hf_input)(HF_I_GRANTED + (unsigned)cue);
-}
-
 const char *hf_state_name(unsigned state)
 {
     return state < HF_S_COUNT ? state_names[state] : "UNKNOWN";
@@ -71,12 +65,12 @@ static hf_nanos sooner(hf_nanos a, hf_nanos b)
 }
 
 /* The one place that says when a state wants its TIMER. */
-static hf_nanos wake_at(const struct hf_claim *claim)
+hf_nanos hf_claim_wake_at(const struct hf_claim *claim)
 {
     switch ((enum hf_state)claim->state) {
     case HF_S_ASKING:
         /* A claim that does not wait at all still gives its one ask the time for an answer. */
-        return claim->deadline > claim->started_at ? claim->deadline : claim->asked_at + claim->t.answer;
+        return claim->deadline > claim->started_at ? claim->deadline : claim->asked_at + claim->sheet->t.answer;
     case HF_S_QUEUED:
     case HF_S_PAUSED:
         return sooner(claim->act_at, claim->deadline);
@@ -96,43 +90,63 @@ static hf_nanos wake_at(const struct hf_claim *claim)
     return HF_NEVER;
 }
 
-static struct hf_move refuse(struct hf_claim *claim, const struct hf_event *event)
+static struct hf_deed refuse(const struct hf_event *event)
 {
-    (void)claim;
     bool wish = event->in == HF_I_CANCEL || event->in == HF_I_EXTEND || event->in == HF_I_RELEASE ||
                 event->in == HF_I_CONVERT || event->in == HF_I_FORFEIT;
-    return (struct hf_move){.status = wish ? HF_NOT_HELD : HF_INTERNAL};
+    return (struct hf_deed){.status = wish ? HF_NOT_HELD : HF_INTERNAL};
+}
+
+static bool has_what_it_needs(const struct hf_event *event)
+{
+    if (event->in >= HF_I_GRANTED)
+        return event->news && (event->in != HF_I_FAILED || event->news->status != HF_OK);
+    return (event->in != HF_I_CANCEL && event->in != HF_I_LOST_ALL) || event->status != HF_OK;
+}
+
+struct hf_deed hf_claim_act(struct hf_claim *claim, const struct hf_event *event)
+{
+    hf_assert(claim->state < HF_S_COUNT && event->in < HF_I_COUNT && has_what_it_needs(event));
+    const struct step *step = &steps[claim->state][event->in];
+    if (!step->act)
+        return refuse(event);
+    struct hf_deed deed = step->act(claim, event);
+    hf_assert(step->next & 1u << claim->state);
+    return deed;
 }
 
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event)
 {
-    hf_assert(claim->state < HF_S_COUNT && event->in < HF_I_COUNT);
-    hf_assert(event->in < HF_I_GRANTED || event->news);
-    hf_assert(event->in != HF_I_FAILED || event->news->status != HF_OK);
-    hf_assert((event->in != HF_I_CANCEL && event->in != HF_I_LOST_ALL) || event->status != HF_OK);
-    const struct step *step = &steps[claim->state][event->in];
-    struct hf_move move = (step->act ? step->act : refuse)(claim, event);
-    hf_assert(!step->act || step->next & 1u << claim->state);
-    move.wake_at = wake_at(claim);
-    return move;
+    struct hf_deed deed = hf_claim_act(claim, event);
+    return (struct hf_move){
+        .verb = deed.verb,
+        .doubt = deed.doubt,
+        .ttl = deed.ttl,
+        .report = deed.report,
+        .status = deed.status,
+        .wake_at = hf_claim_wake_at(claim),
+    };
 }
 
-void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, const struct hf_limits *limits,
-                   const struct hf_timing_wishes *wishes)
+/* Field by field: a whole struct would be cleared by an instruction that costs more than the rest. */
+void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, const struct hf_sheet *sheet)
 {
-    *claim = (struct hf_claim){
-        .state = HF_S_NEW,
-        .auto_renew = terms->auto_renew,
-        .token_may_rise = terms->shared,
-        .limits = *limits,
-        .deadline = terms->deadline,
-        .max_hold = hf_timing_nanos(terms->max_hold_ms),
-        .renew_at = HF_NEVER,
-        .warn_at = HF_NEVER,
-        .act_at = HF_NEVER,
-        .give_up_at = HF_NEVER,
-    };
-    hf_timing_fill(&claim->t, terms->ttl_ms, limits, wishes);
+    claim->state = HF_S_NEW;
+    claim->auto_renew = terms->auto_renew;
+    claim->doubt = claim->cancelled = claim->queued = claim->hinted = false;
+    claim->asked_extend = claim->asked_release = claim->warned = false;
+    claim->token_may_rise = terms->shared;
+    claim->brief = false;
+    claim->in_flight = claim->convert_next = HF_V_NONE;
+    claim->tries = 0;
+    claim->outcome = HF_OK;
+    claim->sheet = sheet;
+    claim->deadline = terms->deadline;
+    claim->max_hold = hf_timing_nanos(terms->max_hold_ms);
+    claim->started_at = claim->granted_at = claim->released_at = claim->asked_at = claim->valid_until = 0;
+    claim->renew_at = claim->warn_at = claim->act_at = claim->give_up_at = HF_NEVER;
+    claim->extend_ttl = claim->downgrade_doubt_until = 0;
+    claim->token = 0;
 }
 
 void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, uint64_t token)
@@ -153,23 +167,17 @@ void hf_claim_disown(struct hf_claim *claim)
     hf_claim_end(claim, HF_R_NONE, HF_OK);
 }
 
-struct hf_move hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
-{
-    claim->asked_at = now;
-    return (struct hf_move){.verb = verb, .doubt = claim->doubt};
-}
-
-struct hf_move hf_act_ignore(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_ignore(struct hf_claim *claim, const struct hf_event *event)
 {
     (void)claim;
     (void)event;
-    return (struct hf_move){.verb = HF_V_NONE};
+    return (struct hf_deed){.verb = HF_V_NONE};
 }
 
 /* An older request of this attempt turned out to be unanswered; what is going on now is not affected. */
-struct hf_move hf_act_note_doubt(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_note_doubt(struct hf_claim *claim, const struct hf_event *event)
 {
     (void)event;
     claim->doubt = true;
-    return (struct hf_move){.verb = HF_V_NONE};
+    return (struct hf_deed){.verb = HF_V_NONE};
 }

@@ -47,10 +47,11 @@ struct hf_claim {
     uint8_t in_flight;    /* EXTENDING: the verb whose answer is awaited */
     uint8_t convert_next; /* the caller's conversion that waits for that answer; HF_V_NONE: none */
     uint32_t tries;
-    struct hf_timing t;
-    struct hf_limits limits;
-    hf_nanos deadline; /* of the wait; HF_NEVER: none */
-    hf_nanos max_hold; /* length; 0: no bound */
+    hf_status outcome; /* what the wait ends with if nothing better comes: HF_OK, TIMEOUT, the last failure; and kept
+                          from the cause of an end to its report: CANCELLED, LOST ... */
+    const struct hf_sheet *sheet; /* the maker's, who keeps it until the claim is over */
+    hf_nanos deadline;            /* of the wait; HF_NEVER: none */
+    hf_nanos max_hold;            /* length; 0: no bound */
     hf_nanos started_at;
     hf_nanos granted_at;
     hf_nanos released_at; /* when the caller gave it back: from then on it was not ours any more */
@@ -62,8 +63,6 @@ struct hf_claim {
     hf_nanos extend_ttl; /* an extend that the caller wants and that waits for the one in flight; 0: none */
     hf_nanos downgrade_doubt_until; /* until then a downgrade without an answer may still be executed; 0: none */
     uint64_t token;
-    hf_status outcome; /* what the wait ends with if nothing better comes: HF_OK, TIMEOUT, the last failure; and kept
-                          from the cause of an end to its report: CANCELLED, LOST ... */
 };
 
 struct hf_event {
@@ -76,25 +75,34 @@ struct hf_event {
     uint32_t random;            /* 32 fresh random bits; used where a pause is drawn */
 };
 
-struct hf_move {
-    enum hf_verb verb; /* to submit now; HF_V_NONE: nothing */
-    bool doubt;        /* that verb must leave a tombstone */
-    hf_nanos ttl;      /* EXTEND: for how long */
-    enum hf_report report;
+/* A move but for its timer. So small that it is returned in registers. */
+struct hf_deed {
+    enum hf_verb verb : 8; /* to submit now; HF_V_NONE: nothing */
+    enum hf_report report : 8;
+    bool doubt;       /* that verb must leave a tombstone */
     hf_status status; /* of the report; or, without report, why the event was refused (HF_OK: it was not) */
+    hf_nanos ttl;     /* EXTEND: for how long */
+};
+_Static_assert(sizeof(struct hf_deed) == 16, "two registers");
+
+struct hf_move {
+    enum hf_verb verb;
+    bool doubt;
+    hf_nanos ttl;
+    enum hf_report report;
+    hf_status status;
     hf_nanos wake_at; /* send TIMER then; HF_NEVER: no timer */
 };
 
 struct hf_claim_terms {
-    int64_t ttl_ms, max_hold_ms;
+    int64_t max_hold_ms;
     bool auto_renew;
     bool shared;       /* others may ask with the same owner or attempt, and upgrade the hold */
     hf_nanos deadline; /* HF_NEVER: wait for ever; now: do not wait */
 };
 
-/* A claim in state NEW. */
-void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, const struct hf_limits *limits,
-                   const struct hf_timing_wishes *wishes);
+/* A claim in state NEW, whose times are those of the sheet. */
+void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, const struct hf_sheet *sheet);
 
 /* Turns a claim in state NEW into one that is already HELD: re-attached from its serialised form. */
 void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, uint64_t token);
@@ -115,7 +123,14 @@ void hf_claim_disown(struct hf_claim *claim);
  * may. CANCEL, LOST_ALL and FAILED need a status that is not HF_OK. */
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event);
 
-enum hf_input hf_input_of_cue(enum hf_cue cue);
+/* Its two halves, for whoever does not need the timer of a step that another one follows at once. */
+struct hf_deed hf_claim_act(struct hf_claim *claim, const struct hf_event *event);
+hf_nanos hf_claim_wake_at(const struct hf_claim *claim);
+
+static inline enum hf_input hf_input_of_cue(enum hf_cue cue)
+{
+    return (enum hf_input)(HF_I_GRANTED + (unsigned)cue);
+}
 const char *hf_state_name(unsigned state);
 const char *hf_input_name(unsigned input);
 bool hf_claim_legal(unsigned state, unsigned input);

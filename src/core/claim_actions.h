@@ -5,7 +5,7 @@
 /* A broken invariant must not become a second holder, and core may not print: it traps. Stays in release builds. */
 #define hf_assert(condition) ((condition) ? (void)0 : __builtin_trap())
 
-typedef struct hf_move hf_action(struct hf_claim *claim, const struct hf_event *event);
+typedef struct hf_deed hf_action(struct hf_claim *claim, const struct hf_event *event);
 
 /* Anywhere (claim.c). */
 hf_action hf_act_ignore, hf_act_note_doubt;
@@ -28,13 +28,17 @@ hf_action hf_act_release, hf_act_release_answered, hf_act_release_failed, hf_act
 bool hf_claim_transient(hf_status status);
 
 /* The verb, sent now. */
-struct hf_move hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now);
+static inline struct hf_deed hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
+{
+    claim->asked_at = now;
+    return (struct hf_deed){.verb = verb, .doubt = claim->doubt};
+}
 
 /* The report, together with a release in the background that nobody waits for. */
-struct hf_move hf_claim_end_releasing(struct hf_claim *claim, enum hf_report report, hf_status status, hf_nanos now);
+struct hf_deed hf_claim_end_releasing(struct hf_claim *claim, enum hf_report report, hf_status status, hf_nanos now);
 
 /* The report, and nothing more. */
-struct hf_move hf_claim_end(struct hf_claim *claim, enum hf_report report, hf_status status);
+struct hf_deed hf_claim_end(struct hf_claim *claim, enum hf_report report, hf_status status);
 
 /* Until when a hold is certainly ours, by news that say so. */
 hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news);

@@ -7,9 +7,9 @@
  * conversion is never mixed with another's: who upgrades must not hear the OK of an extend. */
 #include "claim_actions.h"
 
-static struct hf_move nothing(void)
+static struct hf_deed nothing(void)
 {
-    return (struct hf_move){.verb = HF_V_NONE};
+    return (struct hf_deed){.verb = HF_V_NONE};
 }
 
 static hf_nanos hold_end(const struct hf_claim *claim)
@@ -21,17 +21,17 @@ static hf_nanos hold_end(const struct hf_claim *claim)
  * end of max_hold, give or take what is taken off for drift, another renewal would not move it. */
 static bool renews(const struct hf_claim *claim)
 {
-    return (claim->auto_renew || claim->brief) && hold_end(claim) - claim->t.drift > claim->valid_until;
+    return (claim->auto_renew || claim->brief) && hold_end(claim) - claim->sheet->t.drift > claim->valid_until;
 }
 
 hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news)
 {
-    return news->asked_at + news->good - hf_timing_drift(&claim->limits, news->good);
+    return news->asked_at + news->good - hf_timing_drift(&claim->sheet->limits, news->good);
 }
 
 void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_until)
 {
-    const struct hf_timing *t = &claim->t;
+    const struct hf_timing *t = &claim->sheet->t;
     hf_nanos length = valid_until - asked_at;
     claim->valid_until = valid_until;
     claim->warned = false;
@@ -46,13 +46,13 @@ void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_
 }
 
 /* Ends a hold that was reported as granted. The release behind it tells the engine, should it still think otherwise. */
-static struct hf_move lose(struct hf_claim *claim, hf_nanos now)
+static struct hf_deed lose(struct hf_claim *claim, hf_nanos now)
 {
     claim->doubt = true;
     return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, now);
 }
 
-static struct hf_move send(struct hf_claim *claim, enum hf_verb verb, bool asked, hf_nanos now)
+static struct hf_deed send(struct hf_claim *claim, enum hf_verb verb, bool asked, hf_nanos now)
 {
     claim->in_flight = (uint8_t)verb;
     claim->asked_extend = asked;
@@ -60,15 +60,15 @@ static struct hf_move send(struct hf_claim *claim, enum hf_verb verb, bool asked
     return hf_claim_send(claim, verb, now);
 }
 
-static struct hf_move send_extend(struct hf_claim *claim, hf_nanos ttl, bool asked, hf_nanos now)
+static struct hf_deed send_extend(struct hf_claim *claim, hf_nanos ttl, bool asked, hf_nanos now)
 {
-    struct hf_move move = send(claim, HF_V_EXTEND, asked, now);
+    struct hf_deed move = send(claim, HF_V_EXTEND, asked, now);
     move.ttl = ttl;
     return move;
 }
 
 /* From here on the token may rise at any time: the answer may be lost, and the request executed late. */
-static struct hf_move send_convert(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
+static struct hf_deed send_convert(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
 {
     claim->token_may_rise |= verb == HF_V_UPGRADE;
     return send(claim, verb, true, now);
@@ -81,19 +81,19 @@ static bool converts(unsigned verb)
 
 /* Our own renewal. Towards the end of max_hold it asks for what is missing, in whole milliseconds because the engine
  * counts those, and never for less than the engine's shortest ttl: so max_hold is passed by less than that. */
-static struct hf_move renew_or_check(struct hf_claim *claim, hf_nanos now)
+static struct hf_deed renew_or_check(struct hf_claim *claim, hf_nanos now)
 {
     if (!renews(claim))
         return send(claim, HF_V_CHECK, false, now);
     hf_nanos left = hold_end(claim) - now;
-    if (left >= claim->t.ttl)
-        return send_extend(claim, claim->t.ttl, false, now);
+    if (left >= claim->sheet->t.ttl)
+        return send_extend(claim, claim->sheet->t.ttl, false, now);
     hf_nanos clipped = (left + HF_MS(1) - 1) / HF_MS(1) * HF_MS(1);
-    hf_nanos shortest = hf_timing_nanos(claim->limits.ttl_min_ms);
+    hf_nanos shortest = hf_timing_nanos(claim->sheet->limits.ttl_min_ms);
     return send_extend(claim, clipped > shortest ? clipped : shortest, false, now);
 }
 
-static struct hf_move warn_if_due(struct hf_claim *claim, hf_nanos now, struct hf_move move)
+static struct hf_deed warn_if_due(struct hf_claim *claim, hf_nanos now, struct hf_deed move)
 {
     if (now >= claim->warn_at) {
         claim->warned = true;
@@ -103,15 +103,15 @@ static struct hf_move warn_if_due(struct hf_claim *claim, hf_nanos now, struct h
     return move;
 }
 
-struct hf_move hf_act_timer_held(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_timer_held(struct hf_claim *claim, const struct hf_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    struct hf_move move = event->now >= claim->renew_at ? renew_or_check(claim, event->now) : nothing();
+    struct hf_deed move = event->now >= claim->renew_at ? renew_or_check(claim, event->now) : nothing();
     return warn_if_due(claim, event->now, move);
 }
 
-struct hf_move hf_act_timer_extending(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_timer_extending(struct hf_claim *claim, const struct hf_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
@@ -119,13 +119,13 @@ struct hf_move hf_act_timer_extending(struct hf_claim *claim, const struct hf_ev
 }
 
 /* The caller's extend. One request at a time: while ours is in flight it waits for that answer. */
-struct hf_move hf_act_extend(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_extend(struct hf_claim *claim, const struct hf_event *event)
 {
-    hf_nanos ttl = event->ttl_ms > 0 ? hf_timing_nanos(event->ttl_ms) : claim->t.ttl;
+    hf_nanos ttl = event->ttl_ms > 0 ? hf_timing_nanos(event->ttl_ms) : claim->sheet->t.ttl;
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    if (claim->brief && ttl < claim->t.ttl)
-        ttl = claim->t.ttl; /* "at least" was asked for, and the grant still owes that much */
+    if (claim->brief && ttl < claim->sheet->t.ttl)
+        ttl = claim->sheet->t.ttl; /* "at least" was asked for, and the grant still owes that much */
     if (claim->state == HF_S_EXTENDING) {
         claim->extend_ttl = ttl > claim->extend_ttl ? ttl : claim->extend_ttl;
         return nothing();
@@ -134,18 +134,18 @@ struct hf_move hf_act_extend(struct hf_claim *claim, const struct hf_event *even
 }
 
 /* Whoever waits for an answer hears that there is none to rely on; what is in flight goes on unwatched. */
-static struct hf_move tell_in_doubt(struct hf_claim *claim)
+static struct hf_deed tell_in_doubt(struct hf_claim *claim)
 {
     claim->asked_extend = false;
     claim->extend_ttl = 0;
     claim->convert_next = HF_V_NONE;
-    return (struct hf_move){.report = HF_R_EXTENDED, .status = HF_IN_DOUBT};
+    return (struct hf_deed){.report = HF_R_EXTENDED, .status = HF_IN_DOUBT};
 }
 
 /* The caller's wish to convert. It never waits for others, but it does for an extend in flight. The same wish twice is
  * one. Two that contradict each other have no outcome that is true for both. Nor is there one behind a downgrade that
  * may be executed late: it would make a reader of the writer who was told that all is well. */
-struct hf_move hf_act_convert(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_convert(struct hf_claim *claim, const struct hf_event *event)
 {
     hf_assert(converts(event->verb));
     if (event->now >= claim->valid_until)
@@ -166,12 +166,12 @@ struct hf_move hf_act_convert(struct hf_claim *claim, const struct hf_event *eve
 /* What comes after the answer to the request in flight: the report, and what was wanted meanwhile. Only one report
  * fits: with a conversion next it is that one's; an extend or check behind a conversion does not keep its from being
  * told. */
-static struct hf_move after_answer(struct hf_claim *claim, hf_status outcome, hf_nanos now)
+static struct hf_deed after_answer(struct hf_claim *claim, hf_status outcome, hf_nanos now)
 {
     bool converted = converts(claim->in_flight), asked = claim->asked_extend, hinted = claim->hinted;
     enum hf_verb convert = claim->convert_next;
     hf_nanos wanted = claim->extend_ttl;
-    struct hf_move move = nothing();
+    struct hf_deed move = nothing();
     claim->in_flight = HF_V_NONE;
     claim->asked_extend = false;
     claim->convert_next = HF_V_NONE;
@@ -220,7 +220,7 @@ static bool is_stale(const struct hf_claim *claim, const struct hf_news *news)
     return claim->in_flight == HF_V_NONE || news->asked_at < claim->asked_at;
 }
 
-struct hf_move hf_act_extended(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_extended(struct hf_claim *claim, const struct hf_event *event)
 {
     if (claim->in_flight == HF_V_EXTEND && !is_stale(claim, event->news))
         claim->brief = false;
@@ -231,13 +231,13 @@ struct hf_move hf_act_extended(struct hf_claim *claim, const struct hf_event *ev
 
 static hf_nanos plan_again(const struct hf_claim *claim, hf_nanos now)
 {
-    hf_nanos soon = now + claim->t.op_timeout;
+    hf_nanos soon = now + claim->sheet->t.op_timeout;
     bool was_renewal = claim->in_flight == HF_V_EXTEND || !renews(claim);
     return was_renewal || soon < claim->renew_at ? soon : claim->renew_at;
 }
 
 /* No answer, or a refusal. Also a refusal for good is tried again until the belief ends: there is nothing to lose. */
-struct hf_move hf_act_extend_failed(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_extend_failed(struct hf_claim *claim, const struct hf_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
@@ -246,14 +246,14 @@ struct hf_move hf_act_extend_failed(struct hf_claim *claim, const struct hf_even
     if (is_stale(claim, event->news))
         return nothing();
     if (event->in == HF_I_CUT && claim->in_flight == HF_V_DOWNGRADE)
-        claim->downgrade_doubt_until = event->now + claim->t.release_for;
+        claim->downgrade_doubt_until = event->now + claim->sheet->t.release_for;
     claim->renew_at = plan_again(claim, event->now);
     return after_answer(claim, event->in == HF_I_CUT ? HF_IN_DOUBT : event->news->status, event->now);
 }
 
 /* A second answer for an ask that was granted already (a refresh and the push crossed). A higher token is another
  * hold, unless an upgrade raised it: the one that was reported had ended in between. A lower one is old news. */
-struct hf_move hf_act_grant_again(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_grant_again(struct hf_claim *claim, const struct hf_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
@@ -264,7 +264,7 @@ struct hf_move hf_act_grant_again(struct hf_claim *claim, const struct hf_event 
 }
 
 /* RELEASED comes here as well: a leave that was overtaken by a stale grant says that nothing is ours. */
-struct hf_move hf_act_gone(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_gone(struct hf_claim *claim, const struct hf_event *event)
 {
     if (claim->doubt)
         return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, event->now);
@@ -272,7 +272,7 @@ struct hf_move hf_act_gone(struct hf_claim *claim, const struct hf_event *event)
 }
 
 /* BUSY answers a conversion only: an old ask's late word has no meaning while we hold. */
-struct hf_move hf_act_not_converted(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_not_converted(struct hf_claim *claim, const struct hf_event *event)
 {
     if (!converts(claim->in_flight) || is_stale(claim, event->news))
         return nothing();
@@ -280,19 +280,19 @@ struct hf_move hf_act_not_converted(struct hf_claim *claim, const struct hf_even
 }
 
 /* Somebody says that a hold of ours may be gone. */
-struct hf_move hf_act_check_now(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_check_now(struct hf_claim *claim, const struct hf_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
     return send(claim, HF_V_CHECK, false, event->now);
 }
 
-struct hf_move hf_act_forfeit(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_forfeit(struct hf_claim *claim, const struct hf_event *event)
 {
     return lose(claim, event->now);
 }
 
-struct hf_move hf_act_lose_all(struct hf_claim *claim, const struct hf_event *event)
+struct hf_deed hf_act_lose_all(struct hf_claim *claim, const struct hf_event *event)
 {
     return hf_claim_end(claim, HF_R_LOST, event->status);
 }

@@ -3,6 +3,8 @@
 #pragma once
 #include "holdfast.h"
 
+#include <string.h>
+
 typedef int64_t hf_nanos; /* CLOCK_BOOTTIME of this machine in nanoseconds; HF_NEVER: no such time */
 #define HF_NEVER INT64_MAX
 #define HF_MS(ms) ((hf_nanos)(ms)*1000000)
@@ -10,6 +12,14 @@ typedef int64_t hf_nanos; /* CLOCK_BOOTTIME of this machine in nanoseconds; HF_N
 struct hf_id {
     uint8_t b[16];
 };
+
+static inline bool hf_id_same(const struct hf_id *a, const struct hf_id *b)
+{
+    uint64_t x[2], y[2];
+    memcpy(x, a, sizeof x);
+    memcpy(y, b, sizeof y);
+    return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
+}
 
 enum hf_verb {
     HF_V_NONE,
@@ -55,10 +65,11 @@ enum hf_sight { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST, HF_SEE_SERVERS }; /* the
 
 struct hf_ask {
     enum hf_verb verb;
+    hf_kind kind;
     const char *name;
     size_t name_len;
+    uint64_t name_hash;          /* the engine's own, kept as long as the name stays the same; 0: not known yet */
     struct hf_id owner, attempt; /* who holds / which try: idempotency and release go by attempt, exclusion by owner */
-    hf_kind kind;
     uint32_t units, capacity;
     int64_t ttl_ms;
     hf_nanos until; /* how long the engine may try to get through to its own state */
@@ -69,20 +80,20 @@ struct hf_ask {
     bool barging, detached;
     bool tokenless;         /* HF_NO_TOKEN will do */
     bool named;             /* owner or attempt were given by the caller: others may ask with the same */
-    uint32_t history;       /* how many past holds the name keeps for people to see, */
-    int64_t history_age_ms; /* and for how long */
     bool doubt;             /* an earlier ask of this attempt may still be under way: leave a tombstone */
     bool batched;           /* more may follow: whoever submits it flushes when all is submitted */
     bool bell;              /* news come to the background thread; without it somebody parks on this ask */
+    uint32_t history;       /* how many past holds the name keeps for people to see, */
+    int64_t history_age_ms; /* and for how long */
     const char *label;
     size_t label_len;
     uint64_t token;     /* BREAK: that of the hold; members of a quorum: the one that it agreed on, for the hold to
                            have; CHECK on a quorum: the one that the hold should have; 0: none */
-    enum hf_sight see;  /* LIST: what */
     uint64_t slot;      /* the engine's own: where it keeps this attempt; 0 at first */
     uint32_t seen;      /* the engine's own: what a parked caller has already seen of that slot */
     uint32_t lines;     /* wires: by which connections news of it may come now, a bit each */
     void *engine_state; /* wires: the engine's own */
+    enum hf_sight see;  /* LIST: what */
 };
 
 /* What somebody wants to see, or to act on. */

@@ -28,6 +28,11 @@ bool hf_quorum_is_silent(const struct hf_quorum *q)
     return q->servers - away < hf_majority(q->servers);
 }
 
+bool hf_quorum_is_refused(const struct hf_quorum *q)
+{
+    return q->servers - hf_quorum_count(q, HF_VOTE_NO) < hf_majority(q->servers);
+}
+
 hf_nanos hf_quorum_left(const hf_nanos *left, unsigned servers)
 {
     /* The largest value that at least a majority reaches; nine at most, so counting is as good as sorting. */

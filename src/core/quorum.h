@@ -27,6 +27,8 @@ unsigned hf_quorum_count(const struct hf_quorum *q, enum hf_vote vote);
 enum hf_verdict hf_quorum_verdict(const struct hf_quorum *q);
 /* Of a round that is lost: were there too few servers, whatever the others said? */
 bool hf_quorum_is_silent(const struct hf_quorum *q);
+/* Have so many said no that the others are no majority, whatever they say? */
+bool hf_quorum_is_refused(const struct hf_quorum *q);
 
 /* The time that a majority has left, given what each server has (0: nothing): the M-th largest. */
 hf_nanos hf_quorum_left(const hf_nanos *left, unsigned servers);

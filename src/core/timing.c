@@ -46,6 +46,8 @@ hf_nanos hf_timing_drift(const struct hf_limits *limits, hf_nanos length)
     /* Whole and rest apart: ppm times a day in nanoseconds would come close to the end of the range. The rest is
      * rounded up, because a drift that is too small is a second holder. */
     const hf_nanos million = 1000000;
+    if (!limits->drift_ppm)
+        return HF_MS(limits->drift_ms);
     hf_nanos part = length / million * limits->drift_ppm;
     hf_nanos rest = (length % million * limits->drift_ppm + million - 1) / million;
     return part + rest + HF_MS(limits->drift_ms);
@@ -90,6 +92,13 @@ void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits 
     t->retry_floor = least(t->retry_min, RETRY_FLOOR);
     t->release_for = RELEASE_FOR;
     fill_queue(t);
+}
+
+void hf_sheet_fill(struct hf_sheet *sheet, int64_t ttl_ms, const struct hf_limits *limits,
+                   const struct hf_timing_wishes *wishes)
+{
+    sheet->limits = *limits;
+    hf_timing_fill(&sheet->t, ttl_ms, limits, wishes);
 }
 
 static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)

@@ -42,6 +42,14 @@ void hf_timing_set_drift(struct hf_limits *limits, const struct hf_settings *set
 void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits *limits,
                     const struct hf_timing_wishes *wishes);
 
+/* A timing sheet with the limits that it was made from. Claims of the same client with the same ttl share one. */
+struct hf_sheet {
+    struct hf_timing t;
+    struct hf_limits limits;
+};
+void hf_sheet_fill(struct hf_sheet *sheet, int64_t ttl_ms, const struct hf_limits *limits,
+                   const struct hf_timing_wishes *wishes);
+
 /* The drift over an interval of that length, rounded up. */
 hf_nanos hf_timing_drift(const struct hf_limits *limits, hf_nanos length);
 

@@ -62,6 +62,9 @@ struct hf_engine_type {
     hf_status (*examine)(void *self, hf_nanos now, hf_finding_fn *fn, void *arg);
     /* Sleeps until something about any name may have changed since *seen, or until then; brings *seen up to date. */
     void (*watch)(void *self, uint32_t *seen, hf_nanos until);
+    /* After leave(): hears what servers have yet to say to what was given back, for a moment and at most until then, so
+     * that whoever comes next finds it free. NULL where nothing is under way. */
+    void (*finish)(void *self, hf_nanos until);
     void (*close)(void *self); /* after leave(); forgets every ask */
 };
 

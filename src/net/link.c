@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -107,9 +108,18 @@ static void fail_reading(struct hf_link *link, int error)
 
 static void greet(struct hf_link *link);
 
+/* From here on every call says itself that it does not wait, except the one that may. */
+static void let_doze(const struct hf_link *link)
+{
+    static const struct timeval limit = {.tv_usec = HF_LINK_DOZE_MS * 1000};
+    if (setsockopt(link->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0)
+        fcntl(link->fd, F_SETFL, fcntl(link->fd, F_GETFL) & ~O_NONBLOCK);
+}
+
 static void connected(struct hf_link *link)
 {
     if (!link->tls) {
+        let_doze(link);
         link->state = UP;
         return;
     }
@@ -260,7 +270,7 @@ struct hf_link *hf_link_dial(const struct hf_address *to, unsigned skip)
 static void send_bytes(struct hf_link *link, struct hf_buffer *buffer)
 {
     while (hf_buffer_len(buffer)) {
-        ssize_t sent = send(link->fd, buffer->bytes + buffer->from, hf_buffer_len(buffer), MSG_NOSIGNAL);
+        ssize_t sent = send(link->fd, buffer->bytes + buffer->from, hf_buffer_len(buffer), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) {
             hf_buffer_take(buffer, (size_t)sent);
         } else if (errno == EAGAIN || errno == ENOBUFS) {
@@ -320,18 +330,30 @@ bool hf_link_send(struct hf_link *link, const void *bytes, size_t len)
     return false;
 }
 
+static ssize_t receive_by(int fd, char *bytes, size_t size, int flags)
+{
+    ssize_t n = recv(fd, bytes, size, flags);
+    return n < 0 ? -errno : n;
+}
+
+/* False: the link failed. */
+static bool note_received(struct hf_link *link, ssize_t came, size_t *got)
+{
+    *got = came > 0 ? (size_t)came : 0;
+    if (came > 0 || came == -EAGAIN || came == -EINTR)
+        return true;
+    fail_reading(link, (int)-came);
+    return false;
+}
+
 /* One recv. False: it failed. */
 static bool receive(struct hf_link *link, char *bytes, size_t size, size_t *got)
 {
-    ssize_t n;
+    ssize_t came;
     do
-        n = recv(link->fd, bytes, size, 0);
-    while (n < 0 && errno == EINTR);
-    *got = n > 0 ? (size_t)n : 0;
-    if (n > 0 || (n < 0 && errno == EAGAIN))
-        return true;
-    fail_reading(link, n < 0 ? errno : 0);
-    return false;
+        came = receive_by(link->fd, bytes, size, MSG_DONTWAIT);
+    while (came == -EINTR);
+    return note_received(link, came, got);
 }
 
 /* One recv, into the TLS session. *got counts what came from the wire. */
@@ -399,6 +421,28 @@ bool hf_link_read(struct hf_link *link, char *bytes, size_t size, size_t *got, b
         return false;
     *more = *got == size;
     return true;
+}
+
+bool hf_link_can_doze(const struct hf_link *link)
+{
+    return link->state == UP && !link->tls && !link->mute && !hf_buffer_len(&link->out);
+}
+
+ssize_t hf_link_doze(int fd, char *bytes, size_t size)
+{
+    return receive_by(fd, bytes, size, 0);
+}
+
+ssize_t hf_link_glance(int fd, char *bytes, size_t size)
+{
+    return receive_by(fd, bytes, size, MSG_DONTWAIT);
+}
+
+bool hf_link_dozed(struct hf_link *link, ssize_t came, size_t size, size_t *got, bool *more)
+{
+    bool good = link->state != FAILED && note_received(link, came, got);
+    *more = good && *got == size;
+    return good;
 }
 
 /* ---- The end ---- */

@@ -8,6 +8,8 @@
 #include "base/address.h"
 #include "holdfast.h"
 
+#include <sys/types.h>
+
 struct hf_link;
 
 enum hf_link_state { HF_LINK_OPENING, HF_LINK_UP, HF_LINK_FAILED };
@@ -32,6 +34,15 @@ void hf_link_flush(struct hf_link *link);
 
 /* One recv() at most. False: it failed. *more: there is, or may be, more to read without waiting. */
 bool hf_link_read(struct hf_link *link, char *bytes, size_t size, size_t *got, bool *more);
+
+/* A recv() that sleeps itself saves its caller a poll, but nobody can wake it: it ends after a moment at the latest. It
+ * touches nothing but the descriptor, so that others may send meanwhile. What it returned is then given to
+ * hf_link_dozed(), as if it had been read. Only a link that can doze may: no TLS, nothing left to send. */
+enum { HF_LINK_DOZE_MS = 20 };
+bool hf_link_can_doze(const struct hf_link *link);
+ssize_t hf_link_doze(int fd, char *bytes, size_t size);   /* how many bytes; 0: the end; below: -errno */
+ssize_t hf_link_glance(int fd, char *bytes, size_t size); /* the same without sleeping */
+bool hf_link_dozed(struct hf_link *link, ssize_t came, size_t size, size_t *got, bool *more); /* as hf_link_read() */
 
 /* Ends the connection but keeps its descriptor, which somebody polls: that poll returns. */
 void hf_link_shut(struct hf_link *link);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { ROUNDS = 8 };
+
 /* The state is four rows of four words; a quarter round works on the columns, all four at once. */
 typedef uint32_t row __attribute__((vector_size(16)));
 
@@ -31,12 +33,12 @@ static inline void turn(row w[4], bool back)
     w[3] = __builtin_shuffle(w[3], back ? one : three);
 }
 
-void hf_chacha_block(const uint32_t state[16], uint8_t out[64])
+void hf_chacha_block(const uint32_t state[16], int rounds, uint8_t out[64])
 {
     row before[4], w[4];
     memcpy(before, state, sizeof before);
     memcpy(w, state, sizeof w);
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < rounds; round += 2) {
         quarters(w);
         turn(w, false);
         quarters(w);
@@ -67,7 +69,7 @@ void hf_entropy_take(struct hf_entropy *e, void *out, size_t len)
 {
     for (uint8_t *to = out; len;) {
         if (e->used == sizeof e->block) {
-            hf_chacha_block(e->state, e->block);
+            hf_chacha_block(e->state, ROUNDS, e->block);
             if (++e->state[12] == 0)
                 e->state[13]++;
             e->used = 0;

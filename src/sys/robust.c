@@ -23,7 +23,7 @@ int hf_robust_init(pthread_mutex_t *mutex)
     return error;
 }
 
-static enum hf_robust_result result_of(int error)
+enum hf_robust_result hf_robust_result_of(int error)
 {
     switch (error) {
     case 0:
@@ -36,11 +36,6 @@ static enum hf_robust_result result_of(int error)
     default:
         return HF_ROBUST_BROKEN;
     }
-}
-
-enum hf_robust_result hf_robust_try(pthread_mutex_t *mutex)
-{
-    return result_of(pthread_mutex_trylock(mutex));
 }
 
 static int lock_until(pthread_mutex_t *mutex, int64_t until)
@@ -63,18 +58,13 @@ enum hf_robust_result hf_robust_lock(pthread_mutex_t *mutex, int64_t until)
     if (r != HF_ROBUST_TIMEOUT)
         return r;
     if (until == INT64_MAX)
-        return result_of(pthread_mutex_lock(mutex));
-    return result_of(lock_until(mutex, until));
+        return hf_robust_result_of(pthread_mutex_lock(mutex));
+    return hf_robust_result_of(lock_until(mutex, until));
 }
 
 void hf_robust_mend(pthread_mutex_t *mutex)
 {
     pthread_mutex_consistent(mutex);
-}
-
-void hf_robust_unlock(pthread_mutex_t *mutex)
-{
-    pthread_mutex_unlock(mutex);
 }
 
 bool hf_robust_held(uint32_t value)

@@ -17,9 +17,17 @@ enum hf_robust_result {
 
 int hf_robust_init(pthread_mutex_t *mutex); /* 0 or an errno */
 enum hf_robust_result hf_robust_lock(pthread_mutex_t *mutex, int64_t until);
-enum hf_robust_result hf_robust_try(pthread_mutex_t *mutex);
+enum hf_robust_result hf_robust_result_of(int error);
+static inline enum hf_robust_result hf_robust_try(pthread_mutex_t *mutex)
+{
+    int error = pthread_mutex_trylock(mutex);
+    return error ? hf_robust_result_of(error) : HF_ROBUST_LOCKED;
+}
 void hf_robust_mend(pthread_mutex_t *mutex); /* after HF_ROBUST_OWNER_DIED, when all is well again */
-void hf_robust_unlock(pthread_mutex_t *mutex);
+static inline void hf_robust_unlock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_unlock(mutex);
+}
 
 /* The word to watch. */
 static inline hf_word *hf_robust_word(pthread_mutex_t *mutex)

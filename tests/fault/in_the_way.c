@@ -1,6 +1,6 @@
 /* in_the_way.c - somebody is in the way: a part of the table that cannot be entered, a neighbour that stands still, a
  * filter that refuses a system call, another thread in hf_process. All others go on. */
-#include "actors.h"
+#include "outcome.h"
 
 #include "engines/local/holders.h"
 #include "engines/local/shard.h"
@@ -11,7 +11,6 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,18 +142,6 @@ static void test_others_are_renewed(void **state)
     assert_non_null(extended);
     hf_lease_free(stuck);
     hf_lease_free(other);
-}
-
-struct outcome {
-    _Atomic int times, status;
-};
-
-static void note_outcome(hf_lease *lease, hf_status status, void *arg)
-{
-    struct outcome *outcome = arg;
-    (void)lease;
-    atomic_store(&outcome->status, (int)status);
-    atomic_fetch_add(&outcome->times, 1);
 }
 
 static bool await_outcome(struct outcome *outcome, int64_t patience_ms)

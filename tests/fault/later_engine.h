@@ -1,6 +1,5 @@
 /* later_engine.h - an engine that answers when the test says so: never inside submit(). What was submitted is seen by
- * the test when it went out: when a caller parks, or by flush(); and it keeps count of who forgot to say so. Included
- * once, by later.c. */
+ * the test when it went out: when a caller parks, or by flush(); and it keeps count of who forgot to say so. */
 #pragma once
 #include "actors.h"
 
@@ -236,7 +235,7 @@ static const struct hf_engine_type later_type = {
 /* ---- The other side: what the server says ---- */
 
 /* The first request of that verb that went out and was not looked at before; false: none. 0: any verb. */
-static bool take_request(enum hf_verb verb, struct request *request)
+static inline bool take_request(enum hf_verb verb, struct request *request)
 {
     bool found = false;
     pthread_mutex_lock(&later.lock);
@@ -254,7 +253,7 @@ static bool take_request(enum hf_verb verb, struct request *request)
     return found;
 }
 
-static struct request await_request(enum hf_verb verb)
+static inline struct request await_request(enum hf_verb verb)
 {
     struct request request;
     hf_nanos until = hf_clock_boot() + HF_MS(ACTOR_PATIENCE_MS);
@@ -267,7 +266,7 @@ static struct request await_request(enum hf_verb verb)
 }
 
 /* How many requests of that verb were submitted, whether they went out or not. */
-static unsigned submitted(enum hf_verb verb)
+static inline unsigned submitted(enum hf_verb verb)
 {
     unsigned count = 0;
     pthread_mutex_lock(&later.lock);
@@ -278,7 +277,7 @@ static unsigned submitted(enum hf_verb verb)
 }
 
 /* Tells the client, which may have forgotten the ask by now, so many news at once. */
-static void say_all(const struct request *to, const struct hf_news *news, unsigned count)
+static inline void say_all(const struct request *to, const struct hf_news *news, unsigned count)
 {
     pthread_mutex_lock(&later.lock);
     struct slot *slot = &later.slots[to->slot];
@@ -295,13 +294,13 @@ static void say_all(const struct request *to, const struct hf_news *news, unsign
     pthread_mutex_unlock(&later.lock);
 }
 
-static void say(const struct request *to, struct hf_news news)
+static inline void say(const struct request *to, struct hf_news news)
 {
     say_all(to, &news, 1);
 }
 
 /* The usual words for each cue. */
-static void reply(const struct request *to, enum hf_cue cue)
+static inline void reply(const struct request *to, enum hf_cue cue)
 {
     struct hf_news news = {.cue = cue, .good = HF_MS(to->ttl_ms), .token = 7, .retry_at = HF_NEVER};
     news.status = HF_UNAVAILABLE;
@@ -310,7 +309,7 @@ static void reply(const struct request *to, enum hf_cue cue)
     say(to, news);
 }
 
-static hf_client *open_with_later(bool no_thread)
+static inline hf_client *open_with_later(bool no_thread)
 {
     struct hf_url url;
     hf_client *client;

@@ -1,9 +1,8 @@
 /* leaving.c - leases and clients on their way out: handles that are freed while a group is lost, holds that go on as a
  * text, clients that are closed without any time, and twenty thousand leases at once. */
-#include "actors.h"
+#include "outcome.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -68,18 +67,6 @@ static void test_group_freed_while_lost(void **state)
 }
 
 /* ---- Closing ---- */
-
-struct outcome {
-    _Atomic int times, status;
-};
-
-static void note_outcome(hf_lease *lease, hf_status status, void *arg)
-{
-    struct outcome *outcome = arg;
-    (void)lease;
-    atomic_store(&outcome->status, (int)status);
-    atomic_fetch_add(&outcome->times, 1);
-}
 
 static void test_close_without_time(void **state)
 {

@@ -80,9 +80,21 @@ static void await_rival(const char *what)
 
 /* ---- Cases ---- */
 
-enum part { GREETING, ACQUIRING, WAITING, LISTENING, HANDING_OVER, EXTENDING, RELEASING, UPGRADING, DOWNGRADING };
-static const char *const part_names[] = {"greeting", "acquire", "wait",    "listen",   "hand-over",
-                                         "extend",   "release", "upgrade", "downgrade"};
+enum part {
+    GREETING,
+    ACQUIRING,
+    TAKING,
+    WAITING,
+    LISTENING,
+    HANDING_OVER,
+    EXTENDING,
+    RELEASING,
+    UPGRADING,
+    DOWNGRADING
+};
+static const char *const part_names[] = {
+    "greeting", "acquire",  "acquire without a token", "wait", "listen", "hand-over", "extend", "release",
+    "upgrade",  "downgrade"};
 
 enum variant { LOST, UNANSWERED, UNHEARD, LATE, NO_FAULT };
 static const char *const variant_names[] = {"lost", "not answered", "answered in vain", "late", "no fault"};
@@ -145,6 +157,8 @@ static struct hf_request wish(int64_t wait_ms)
     struct hf_request request = request_of(
         &(struct want){.name = play.name, .kind = kind_of(play.cut.part), .ttl_ms = TTL_MS, .wait_ms = wait_ms});
     request.label = "victim";
+    if (play.cut.part == TAKING)
+        request.flags |= HF_TOKENLESS;
     return request;
 }
 
@@ -398,6 +412,7 @@ static void act(void)
         greet();
         break;
     case ACQUIRING:
+    case TAKING:
         acquire();
         break;
     case WAITING:
@@ -572,6 +587,12 @@ static void test_acquire(void **state)
     cut_part(ACQUIRING);
 }
 
+static void test_take(void **state)
+{
+    (void)state;
+    cut_part(TAKING);
+}
+
 static void test_wait(void **state)
 {
     (void)state;
@@ -634,6 +655,7 @@ static const struct CMUnitTest asking[] = {
     PLAYED("two that hold by force are found", test_two_are_seen),
     PLAYED("a greeting may be cut anywhere", test_greeting),
     PLAYED("an acquire may be cut anywhere", test_acquire),
+    PLAYED("so may one that needs no token", test_take),
     PLAYED("a wait may be cut anywhere", test_wait),
     PLAYED("a hand-over may be cut anywhere, and so may listening for it", test_hand_over),
 };

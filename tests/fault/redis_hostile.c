@@ -1,123 +1,6 @@
-/* redis_hostile.c - a server that answers with too little, too much, nonsense or nothing: the caller gets a clear error
- * within its time-outs, never a grant that was not given, and the library neither hangs nor eats memory. */
-#include "redis_impostor.h"
-
-#include <fcntl.h>
-#include <malloc.h>
-
-/* With this ttl one request may take 50 ms. Without a wait a call ends after two of them, and two more for leaving. */
-enum { TTL_MS = 1000, OP_MS = 50, CALL_MS = 4 * OP_MS, SLACK_MS = 1000, WAIT_MS = 5000, LOOK_MS = 400 };
-
-/* What a hostile answer may cost at its peak, in KiB. The sanitizer keeps freed blocks, and has its own notes. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { COST_KB = 12 * 1024 };
-#else
-enum { COST_KB = 3 * 1024 };
-#endif
-
-/* For what is not about time: a release without an answer is tried again after this. Long enough for a machine with
- * much else to do. */
-#define HASTY "&op_timeout=30ms"
-
-static hf_client *open_at(const char *user, const char *query)
-{
-    char url[256];
-    hf_client *client;
-    snprintf(url, sizeof url, "redis://%s127.0.0.1:%u/0?retry_min=1ms&retry_max=5ms%s", user, impostor.port, query);
-    if (hf_open(url, NULL, &client) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return client;
-}
-
-static void await_number(_Atomic unsigned *number, unsigned least, const char *what)
-{
-    for (int64_t end = now_ns() + ACTOR_PATIENCE_MS * 1000000LL; atomic_load(number) < least; nap_us(200))
-        if (now_ns() > end)
-            fail_msg("%s: %u instead of %u", what, atomic_load(number), least);
-}
-
-/* ---- Memory ---- */
-
-static long status_kb(const char *field)
-{
-    char line[256];
-    long kb = -1;
-    FILE *file = fopen("/proc/self/status", "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, field, strlen(field)) == 0)
-            kb = atol(line + strlen(field));
-    fclose(file);
-    assert_true(kb >= 0);
-    return kb;
-}
-
-/* The peak counts from here on. */
-static long begin_peak(void)
-{
-    malloc_trim(0); /* what was freed before must not serve now */
-    int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, "5", 1), 1);
-    close(fd);
-    return status_kb("VmRSS:");
-}
-
-/* ---- One call ---- */
-
-struct call {
-    hf_status status;
-    int64_t took_ms;
-    long cost_kb;
-    char words[512];
-    hf_lease *lease;
-};
-
-static struct call acquire(hf_client *client, int64_t wait_ms, hf_lease **lease)
-{
-    struct hf_request request = request_of(&(struct want){.name = "prey", .ttl_ms = TTL_MS, .wait_ms = wait_ms});
-    long before = begin_peak();
-    int64_t from = now_ns();
-    struct call call = {.status = hf_acquire(client, &request, lease)};
-    call.took_ms = (now_ns() - from) / 1000000;
-    call.cost_kb = status_kb("VmHWM:") - before;
-    snprintf(call.words, sizeof call.words, "%s", call.status == HF_OK ? "" : hf_error_text());
-    return call;
-}
-
-static void must_say(const struct call *call, const char *what, const char *words)
-{
-    if (!strstr(call->words, impostor.where) || !strstr(call->words, words))
-        fail_msg("%s: \"%s\" says neither \"%s\" nor \"%s\"", what, call->words, impostor.where, words);
-}
-
-static void must_be(const struct call *call, const char *what, hf_status status)
-{
-    if (call->status != status)
-        fail_msg("%s: %s (%s) instead of %s", what, hf_status_name(call->status), call->words, hf_status_name(status));
-    if (call->took_ms > CALL_MS + SLACK_MS)
-        fail_msg("%s: took %lld ms", what, (long long)call->took_ms);
-    if (call->cost_kb > COST_KB)
-        fail_msg("%s: took %ld KiB", what, call->cost_kb);
-}
-
-/* A machine with much else to do may connect too late for HASTY. Nothing was asked then: once more. */
-static struct call acquire_once_connected(hf_client **client, const struct script *script, const char *query)
-{
-    hf_lease *lease;
-    impostor_start(script);
-    *client = open_at("", query);
-    struct call call = acquire(*client, 0, &lease);
-    for (int tries = 0; call.status == HF_UNAVAILABLE && atomic_load(&impostor.asks) == 0 && tries < 50; tries++) {
-        assert_int_equal(hf_close(*client, 2000), HF_OK);
-        impostor_end();
-        impostor_start(script);
-        *client = open_at("", query);
-        call = acquire(*client, 0, &lease);
-    }
-    call.lease = lease;
-    return call;
-}
+/* redis_hostile.c - a server that answers an ask with too little, too much, nonsense or nothing: the caller gets a
+ * clear error within its time-outs, never a grant that was not given, and the library neither hangs nor eats memory. */
+#include "redis_hostile.h"
 
 /* Without a wait a hostile answer is a doubt, which is compensated; the connection is not used again. */
 static struct call refused_at_once(const char *what, const struct reply_script *reply, const char *query)
@@ -156,8 +39,6 @@ static void granted_later(const char *what, const struct reply_script *reply)
 }
 
 /* ---- Too little ---- */
-
-#define QUEUED "*6\r\n:0\r\n:900\r\n:400\r\n$16\r\n1794739091582000\r\n$16\r\n" TOKEN "\r\n:0\r\n"
 
 static void test_cut_off(void **state)
 {
@@ -203,7 +84,6 @@ static void test_mute(void **state)
 
 /* ---- Nonsense ---- */
 
-#define HUGE_NUMBER ":9223372036854775807\r\n"
 #define DEEP "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:0\r\n"
 
 static const char *const nonsense[] = {
@@ -408,253 +288,56 @@ static void test_trickle(void **state)
         refused_at_once(trickles[i].bytes, &trickles[i], "&connect_timeout=200ms");
 }
 
-/* ---- Of what is held ---- */
-
-static hf_lease *hold(const struct script *script, hf_client **client)
-{
-    struct call call = acquire_once_connected(client, script, HASTY);
-    must_be(&call, "the hold itself", HF_OK);
-    return call.lease;
-}
-
-/* What a renewal is answered with counts only if it can be true. */
-static void test_changes(void **state)
-{
-    (void)state;
-    static const char *const replies[] = {
-        "+OK\r\n",
-        ":1\r\n",
-        "*0\r\n",
-        GRANT,
-        "*2\r\n" GRANT ":-5\r\n",
-        "*2\r\n" GRANT HUGE_NUMBER,
-        "*2\r\n" GRANT ":86400001\r\n",
-        "*2\r\n" GRANT "*0\r\n",
-        "*2\r\n:0\r\n:900\r\n",
-        "*3\r\n" GRANT ":900\r\n:900\r\n",
-        "*1\r\n:2\r\n",
-        "*1\r\n:-1\r\n",
-        "*2\r\n$1\r\n0\r\n:900\r\n",
-    };
-    for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
-        hf_client *client;
-        hf_lease *lease = hold(&(struct script){.change = {.bytes = replies[i]}}, &client);
-        struct call call = {.status = hf_extend(lease, 0)};
-        snprintf(call.words, sizeof call.words, "%s", call.status == HF_OK ? "" : hf_error_text());
-        must_be(&call, replies[i], HF_IN_DOUBT);
-        must_say(&call, replies[i], "does not fit");
-        assert_true(hf_lease_ok(lease));
-        assert_in_range(hf_lease_left_ms(lease), 1, TTL_MS);
-        await_number(&impostor.hung_up, 1, replies[i]);
-        hf_lease_free(lease);
-        assert_int_equal(hf_close(client, 2000), HF_OK);
-        impostor_end();
-    }
-}
-
-/* A release without a clear answer is said to be in doubt, and goes on. */
-static void test_releases(void **state)
-{
-    (void)state;
-    static const char *const replies[] = {"+OK\r\n", "*0\r\n", "$1\r\n1\r\n", "*2\r\n" GRANT ":900\r\n", "$-1\r\n"};
-    for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
-        hf_client *client;
-        hf_lease *lease = hold(&(struct script){.release = {.bytes = replies[i]}}, &client);
-        struct call call = {.status = hf_release(lease)};
-        snprintf(call.words, sizeof call.words, "%s", call.status == HF_OK ? "" : hf_error_text());
-        must_be(&call, replies[i], HF_IN_DOUBT);
-        must_say(&call, replies[i], "does not fit");
-        assert_false(hf_lease_ok(lease));
-        hf_lease_free(lease);
-        await_number(&impostor.releases, 2, replies[i]);
-        assert_int_equal(hf_close(client, 2000), HF_OK);
-        impostor_end();
-    }
-}
-
-/* ---- Hand-overs ---- */
-
-#define NOW_US "1794739091582000"     /* of the server, as in QUEUED */
-#define SOON_US "1794739091882000"    /* 300 ms later */
-#define NEXT_TOKEN "1794739091582099" /* above the number in QUEUED */
-
-/* A message for the waiter, or in its name for somebody else. */
-static void write_message(char *out, size_t size, const char *id, const char *numbers)
-{
-    char message[256];
-    int len = snprintf(message, sizeof message, "%s %s %s", id, numbers, impostor.served);
-    snprintf(out, size, "*2\r\n$3\r\nbox\r\n*1\r\n$%d\r\n%s\r\n", len, message);
-}
-
-static const char *message_numbers;
-
-static void hand_over(char *out, size_t size)
-{
-    write_message(out, size, impostor.id, message_numbers);
-}
-
-static void hand_over_to_nobody(char *out, size_t size)
-{
-    write_message(out, size, "AAAAAAAAAAAAAAAAAAAAAA", message_numbers);
-}
-
-/* Waits in the queue, where it is told to look after LOOK_MS. How long did it take, and how often did it ask? */
-static int64_t wait_for_turn(const struct script *script, unsigned *asks)
-{
-    hf_lease *lease;
-    impostor_start(script);
-    hf_client *client = open_at("", "");
-    struct call call = acquire(client, WAIT_MS, &lease);
-    must_be(&call, message_numbers, HF_OK);
-    *asks = atomic_load(&impostor.asks);
-    assert_in_range(hf_lease_left_ms(lease), 1, TTL_MS);
-    hf_lease_free(lease);
-    assert_int_equal(hf_close(client, 2000), HF_OK);
-    return call.took_ms;
-}
-
-static void test_messages(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *numbers;
-        enum { TAKEN, ASKED_ABOUT, IGNORED } becomes;
-    } messages[] = {
-        {NEXT_TOKEN " " SOON_US " " NOW_US, TAKEN},
-        {NEXT_TOKEN " 999999999999999999 " NOW_US, ASKED_ABOUT},
-        {NEXT_TOKEN " 999999999999999999 0", ASKED_ABOUT},
-        {NEXT_TOKEN " 0 999999999999999999", ASKED_ABOUT},
-        {NEXT_TOKEN " 1794739191582000 " NOW_US, ASKED_ABOUT}, /* for 100 s */
-        {NEXT_TOKEN " " NOW_US " " NOW_US, ASKED_ABOUT},       /* over */
-        {TOKEN " " SOON_US " " NOW_US, IGNORED},               /* older than the answer */
-        {"5 " SOON_US " " NOW_US, IGNORED},
-        {"-5 " SOON_US " " NOW_US, IGNORED},
-        {NEXT_TOKEN " x " NOW_US, IGNORED},
-        {NEXT_TOKEN " " SOON_US, IGNORED},
-        {"", IGNORED},
-    };
-    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
-        unsigned asks;
-        message_numbers = messages[i].numbers;
-        int64_t took =
-            wait_for_turn(&(struct script){.ask = {.bytes = QUEUED}, .hostile = 1, .answer_pop = hand_over}, &asks);
-        impostor_end();
-        print_message("# \"%s\": %u asks, %lld ms\n", message_numbers, asks, (long long)took);
-        assert_int_equal(asks, messages[i].becomes == TAKEN ? 1 : 2);
-        assert_true((took < LOOK_MS) == (messages[i].becomes != IGNORED));
-    }
-}
-
-/* A grant to an id that nobody here knows is given back. */
-static void test_ghost(void **state)
-{
-    (void)state;
-    unsigned asks;
-    message_numbers = NEXT_TOKEN " " SOON_US " " NOW_US;
-    wait_for_turn(&(struct script){.ask = {.bytes = QUEUED}, .hostile = 1, .answer_pop = hand_over_to_nobody}, &asks);
-    assert_int_equal(asks, 2);
-    assert_int_equal(atomic_load(&impostor.releases), 2); /* that one, and ours */
-    impostor_end();
-}
-
-/* The connection of the messages is worth no more than the other one; who waits is not held up. */
-static void test_nonsense_messages(void **state)
-{
-    (void)state;
-    static const struct reply_script pops[] = {
-        {"+OK\r\n", 0, STAY, NULL, 0},
-        {":1\r\n", 0, STAY, NULL, 0},
-        {"*0\r\n", 0, STAY, NULL, 0},
-        {"*1\r\n$1\r\nx\r\n", 0, STAY, NULL, 0},
-        {"*2\r\n$1\r\nx\r\n$1\r\nx\r\n", 0, STAY, NULL, 0},
-        {"-BUSY running a script\r\n", 0, STAY, NULL, 0},
-        {"$-1\r\n$-1\r\n$-1\r\n", 0, STAY, NULL, 0},
-        {"?", 0, STAY, NULL, 0},
-        {"*2\r\n", 0, CLOSE, NULL, 0},
-        {"*2\r\n$3\r\nbox\r\n*100000000\r\n", 0, POUR, "$4\r\nxxxx\r\n", 0},
-        {"$600000000\r\n", 0, POUR, "xxxxxxxx", 0},
-    };
-    for (size_t i = 0; i < sizeof pops / sizeof *pops; i++) {
-        unsigned asks;
-        message_numbers = pops[i].bytes;
-        wait_for_turn(&(struct script){.ask = {.bytes = QUEUED}, .hostile = 1, .pop = pops[i]}, &asks);
-        assert_true(asks >= 2);
-        assert_true(atomic_load(&impostor.pops) >= 1);
-        impostor_end();
-    }
-}
-
-/* Where nobody can be told, waiting is refused, not made slow. */
-static void test_no_messages(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *reply;
-        hf_status status;
-    } refusals[] = {{"-ERR unknown command 'BLMPOP'\r\n", HF_CONFIG}, {"-NOPERM no\r\n", HF_DENIED}};
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        hf_lease *lease;
-        impostor_start(
-            &(struct script){.ask = {.bytes = QUEUED}, .hostile = UINT32_MAX, .pop = {.bytes = refusals[i].reply}});
-        hf_client *client = open_at("", "");
-        struct call call = acquire(client, WAIT_MS, &lease);
-        must_be(&call, refusals[i].reply, refusals[i].status);
-        must_say(&call, refusals[i].reply, "");
-        assert_int_equal(hf_close(client, 2000), HF_OK);
-        assert_true(atomic_load(&impostor.releases) >= 1);
-        impostor_end();
-    }
-}
-
 /* ---- Greetings ---- */
+
+static const struct {
+    const char *what, *user;
+    struct script script;
+    hf_status status;
+    const char *words;
+} greetings[] = {
+    {"no password given",
+     "",
+     {.setname = "-NOAUTH Authentication required.\r\n",
+      .info = "-NOAUTH Authentication required.\r\n",
+      .load = "-NOAUTH Authentication required.\r\n"},
+     HF_DENIED,
+     "asks for a password"},
+    {"a wrong password",
+     "somebody:wrong@",
+     {.auth = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
+     HF_DENIED,
+     "refuses user or password"},
+    {"a server that loads",
+     "",
+     {.setname = "-LOADING Redis is loading the dataset in memory\r\n",
+      .load = "-LOADING Redis is loading the dataset in memory\r\n"},
+     HF_UNAVAILABLE,
+     "is loading"},
+    {"too many clients",
+     "",
+     {.hello = "-ERR max number of clients reached\r\n", .turns_away = true},
+     HF_UNAVAILABLE,
+     "too many connections"},
+    {"too many clients, with a password",
+     "me:secret@",
+     {.hello = "-ERR max number of clients reached\r\n", .turns_away = true},
+     HF_UNAVAILABLE,
+     "too many connections"},
+    {"an old server", "", {.info = INFO_OF("6.2.14", "master")}, HF_CONFIG, "too old"},
+    {"a replica", "", {.info = INFO_OF("7.0.15", "slave")}, HF_UNAVAILABLE, "replica"},
+    {"no right to load scripts", "", {.load = "-NOPERM no\r\n"}, HF_DENIED, "lacks a right"},
+    {"another protocol",
+     "",
+     {.hello = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", .turns_away = true},
+     HF_UNAVAILABLE,
+     "not the protocol of Redis"},
+    {"one that hangs up", "", {.turns_away = true}, HF_UNAVAILABLE, "connection"},
+};
 
 static void test_greetings(void **state)
 {
     (void)state;
-    static const struct {
-        const char *what, *user;
-        struct script script;
-        hf_status status;
-        const char *words;
-    } greetings[] = {
-        {"no password given",
-         "",
-         {.setname = "-NOAUTH Authentication required.\r\n",
-          .info = "-NOAUTH Authentication required.\r\n",
-          .load = "-NOAUTH Authentication required.\r\n"},
-         HF_DENIED,
-         "asks for a password"},
-        {"a wrong password",
-         "somebody:wrong@",
-         {.auth = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
-         HF_DENIED,
-         "refuses user or password"},
-        {"a server that loads",
-         "",
-         {.setname = "-LOADING Redis is loading the dataset in memory\r\n",
-          .load = "-LOADING Redis is loading the dataset in memory\r\n"},
-         HF_UNAVAILABLE,
-         "is loading"},
-        {"too many clients",
-         "",
-         {.hello = "-ERR max number of clients reached\r\n", .turns_away = true},
-         HF_UNAVAILABLE,
-         "too many connections"},
-        {"too many clients, with a password",
-         "me:secret@",
-         {.hello = "-ERR max number of clients reached\r\n", .turns_away = true},
-         HF_UNAVAILABLE,
-         "too many connections"},
-        {"an old server", "", {.info = INFO_OF("6.2.14", "master")}, HF_CONFIG, "too old"},
-        {"a replica", "", {.info = INFO_OF("7.0.15", "slave")}, HF_UNAVAILABLE, "replica"},
-        {"no right to load scripts", "", {.load = "-NOPERM no\r\n"}, HF_DENIED, "lacks a right"},
-        {"another protocol",
-         "",
-         {.hello = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", .turns_away = true},
-         HF_UNAVAILABLE,
-         "not the protocol of Redis"},
-        {"one that hangs up", "", {.turns_away = true}, HF_UNAVAILABLE, "connection"},
-    };
     for (size_t i = 0; i < sizeof greetings / sizeof *greetings; i++) {
         hf_lease *lease;
         impostor_start(&greetings[i].script);
@@ -698,11 +381,6 @@ static void test_modest_rights(void **state)
     }
 }
 
-#define ALONE(text, function)                                                                                          \
-    {                                                                                                                  \
-        .name = text, .test_func = function, .teardown_func = impostor_teardown                                        \
-    }
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -715,12 +393,6 @@ int main(void)
         ALONE("one answer too many is answer to nothing", test_one_too_many),
         ALONE("an answer may come byte by byte", test_spelt),
         ALONE("bytes that never become an answer are silence", test_trickle),
-        ALONE("a renewal whose answer does not fit is a doubt, and lengthens nothing", test_changes),
-        ALONE("a release whose answer does not fit is a doubt, and goes on", test_releases),
-        ALONE("a message is taken if it can be true, and asked about otherwise", test_messages),
-        ALONE("a grant that nobody waits for is given back", test_ghost),
-        ALONE("messages that make no sense hold up nobody", test_nonsense_messages),
-        ALONE("a server that cannot tell of hand-overs is refused by name", test_no_messages),
         ALONE("a greeting that is refused says where and why", test_greetings),
         ALONE("without the right to ask for the version locks work", test_modest_rights),
     };

@@ -34,11 +34,11 @@ echo "# $kind $version: SET IFEQ: $sets; compare and delete: ${native:-only by a
 redis_cli DEL lock:job >/dev/null
 
 # ---- What it would save: the server's own time, by its own statistics, for a lock that nobody waits for
-scripts=$ROOT/src/engines/redis/scripts
-# load NAME: that script as the library has it, but for its comments.
+# load NAME: the digest of that script, which the library has brought to the server.
 load() {
-    redis_cli SCRIPT LOAD "$(sed -e "/^-- common.lua\$/r $scripts/common.lua" "$scripts/$1.lua")"
+    sed -n "s/^ *{\"$1\", \"\([0-9a-f]*\)\",\$/\1/p" "$BUILD/redis_scripts.c"
 }
+"$HOLDFAST" -u "redis://127.0.0.1:$REDIS_PORT" run -n warm-up -- true || exit 70
 # costs NAME STAT COMMAND BEFORE: sets $cost to the microseconds that the server takes for COMMAND, with BEFORE (if not
 # empty) sent ahead of each; the least of five times twenty thousand, because the machine may have other things to do.
 costs() {

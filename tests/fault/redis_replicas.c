@@ -1,5 +1,6 @@
 /* redis_replicas.c - replicas=K and fsync=1 on real servers: what was granted had been acknowledged, what was not
  * acknowledged is not held and not left behind, and the time that is shown never counts on a renewal that was not. */
+#include "proxy.h"
 #include "redis_scene.h"
 
 #include <pthread.h>
@@ -254,6 +255,80 @@ static void test_threads_share(void **state)
             assert_true(now_ns() < end);
 }
 
+/* An entry of an owner that has one already, in another client: they share a token. */
+static struct hf_request ask_as_owner(int64_t wait_ms)
+{
+    struct hf_request request = request_of(&(struct want){.name = "l", .ttl_ms = 60000, .wait_ms = wait_ms});
+    request.owner = "somebody";
+    return request;
+}
+
+static void *enter_again(void *lease)
+{
+    struct hf_request request = ask_as_owner(20000);
+    return (void *)(uintptr_t)hf_acquire(scene.client, &request, lease);
+}
+
+/* The bytes of an ask and its WAIT, which are always as many; all is given back. */
+static uint64_t count_bytes_of_ask(struct proxy *proxy)
+{
+    uint64_t before = 0, behind = 0;
+    for (int i = 0; i < 2; i++) {
+        struct hf_request request = ask_as_owner(20000);
+        hf_lease *lease;
+        before = behind;
+        assert_int_equal(hf_acquire(scene_client(), &request, &lease), HF_OK);
+        behind = proxy_bytes(proxy, 1, PROXY_REQUESTS);
+        assert_int_equal(hf_release(lease), HF_OK);
+        hf_lease_free(lease);
+    }
+    return behind - before;
+}
+
+/* The line breaks under what takes the grant back; the entry is asked for and granted again, and then that comes. */
+static void test_a_late_take_back_takes_nothing(void **state)
+{
+    (void)state;
+    hf_client *other;
+    hf_lease *outer, *inner;
+    pthread_t thread;
+    void *status;
+    char direct[64];
+    start_replica("replicas=1");
+    struct proxy *proxy = proxy_start(server_port(scene.server));
+    snprintf(direct, sizeof direct, "redis://127.0.0.1:%u", server_port(scene.server));
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?replica_timeout=%dms&replicas=1", proxy_port(proxy),
+             TIMEOUT_MS);
+    struct hf_request request = ask_as_owner(0);
+    uint64_t ask = count_bytes_of_ask(proxy);
+    assert_int_equal(hf_open(direct, NULL, &other), HF_OK);
+    assert_int_equal(hf_acquire(other, &request, &outer), HF_OK);
+    int late = proxy_plant(proxy, &(struct proxy_fault){.kind = PROXY_LATE,
+                                                        .way = PROXY_REQUESTS,
+                                                        .connection = 1,
+                                                        .after = proxy_bytes(proxy, 1, PROXY_REQUESTS) + ask});
+    server_pause(replica);
+    assert_int_equal(pthread_create(&thread, NULL, enter_again, &inner), 0);
+    proxy_await(proxy, late);
+    server_continue(replica);
+    pthread_join(thread, &status);
+    assert_int_equal((uintptr_t)status, HF_OK);
+    assert_int_equal(server_count(scene.server, "ZCARD {lock:l}:h"), 2);
+    assert_true(proxy_deliver(proxy, late) > 0);
+    assert_int_equal(server_count(scene.server, "ZCARD {lock:l}:h"), 2);
+    assert_int_equal(hf_release(outer), HF_OK);
+    assert_int_equal(exists(scene.server, "l"), 1);
+    assert_true(hf_lease_ok(inner));
+    assert_int_equal(hf_release(inner), HF_OK);
+    assert_int_equal(exists(scene.server, "l"), 0);
+    hf_lease_free(outer);
+    hf_lease_free(inner);
+    assert_int_equal(hf_close(other, 5000), HF_OK);
+    assert_int_equal(hf_close(scene.client, 5000), HF_OK);
+    scene.client = NULL;
+    proxy_end(proxy);
+}
+
 /* A reader that becomes the writer without replicas is a reader again. */
 static void test_an_upgrade_is_taken_back(void **state)
 {
@@ -376,6 +451,8 @@ int main(void)
         {.name = "a hand-over is confirmed and acknowledged, or no grant",
          .test_func = test_a_hand_over_is_acknowledged},
         {.name = "threads share what replicas acknowledge, and none cuts another off", .test_func = test_threads_share},
+        {.name = "what takes a grant back and comes late does not take the next one of the same entry",
+         .test_func = test_a_late_take_back_takes_nothing},
         {.name = "an upgrade without replicas is taken back", .test_func = test_an_upgrade_is_taken_back},
         {.name = "a hold is taken up by its text when replicas have acknowledged its time, and not before",
          .test_func = test_a_hold_is_taken_up_when_it_is_acknowledged},

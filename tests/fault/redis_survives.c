@@ -117,6 +117,15 @@ static hf_lease *hold(hf_client *client, const char *name, int64_t ttl_ms, struc
     return hold_noting(client, &(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW}, loss);
 }
 
+/* A hold that another client waits for. A test that fails leaves it waiting. */
+static hf_lease *hold_before(struct waiter *w, int64_t ttl_ms, struct loss *loss)
+{
+    hf_lease *held = hold(scene_client(), "turn", ttl_ms, loss);
+    *w = (struct waiter){.client = open_at(server_port(scene.server)), .name = "turn", .wait_ms = WAIT_MS};
+    begin_wait(w, 1);
+    return held;
+}
+
 /* Within how many milliseconds it was told. */
 static int64_t await_loss(const struct loss *loss, int64_t from_ns)
 {
@@ -209,18 +218,15 @@ static void test_forgotten_scripts(void **state)
 static void test_paused_clients(void **state)
 {
     (void)state;
-    hf_client *other = open_at(server_port(scene.server));
-    hf_lease *held = hold(scene_client(), "turn", TTL_MS, NULL);
     static struct waiter w;
-    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
-    begin_wait(&w, 1);
+    hf_lease *held = hold_before(&w, TTL_MS, NULL);
     for (int i = 0; i < DROPS; i++)
         server_does(scene.server, "CLIENT PAUSE %d ALL", 3 * OP_MS); /* the next one is held up, too */
     assert_false(atomic_load(&w.over));
     give(held);
     end_wait(&w);
     give(w.lease);
-    close_in_time(other);
+    close_in_time(w.client);
 }
 
 /* ---- The server starts again ---- */
@@ -229,11 +235,8 @@ static void test_restart_with_data(void **state)
 {
     (void)state;
     struct loss loss = {0};
-    hf_client *other = open_at(server_port(scene.server));
-    hf_lease *held = hold(scene_client(), "turn", TTL_MS, &loss);
     static struct waiter w;
-    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
-    begin_wait(&w, 1);
+    hf_lease *held = hold_before(&w, TTL_MS, &loss);
     uint64_t token = hf_lease_token(held);
     server_restart(scene.server, true);
     nap_us(TTL_MS * 1000 * 3 / 2); /* it is renewed meanwhile, or it would be over */
@@ -245,7 +248,7 @@ static void test_restart_with_data(void **state)
     end_wait(&w);
     assert_true(hf_lease_token(w.lease) > token);
     give(w.lease);
-    close_in_time(other);
+    close_in_time(w.client);
 }
 
 /* The holder hears of it at its next renewal, long before its time is over; who waits has it at once. */
@@ -253,11 +256,8 @@ static void test_restart_without_data(void **state)
 {
     (void)state;
     struct loss loss = {0};
-    hf_client *other = open_at(server_port(scene.server));
-    hf_lease *held = hold(scene_client(), "turn", 3 * TTL_MS, &loss);
     static struct waiter w;
-    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
-    begin_wait(&w, 1);
+    hf_lease *held = hold_before(&w, 3 * TTL_MS, &loss);
     int64_t from = now_ns();
     server_restart(scene.server, false);
     end_wait(&w);
@@ -270,18 +270,15 @@ static void test_restart_without_data(void **state)
     hf_lease_free(held);
     assert_true(hf_lease_ok(w.lease));
     give(w.lease);
-    close_in_time(other);
+    close_in_time(w.client);
 }
 
 static void test_flushed(void **state)
 {
     (void)state;
     struct loss loss = {0};
-    hf_client *other = open_at(server_port(scene.server));
-    hf_lease *held = hold(scene_client(), "turn", TTL_MS, &loss);
     static struct waiter w;
-    w = (struct waiter){.client = other, .name = "turn", .wait_ms = WAIT_MS};
-    begin_wait(&w, 1);
+    hf_lease *held = hold_before(&w, TTL_MS, &loss);
     int64_t from = now_ns();
     server_does(scene.server, "FLUSHALL");
     int64_t lost_ms = await_loss(&loss, from);
@@ -292,7 +289,7 @@ static void test_flushed(void **state)
     hf_lease_free(held);
     assert_true(hf_lease_ok(w.lease));
     give(w.lease);
-    close_in_time(other);
+    close_in_time(w.client);
 }
 
 /* ---- Deadlines ---- */

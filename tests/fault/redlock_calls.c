@@ -24,6 +24,7 @@ static hf_client *proxied_client(void)
     scene_start(5);
     scene_proxied_url(NULL, url, sizeof url);
     hf_client *client = scene_open(url);
+    scene_connect(client);
     must_release(must_acquire(client, &(struct want){.name = "other", .ttl_ms = 2000}));
     nap_us(1100000); /* connections that have proved to work */
     return client;
@@ -241,6 +242,23 @@ static void test_same_server_twice(void **state)
     server_kill9(scene.quorum.server[1]);
     refused(client, &job, HF_NO_QUORUM, "is the same server as");
     scene_await_keys("job", 0);
+}
+
+/* Whichever of its names is the first to answer. */
+static void test_same_server_twice_at_first(void **state)
+{
+    (void)state;
+    char url[256];
+    scene_start(2);
+    uint16_t a = server_port(scene.quorum.server[0]), b = server_port(scene.quorum.server[1]);
+    struct proxy *slow = proxy_start(a);
+    server_kill9(scene.quorum.server[1]);
+    proxy_delay(slow, PROXY_REPLIES, 20);
+    snprintf(url, sizeof url, "redlock://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u", proxy_port(slow), a, b);
+    refused(scene_open(url), &(struct want){.name = "job", .ttl_ms = 10000}, HF_NO_QUORUM, "is the same server as");
+    assert_true(proxy_delayed(slow) > 0);
+    scene_await_keys("job", 0);
+    proxy_end(slow);
 }
 
 /* ---- Other clients of the same keys ---- */
@@ -526,6 +544,7 @@ int main(void)
         ON_QUORUM("of nine servers four may die", test_nine),
         ON_QUORUM("a single server counts at once", test_one_young),
         ON_QUORUM("a server under two names has one vote", test_same_server_twice),
+        ON_QUORUM("also when its second name is the first to answer", test_same_server_twice_at_first),
         ON_QUORUM("another client of the same keys is excluded, and excludes", test_other_client),
         ON_QUORUM("it is shown with the number of servers that hold it", test_show),
         ON_QUORUM("what each server says of a name is shown, also of those that are away", test_show_servers),

@@ -1,6 +1,7 @@
 /* redlock_chaos.c - eight processes on five servers while servers are killed and come back empty, stand still, and are
  * cut off from some clients and not from others; and while clients are killed and stand still. What the clients write
  * down is judged by history_check (G35, G36). Usage: redlock_chaos [SECONDS [SEED]] */
+#include "draw.h"
 #include "history.h"
 #include "redlock_scene.h"
 
@@ -13,7 +14,6 @@
 enum { SERVERS = 5, CLIENTS = 8, WAYS = 4 }; /* so many clients have proxies of their own before the servers */
 
 static int seconds = 15;
-static uint64_t seed;
 
 /* A server counts again two seconds after its start. */
 static const char query[] = "max_ttl=1s&retry_max=50ms&retry_min=10ms";
@@ -31,12 +31,6 @@ struct part {
     unsigned number;
     char url[512];
 };
-
-static uint32_t draw(uint32_t below)
-{
-    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(seed >> 33) % below;
-}
 
 /* ---- Clients ---- */
 
@@ -120,7 +114,7 @@ static void play(struct actor *me, void *arg)
 {
     struct part *part = arg;
     hf_client *client;
-    seed ^= (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15);
+    draw_apart();
     part_must(hf_open(part->url, NULL, &client) == HF_OK);
     part_says(me, &(struct answer){.what = ORDER_GO});
     for (unsigned round = 0; !atomic_load(&part->shared->over); round++)
@@ -287,7 +281,6 @@ int main(int argc, char **argv)
     };
     if (argc > 1)
         seconds = atoi(argv[1]);
-    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)arc4random() << 32 | arc4random();
-    print_message("# seed %llu\n", (unsigned long long)seed);
+    draw_from(argc > 2 ? argv[2] : NULL);
     return cmocka_run_group_tests_name("redlock: chaos", tests, NULL, NULL);
 }

@@ -105,6 +105,193 @@ static void test_quorum_comes_back(void **state)
     scene_await_keys("job", 0);
 }
 
+/* ---- The rest of a hold ---- */
+
+static const struct want patient_one = {.name = "job", .ttl_ms = 10000}; /* its round lasts 750 ms */
+
+/* Two servers are dead, so this one's vote is needed: it refuses, but nobody holds. */
+static void test_rest_beside_dead(void **state)
+{
+    (void)state;
+    scene_start(5);
+    hf_client *client = scene_client(NULL);
+    scene_connect(client);
+    server_kill9(scene.quorum.server[0]);
+    server_kill9(scene.quorum.server[1]);
+    server_does(scene.quorum.server[2], "SET lock:job somebody PX 100");
+    must_release(must_acquire(client, &patient_one));
+    scene_await_keys("job", 0);
+}
+
+/* How such a rest comes to be: a release is over when a majority has heard of it, and two of these are away when the
+ * next one asks. */
+static void test_rest_of_a_release(void **state)
+{
+    (void)state;
+    char url[512];
+    scene_start(5);
+    scene_proxied_url(NULL, url, sizeof url);
+    hf_client *first = scene_open(url), *next = scene_client(NULL);
+    scene_connect(next);
+    hf_lease *lease = must_acquire(first, &patient_one);
+    scene_await_keys("job", 5);
+    proxy_delay(scene.proxy[0][2], PROXY_REQUESTS, 300);
+    must_release(lease);
+    server_kill9(scene.quorum.server[0]);
+    server_pause(scene.quorum.server[1]);
+    assert_true(scene_has_key(2, "job"));
+    must_release(must_acquire(next, &patient_one));
+    server_continue(scene.quorum.server[1]);
+    scene_await_keys("job", 0);
+}
+
+/* One that stays may be the holder's last, or a rest: who can know? Busy it is when those that refuse are enough. */
+static void test_unclear_is_not_busy(void **state)
+{
+    (void)state;
+    scene_start(5);
+    hf_client *client = scene_client(NULL);
+    scene_connect(client);
+    for (unsigned refuse = 2; refuse < 5; refuse++) {
+        server_does(scene.quorum.server[refuse], "SET lock:job somebody PX 60000");
+        if (refuse == 2)
+            server_kill9(scene.quorum.server[0]);
+        if (refuse == 2)
+            server_kill9(scene.quorum.server[1]);
+        char words[80];
+        snprintf(words, sizeof words, "held by another program on %u of 5 servers; 127.0.0.1:", refuse - 1);
+        refused(client, &short_one, refuse < 4 ? HF_NO_QUORUM : HF_BUSY, words);
+        refused(client, &short_one, refuse < 4 ? HF_NO_QUORUM : HF_BUSY, refuse < 4 ? "agreed, and 3 are needed" : "");
+        refused(client, &(struct want){.name = "job", .ttl_ms = 2000, .wait_ms = 50}, HF_TIMEOUT, "of 5 servers");
+        scene_await_keys("job", refuse - 1);
+    }
+}
+
+enum { RACES = 10 };
+
+/* Both ask at the same moment, one of them without a thread that waits; who gets it holds it until both have their
+ * answer. */
+static unsigned race(struct actor *const *rival, uint32_t id)
+{
+    unsigned winners = 0;
+    struct answer answer[2];
+    for (unsigned i = 0; i < 2; i++)
+        actor_acquire(rival[i], id, i ? ORDER_START : ORDER_ACQUIRE, &patient_one);
+    for (unsigned i = 0; i < 2; i++) {
+        answer[i] = actor_answer(rival[i], i ? ORDER_START : ORDER_ACQUIRE, id);
+        winners += answer[i].status == HF_OK;
+    }
+    for (unsigned i = 0; i < 2; i++)
+        if (answer[i].status == HF_OK)
+            actor_does(rival[i], ORDER_RELEASE, id);
+    return winners;
+}
+
+/* Each is nearer to two of the four servers that are left, and gets these: the first tries split, every time. */
+static void test_one_of_rivals_wins(void **state)
+{
+    (void)state;
+    static char url[2][512];
+    struct actor *rival[2];
+    unsigned won = 0;
+    scene_start(5);
+    for (unsigned i = 0; i < 2; i++) {
+        scene_proxied_url(NULL, url[i], sizeof url[i]);
+        rival[i] = scene_actor(url[i]);
+        actor_holds(rival[i], 1, &(struct want){.name = i ? "warm1" : "warm0", .ttl_ms = 20000});
+        scene_await_keys(i ? "warm1" : "warm0", 5);
+        for (unsigned j = 0; j < 2; j++)
+            proxy_delay(scene.proxy[i][j + 2 * i], PROXY_REQUESTS, 10);
+    }
+    server_kill9(scene.quorum.server[4]);
+    for (uint32_t id = 2; id < 2 + RACES; id++) {
+        unsigned winners = race(rival, id);
+        assert_in_range(winners, 0, 1);
+        won += winners;
+    }
+    print_message("# %u of %d races have a winner\n", won, RACES);
+    assert_in_range(won, RACES - 2, RACES);
+}
+
+/* The key is taken away between the servers' yes and their being told of the token: nobody refused. */
+static void test_taken_away_is_not_busy(void **state)
+{
+    (void)state;
+    char url[512];
+    scene_start(5);
+    scene_proxied_url(NULL, url, sizeof url);
+    struct actor *actor = scene_actor(url);
+    actor_holds(actor, 1, &(struct want){.name = "warm", .ttl_ms = 10000});
+    scene_await_keys("warm", 5);
+    for (unsigned i = 0; i < 5; i++)
+        proxy_delay(scene.proxy[0][i], PROXY_REPLIES, 150);
+    actor_acquire(actor, 2, ORDER_ACQUIRE, &patient_one);
+    scene_await_keys("job", 5);
+    actor_stop(actor);
+    for (unsigned i = 0; i < 5; i++)
+        server_does(scene.quorum.server[i], "DEL lock:job");
+    actor_go_on(actor);
+    struct answer answer = actor_answer(actor, ORDER_ACQUIRE, 2);
+    print_message("# %s: %s\n", hf_status_name(answer.status), answer.text);
+    assert_int_equal(answer.status, HF_NO_QUORUM);
+    assert_non_null(strstr(answer.text, "agreed, and had lost the key a moment later"));
+}
+
+/* ---- Servers that are slow ---- */
+
+static hf_client *slow_client(void)
+{
+    char url[512];
+    hf_client *client;
+    scene_start(5);
+    scene_proxied_url(NULL, url, sizeof url);
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    scene_connect(client);
+    return client;
+}
+
+/* Who comes next, when this process is over, finds it free wherever a server can be reached. */
+static void test_close_hears_the_slow(void **state)
+{
+    (void)state;
+    hf_client *client = slow_client();
+    hf_lease *lease = must_acquire(client, &patient_one);
+    scene_await_keys("job", 5);
+    proxy_delay(scene.proxy[0][4], PROXY_REQUESTS, 100);
+    must_release(lease);
+    assert_true(scene_has_key(4, "job"));
+    assert_int_equal(hf_close(client, 5000), HF_OK);
+    assert_int_equal(scene_keys("job"), 0);
+}
+
+static void test_close_leaves_the_hung(void **state)
+{
+    (void)state;
+    hf_client *client = slow_client();
+    hf_lease *lease = must_acquire(client, &patient_one);
+    scene_await_keys("job", 5);
+    server_pause(scene.quorum.server[4]);
+    must_release(lease);
+    int64_t begin = now_ns();
+    assert_int_equal(hf_close(client, 5000), HF_OK);
+    int64_t took_ms = (now_ns() - begin) / 1000000;
+    server_continue(scene.quorum.server[4]);
+    assert_in_range(took_ms, 0, 1000);
+}
+
+/* Nobody repairs a hold that outlives its process: it should not end with the first of three servers that dies. */
+static void test_detached_reaches_the_slow(void **state)
+{
+    (void)state;
+    hf_client *client = slow_client();
+    for (unsigned i = 0; i < 5; i++)
+        proxy_delay(scene.proxy[0][i], PROXY_REQUESTS, i < 3 ? 30 : 80);
+    hf_lease *lease = must_acquire(client, &(struct want){.name = "job", .ttl_ms = 10000, .flags = HF_DETACHED});
+    assert_int_equal(scene_keys("job"), 5);
+    must_release(lease);
+    assert_int_equal(hf_close(client, 5000), HF_OK);
+}
+
 /* ---- Servers that come back empty ---- */
 
 static int hold_s = 3;
@@ -126,13 +313,9 @@ static void test_restart_empty(void **state)
     server_kill9(scene.quorum.server[2]);
     server_restart(scene.quorum.server[2], false);
     assert_int_equal(scene_keys("job"), 2);
-    struct hf_request request = request_of(&(struct want){.name = "job", .ttl_ms = 1000});
-    hf_lease *next;
-    hf_status status = hf_acquire(second, &request, &next);
-    /* Two know of the hold and three do not count: it depends on who answers first what is said. */
-    assert_true(status == HF_BUSY || status == HF_NO_QUORUM);
-    assert_non_null(strstr(hf_error_text(), "counts again in"));
-    next = must_acquire(second, &(struct want){.name = "job", .ttl_ms = 1000, .wait_ms = hold_s * 1000 + 5000});
+    refused(second, &(struct want){.name = "job", .ttl_ms = 1000}, HF_NO_QUORUM, "counts again in");
+    hf_lease *next =
+        must_acquire(second, &(struct want){.name = "job", .ttl_ms = 1000, .wait_ms = hold_s * 1000 + 5000});
     int64_t waited_ms = (now_ns() - held_at) / 1000000;
     print_message("# let in after %lld ms of %d\n", (long long)waited_ms, hold_s * 1000);
     assert_true(waited_ms >= hold_s * 1000);
@@ -151,6 +334,7 @@ static void test_one_young_server_is_asked(void **state)
     hf_client *client = scene_client(NULL);
     server_kill9(scene.quorum.server[2]);
     server_restart(scene.quorum.server[2], false);
+    scene_connect(client);
     hf_lease *lease = must_acquire(client, &short_one);
     scene_await_keys("job", 5); /* asked, */
     must_release(lease);
@@ -265,6 +449,14 @@ int main(int argc, char **argv)
         ON_QUORUM("with three of five killed it is refused at once, and nothing is left", test_three_killed),
         ON_QUORUM("with three of five hung it is refused within the time-out, and nothing is left", test_three_hung),
         ON_QUORUM("who waits is let in when the quorum comes back", test_quorum_comes_back),
+        ON_QUORUM("the rest of a hold keeps nobody out while two others are dead", test_rest_beside_dead),
+        ON_QUORUM("nor while one is dead and one hangs, and the release is on its way", test_rest_of_a_release),
+        ON_QUORUM("busy is said when those that refuse are enough to refuse it", test_unclear_is_not_busy),
+        ON_QUORUM("of rivals that do not wait one gets it, also when a server is dead", test_one_of_rivals_wins),
+        ON_QUORUM("a key that is taken away during the try is not another's", test_taken_away_is_not_busy),
+        ON_QUORUM("a client that closes hears that slow servers have released", test_close_hears_the_slow),
+        ON_QUORUM("but does not wait for one that hangs", test_close_leaves_the_hung),
+        ON_QUORUM("a detached hold is told when slow servers had time to take it", test_detached_reaches_the_slow),
         ON_QUORUM("a server that comes back empty lets nobody in before the longest hold is over", test_restart_empty),
         ON_QUORUM("a server that came back is asked and released, but does not count", test_one_young_server_is_asked),
         ON_QUORUM("a renewal gives the key back to a server that lost it, with its token", test_renewal_repairs),

@@ -61,6 +61,7 @@ struct known {
     char id[HF_ID_TEXT + 1];
     bool there;   /* was submitted, and not forgotten */
     bool unsent;  /* its last submit has not gone out: the next one stands for it, too */
+    hf_nanos at;  /* of its last submit */
     bool queued;  /* was told so: others may follow unasked */
     unsigned due; /* submits that await their answer */
     unsigned told;
@@ -149,7 +150,8 @@ static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
     check_news(news);
     understood |= news->cue != HF_N_CUT && news->cue != HF_N_FAILED;
     k->told++;
-    k->unsent = false;
+    if (news->asked_at >= k->at) /* else it is the answer to an earlier one */
+        k->unsent = false;
     if (news->cue == HF_N_HINT) {
         MUST(k->queued);
         return;
@@ -193,6 +195,7 @@ static void submit(struct known *k, enum hf_verb verb)
     k->there = true;
     k->due++;
     k->unsent = true;
+    k->at = now;
     hf_wire_redis.submit(redis, &k->ask, now++);
 }
 
@@ -202,12 +205,6 @@ static void submit_alone(struct known *k, enum hf_verb verb)
     talked = k;
     if (k->due == 0)
         submit(k, verb);
-}
-
-static void list(enum hf_sight see)
-{
-    known[PEOPLE].ask.see = see;
-    submit_alone(&known[PEOPLE], HF_V_LIST);
 }
 
 static void forget(struct known *k)
@@ -229,7 +226,53 @@ static void feed(const char *bytes, size_t len)
     MUST(memory() < memory_before + MEMORY_MAX);
 }
 
-static void come_up(bool politely)
+/* ---- Letters: each takes the number that stands beside it in the table below ---- */
+
+static void acquire(int which)
+{
+    submit_alone(&known[which], HF_V_ACQUIRE);
+}
+
+static void change(int verb)
+{
+    if (talked != &known[PEOPLE])
+        submit_alone(talked, (enum hf_verb)verb);
+}
+
+static void leave(int verb)
+{
+    if (talked->there && talked->ask.verb == HF_V_ACQUIRE)
+        submit(talked, (enum hf_verb)verb);
+}
+
+static void give_back(int verb)
+{
+    if (talked->there && talked != &known[PEOPLE] && talked->due < 3)
+        submit(talked, (enum hf_verb)verb);
+}
+
+static void list(int see)
+{
+    known[PEOPLE].ask.see = (enum hf_sight)see;
+    submit_alone(&known[PEOPLE], HF_V_LIST);
+}
+
+static void run_errand(int verb)
+{
+    submit_alone(&known[PEOPLE], (enum hf_verb)verb);
+}
+
+static void forget_some(int people)
+{
+    forget(people ? &known[PEOPLE] : talked);
+}
+
+static void hear_from(int number)
+{
+    line = (unsigned)number;
+}
+
+static void come_up(int politely)
 {
     static const char *const answers[] = {['+'] = "+OK\r\n",
                                           ['i'] = "$84\r\nredis_version:7.0.15\r\nrun_id:"
@@ -246,116 +289,88 @@ static void come_up(bool politely)
         feed(answers[(int)waiting[line][i]], strlen(answers[(int)waiting[line][i]]));
 }
 
-static void go_down(hf_status status)
+static void go_down(int status)
 {
     if (!up[line] && !dialled[line])
         return;
     up[line] = dialled[line] = false;
-    hf_wire_redis.line_down(redis, line, status, "server:1: the server closed the connection", now++);
+    hf_wire_redis.line_down(redis, line, (hf_status)status, "server:1: the server closed the connection", now++);
 }
 
-static void flood(const char *what)
+static void say_ok(int times)
+{
+    for (int i = 0; i < times; i++)
+        feed("+OK\r\n", 5);
+}
+
+static void flood(int with_numbers)
 {
     static char block[BLOCK];
+    const char *what = with_numbers ? ":1\r\n" : "x";
     for (size_t i = 0; i < sizeof block; i++)
         block[i] = what[i % strlen(what)];
     for (int i = 0; i < 40; i++)
         feed(block, sizeof block);
 }
 
-static void pass_time(hf_nanos time)
+static void split_after(int bytes)
 {
-    now += time;
+    split = (size_t)bytes;
+}
+
+static void pass_time(int ms)
+{
+    now += HF_MS(ms);
     MUST(hf_wire_redis.tick(redis, now) > now);
+}
+
+static void turn_room(int by)
+{
+    no_room ^= by;
 }
 
 static void do_letter(char letter)
 {
     static const struct {
         char letter;
-        enum hf_verb verb;
-    } verbs[] = {{'e', HF_V_EXTEND}, {'k', HF_V_CHECK}, {'g', HF_V_UPGRADE}, {'w', HF_V_DOWNGRADE}};
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        if (letter == verbs[i].letter && talked != &known[PEOPLE])
-            submit_alone(talked, verbs[i].verb);
-    switch (letter) {
-    case '0': /* from here on bytes come from this line */
-    case '1':
-    case '2':
-        line = (unsigned)(letter - '0');
-        break;
-    case 'a': /* asks, three of which wait */
-    case 'b':
-    case 'c':
-        submit_alone(&known[letter - 'a'], HF_V_ACQUIRE);
-        break;
-    case 'n':
-        submit_alone(&known[3], HF_V_ACQUIRE);
-        break;
-    case 'l':
-        if (talked->there && talked->ask.verb == HF_V_ACQUIRE)
-            submit(talked, HF_V_LEAVE);
-        break;
-    case 'r':
-        if (talked->there && talked != &known[PEOPLE] && talked->due < 3)
-            submit(talked, HF_V_RELEASE);
-        break;
-    case 'L':
-        list(HF_SEE_PREFIX);
-        break;
-    case 'S':
-        list(HF_SEE_ONE);
-        break;
-    case 'P':
-        list(HF_SEE_PAST);
-        break;
-    case 'B':
-        submit_alone(&known[PEOPLE], HF_V_BREAK);
-        break;
-    case 'R':
-        submit_alone(&known[PEOPLE], HF_V_RESIZE);
-        break;
-    case 'f':
-        forget(talked);
-        break;
-    case 'F':
-        forget(&known[PEOPLE]);
-        break;
-    case 'u': /* the line comes up, and the server greets */
-        come_up(true);
-        break;
-    case 'h': /* scripts were loaded */
-        for (int i = 0; i < HF_SCRIPTS; i++)
-            feed("+OK\r\n", 5);
-        break;
-    case 'U':
-        come_up(false);
-        break;
-    case 'd':
-        go_down(HF_UNAVAILABLE);
-        break;
-    case 'D':
-        go_down(HF_CONFIG);
-        break;
-    case 't':
-        pass_time(HF_MS(10));
-        break;
-    case 'T':
-        pass_time(HF_MS(3000));
-        break;
-    case 's': /* byte by byte from here on */
-        split = 1;
-        break;
-    case 'x':
-        flood("x");
-        break;
-    case 'y':
-        flood(":1\r\n");
-        break;
-    case '!':
-        no_room = !no_room;
-        break;
-    }
+        void (*happens)(int number);
+        int number;
+    } letters[] = {
+        {'a', acquire, 0}, /* three that wait, and one that does not */
+        {'b', acquire, 1},
+        {'c', acquire, 2},
+        {'n', acquire, 3},
+        {'e', change, HF_V_EXTEND},
+        {'k', change, HF_V_CHECK},
+        {'g', change, HF_V_UPGRADE},
+        {'w', change, HF_V_DOWNGRADE},
+        {'l', leave, HF_V_LEAVE},
+        {'r', give_back, HF_V_RELEASE},
+        {'L', list, HF_SEE_PREFIX},
+        {'S', list, HF_SEE_ONE},
+        {'P', list, HF_SEE_PAST},
+        {'B', run_errand, HF_V_BREAK},
+        {'R', run_errand, HF_V_RESIZE},
+        {'f', forget_some, false},
+        {'F', forget_some, true},
+        {'0', hear_from, 0}, /* from here on bytes come from this line */
+        {'1', hear_from, 1},
+        {'2', hear_from, 2},
+        {'u', come_up, true}, /* the line comes up, and the server greets */
+        {'U', come_up, false},
+        {'d', go_down, HF_UNAVAILABLE},
+        {'D', go_down, HF_CONFIG},
+        {'h', say_ok, HF_SCRIPTS}, /* scripts were loaded */
+        {'x', flood, false},
+        {'y', flood, true},
+        {'s', split_after, 1}, /* byte by byte from here on */
+        {'t', pass_time, 10},
+        {'T', pass_time, 3000},
+        {'!', turn_room, true},
+    };
+    for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
+        if (letters[i].letter == letter)
+            letters[i].happens(letters[i].number);
 }
 
 /* ---- One input ---- */

@@ -1,15 +1,15 @@
 /* driver.pml - whoever waits, drives: threads that share connections without a thread between them and their answers.
  *
- * What it mirrors: src/engines/wire (inside.h says how; waiting.c: park, attend, choose_lines, give_up, offer, rouse; driver.c:
- * submit, unattend, forget). Everything that the real code does under its one mutex is one step here. Between the steps: a
+ * What it mirrors: src/engines/wire (inside.h says how; waiting.c: park, attend, offer, rouse; driving.c: choose_lines,
+ * give_up, doze, poll; driver.c: submit, unattend, forget). Everything that the real code does under its one mutex is one step here. Between the steps: a
  * poll that has returned and not yet got the mutex, a futex word that is set before its sleeper sleeps, a bell that is
  * rung without the mutex; what was asked and is not sent yet.
  *
- * Sleeps have no end here, except where the code counts on it (a wait that is over; answers that nobody stands for, which
- * the background thread looks after in 20 ms). So a wake-up that is lost is a thread that sleeps for ever, and spin finds it as a
- * deadlock; and when nothing moves any more, every answer must have been read.
+ * Sleeps have no end here, except where the code counts on it (a wait that is over; a doze, which nobody can wake; answers
+ * that nobody stands for, which the background thread looks after in 20 ms). So a wake-up that is lost is a thread that
+ * sleeps for ever, and spin finds it as a deadlock; and when nothing moves any more, every answer must have been read.
  *
- * Left out: connections that break or are dialled, full sockets, memory that is short (tests/unit/wire_driver.c has those). */
+ * Left out: connections that break or are dialled, full sockets, memory that is short (tests/unit/wire_lines.c has those). */
 
 #ifndef CALLERS
 #define CALLERS 2
@@ -20,9 +20,6 @@
 #ifndef GIVE_UPS
 #define GIVE_UPS 1 /* how many waits end without an answer */
 #endif
-#ifndef GATHERS
-#define GATHERS 1 /* how many times one who is to drive lets others come first */
-#endif
 #define LINES 2
 #define ASKS (CALLERS * ROUNDS)
 #define THREADS (CALLERS + 1)
@@ -30,7 +27,7 @@
 #define NOBODY THREADS
 #define BELL LINES /* the eventfd of the background thread; those before it belong to the lines */
 
-mtype = { AWAKE, POLLING, SLEEPING, GATHERING };
+mtype = { AWAKE, POLLING, DOZING, SLEEPING };
 mtype = { NONE, UNSENT, SENT, ARRIVED, READ };
 
 /* ---- Asks */
@@ -53,7 +50,7 @@ bool eventfd[LINES + 1];
 bool nudged, rung;
 bool bounded; /* the background thread's poll ends by itself */
 bool orphans; /* there were answers that nobody stands for, at the last look */
-byte callers_done, give_ups = GIVE_UPS, gathers = GATHERS;
+byte callers_done, give_ups = GIVE_UPS;
 
 byte k, n; /* room to compute in, empty between steps */
 
@@ -125,20 +122,16 @@ inline choose(t, wanted, l)
     fi
 }
 
-/* Everything goes out by line 0, unless its driver gathers, who sends for all. */
+/* Everything goes out by line 0. */
 inline flush()
 {
-    if
-    :: driver[0] != NOBODY && how[driver[0]] == GATHERING
-    :: else ->
-        for (k : 0 .. ASKS - 1) {
-            if
-            :: answer[k] == UNSENT -> answer[k] = SENT
-            :: else
-            fi
-        }
-        k = 0
-    fi
+    for (k : 0 .. ASKS - 1) {
+        if
+        :: answer[k] == UNSENT -> answer[k] = SENT
+        :: else
+        fi
+    }
+    k = 0
 }
 
 /* After each call of the engine: answers that nobody stands for are looked after by the background thread, later. */
@@ -247,7 +240,7 @@ proctype Caller(byte me)
                 choose(me, lines[ask], 0);
                 choose(me, lines[ask], 1);
                 if
-                :: drives(me) && gathers > 0 -> gathers--; how[me] = GATHERING
+                :: driver[0] == me && lines[ask] == 1 -> flush(); how[me] = DOZING
                 :: drives(me) ->
                     flush();
                     kick[me] = (driver[0] == me -> 0 : 1);
@@ -262,7 +255,12 @@ proctype Caller(byte me)
             fi
            }
            if
-           :: how[me] == GATHERING -> d_step { how[me] = AWAKE }
+           :: how[me] == DOZING -> /* nobody can rouse it: it ends by itself */
+               if
+               :: d_step { readable(0) -> saw = 1 }
+               :: skip
+               fi;
+               d_step { back_from_poll(me) }
            :: how[me] == POLLING ->
                if
                :: d_step { poll_returns(me) -> LOOK(me) }

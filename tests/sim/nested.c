@@ -14,6 +14,7 @@ enum fate { FINE, LOST, UNHEARD, DOUBLED, FATES };
 struct nest {
     struct lock_server server;
     struct hf_claim claims[LEVELS];
+    struct hf_sheet sheet; /* of all of them */
     hf_nanos now, wake_at;
     enum fate first[2 * LEVELS], retry; /* of the first message of each step, and of the second */
     unsigned step, messages;            /* messages: of this step */
@@ -47,7 +48,7 @@ static struct hf_news send(unsigned level, const struct hf_move *move)
     if (fate == DOUBLED)
         serve(&n.server, &request, n.now);
     if (fate == LOST || fate == UNHEARD) {
-        n.now += n.claims[level].t.op_timeout;
+        n.now += n.claims[level].sheet->t.op_timeout;
         return news;
     }
     news.cue = answer.cue;
@@ -113,7 +114,7 @@ static void release_once_more(unsigned level)
 static void set_up(unsigned fates, enum plant plant)
 {
     struct hf_limits limits = {.ttl_min_ms = 10, .ttl_max_ms = 86400000, .drift_ppm = 10000, .drift_ms = 2};
-    struct hf_claim_terms terms = {.ttl_ms = TTL / HF_MS(1), .auto_renew = true, .deadline = HF_NEVER, .shared = true};
+    struct hf_claim_terms terms = {.auto_renew = true, .deadline = HF_NEVER, .shared = true};
     struct hf_timing_wishes no_wishes = {0};
     n = (struct nest){.now = HF_MS(1000)};
     n.server = (struct lock_server){.capacity = 1, .queues = true, .grace = TTL, .refresh = TTL, .plant = plant};
@@ -121,8 +122,9 @@ static void set_up(unsigned fates, enum plant plant)
     for (unsigned i = 0; i < 2 * LEVELS; i++, fates /= FATES)
         n.first[i] = (enum fate)(fates % FATES);
     n.retry = (enum fate)(fates % FATES);
+    hf_sheet_fill(&n.sheet, TTL / HF_MS(1), &limits, &no_wishes);
     for (unsigned level = 0; level < LEVELS; level++)
-        hf_claim_init(&n.claims[level], &terms, &limits, &no_wishes);
+        hf_claim_init(&n.claims[level], &terms, &n.sheet);
 }
 
 static const char *run(unsigned fates, const unsigned order[LEVELS], enum plant plant)
@@ -160,17 +162,17 @@ static const char *run_all(enum plant plant, unsigned *runs)
 
 int main(void)
 {
-    static const enum plant plants[] = {PLANT_COUNT_TWICE, PLANT_RELEASE_ALL, PLANT_RELEASE_ANY, PLANT_DEAF_TO_OWNER};
-    unsigned count = sizeof plants / sizeof *plants, runs = 0;
+    static const enum plant chosen[] = {PLANT_COUNT_TWICE, PLANT_RELEASE_ALL, PLANT_RELEASE_ANY, PLANT_DEAF_TO_OWNER};
+    unsigned count = sizeof chosen / sizeof *chosen, runs = 0;
     printf("1..%u\n", count + 1);
     const char *failure = run_all(PLANT_NONE, &runs);
     bool ok = !*failure;
     printf("%s 1 - three nested levels with every message lost or doubled count to 0: %u runs%s%s\n",
            ok ? "ok" : "not ok", runs, ok ? "" : ", ", failure);
     for (unsigned i = 0; i < count; i++) {
-        failure = run_all(plants[i], &runs);
-        printf("%s %u - planted bug %s (%s) is found: %s\n", *failure ? "ok" : "not ok", i + 2, plant_name(plants[i]),
-               plant_text(plants[i]), failure);
+        failure = run_all(chosen[i], &runs);
+        printf("%s %u - planted bug %s (%s) is found: %s\n", *failure ? "ok" : "not ok", i + 2, plants[chosen[i]].name,
+               plants[chosen[i]].text, failure);
         ok &= *failure != '\0';
     }
     return ok ? 0 : 1;

@@ -1,8 +1,6 @@
 /* plants.h - the bugs that the simulator can plant, each of which it must find. They live in the model of the server
  * and around the claim's step function, never in the product. Included once by each program. */
 #pragma once
-#include <stdio.h>
-#include <string.h>
 
 #define PLANTS(X)                                                                                                      \
     X(NONE, "none", "")                                                                                                \
@@ -33,42 +31,4 @@
     X(DEAF_TO_OWNER, "deaf-to-owner", "an owner waits for itself")                                                     \
     X(SHORT_CHANGED, "short-changed", "a grant for less than the ttl is not extended")
 
-enum plant {
-#define X(id, name, text) PLANT_##id,
-    PLANTS(X)
-#undef X
-        PLANT_COUNT
-};
-
-static inline const char *plant_name(unsigned plant)
-{
-    static const char *const names[] = {
-#define X(id, name, text) name,
-        PLANTS(X)
-#undef X
-    };
-    return plant < PLANT_COUNT ? names[plant] : "unknown";
-}
-
-static inline const char *plant_text(unsigned plant)
-{
-    static const char *const texts[] = {
-#define X(id, name, text) text,
-        PLANTS(X)
-#undef X
-    };
-    return texts[plant];
-}
-
-/* The bug of that name; PLANT_COUNT, with a message, if there is none. */
-static inline unsigned find_plant(const char *name)
-{
-    for (unsigned plant = 0; plant < PLANT_COUNT; plant++)
-        if (!strcmp(plant_name(plant), name))
-            return plant;
-    fprintf(stderr, "claims: no bug is called %s; there are:", name);
-    for (unsigned plant = 0; plant < PLANT_COUNT; plant++)
-        fprintf(stderr, " %s", plant_name(plant));
-    fputc('\n', stderr);
-    return PLANT_COUNT;
-}
+#include "planting.h"

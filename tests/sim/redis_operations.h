@@ -438,7 +438,7 @@ static void draw_ask(struct request *r)
     const char *big = "1048576";
     add_word(r, draw_id());
     add_word(r, draw_ttl());
-    add_word(r, "0 0 17 host label");
+    add_word(r, ONE_OF("0 b 17 host label", "0 b 17 host label", "0 b1 17 host label", "0 d2 17 host label"));
     add_word(r, ONE_OF("0", "1", "1"));
     add_word(r, ONE_OF("ibox", "pbox", "-"));
     add_word(r, "50");
@@ -476,11 +476,17 @@ static void draw_shipped_arguments(struct request *r, unsigned script)
         add_word(r, ONE_OF("0", "0", "60000"));
         add_history(r);
         add_word(r, ONE_OF("-", "box"));
+        if (draw(4) == 0) /* it is taken back */
+            add_word(r, ONE_OF("0", "1", "2"));
         break;
     case HF_SCRIPT_CONVERT:
         add_word(r, draw_id());
         add_word(r, ONE_OF("u", "d"));
         add_history(r);
+        if (draw(2)) {
+            add_word(r, ONE_OF("client-1", "client-2"));
+            add_word(r, ONE_OF("0", "1", "2"));
+        }
         break;
     case HF_SCRIPT_BREAK:
         draw_token(r);

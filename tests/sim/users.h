@@ -26,7 +26,7 @@ static void check_outcome(unsigned id, hf_nanos local)
 {
     struct actor *actor = &w.actors[id];
     const struct process *process = &w.processes[actor->process];
-    hf_nanos woke = local_time(process, process->stalled_until), op = actor->claim.t.op_timeout;
+    hf_nanos woke = local_time(process, process->stalled_until), op = actor->claim.sheet->t.op_timeout;
     hf_nanos due = actor->claim.deadline > woke ? actor->claim.deadline : woke;
     if (actor->decided)
         server_fails(&w.server, "attempt %u has two outcomes", id);
@@ -124,7 +124,7 @@ static void hear_loss(unsigned id, hf_nanos local, bool was_valid)
     if (!actor->disturbed && actor->claim.auto_renew && !actor->claim.max_hold)
         server_fails(&w.server, "attempt %u lost its lease although nothing went wrong", id);
     if (!actor->disturbed && !actor->claim.max_hold &&
-        local + round_trip < actor->claim.granted_at + actor->claim.t.stop)
+        local + round_trip < actor->claim.granted_at + actor->claim.sheet->t.stop)
         server_fails(&w.server, "attempt %u lost its lease before the ttl was over", id);
     if (was_valid && hold && hold->birth == actor->birth)
         server_fails(&w.server, "attempt %u gave up a lease that the server never let go", id);
@@ -255,11 +255,12 @@ static void make_claim(unsigned id)
     const struct process *process = &w.processes[actor->process];
     hf_nanos waits[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), HF_NEVER};
     hf_nanos wait = waits[draw(4)];
-    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0};
+    struct hf_claim_terms terms = {.auto_renew = draw(3) > 0};
     struct hf_timing_wishes no_wishes = {0};
     terms.max_hold_ms = draw(6) ? 0 : draw(2000);
     terms.deadline = wait == HF_NEVER ? HF_NEVER : local_time(process, w.now) + wait;
-    hf_claim_init(&actor->claim, &terms, &w.limits, &no_wishes);
+    hf_sheet_fill(&actor->sheet, w.ttl / HF_MS(1), &w.limits, &no_wishes);
+    hf_claim_init(&actor->claim, &terms, &actor->sheet);
     if (wait == HF_NEVER || !draw(8))
         schedule_wish(id, HF_I_CANCEL, draw_time(12 * w.ttl));
     apply(id, (struct hf_event){.in = HF_I_START});

@@ -28,9 +28,12 @@ struct occurrence {
     struct push push;
 };
 
+#include "calendar.h"
+
 /* One claim, the user behind it, and the part of an engine that lives with it. */
 struct actor {
     struct hf_claim claim;
+    struct hf_sheet sheet; /* the claim's */
     unsigned process, owner, level;
     unsigned asked_units, units; /* asked for; what the user relies on while the claim is valid */
     enum hf_verb wants;          /* the conversion whose outcome the user waits for */
@@ -113,11 +116,6 @@ static hf_nanos real_time(const struct process *p, hf_nanos local)
     return real;
 }
 
-static bool before(const struct occurrence *a, const struct occurrence *b)
-{
-    return a->at != b->at ? a->at < b->at : a->order < b->order;
-}
-
 static void schedule(struct occurrence o)
 {
     if (w.events == MAX_EVENTS) {
@@ -125,25 +123,7 @@ static void schedule(struct occurrence o)
         return;
     }
     o.order = ++w.order;
-    unsigned i = w.events++;
-    for (; i && before(&o, &w.heap[(i - 1) / 2]); i = (i - 1) / 2)
-        w.heap[i] = w.heap[(i - 1) / 2];
-    w.heap[i] = o;
-}
-
-static struct occurrence take_next(void)
-{
-    struct occurrence first = w.heap[0], last = w.heap[--w.events];
-    unsigned i = 0;
-    for (unsigned child; (child = 2 * i + 1) < w.events; i = child) {
-        if (child + 1 < w.events && before(&w.heap[child + 1], &w.heap[child]))
-            child++;
-        if (!before(&w.heap[child], &last))
-            break;
-        w.heap[i] = w.heap[child];
-    }
-    w.heap[i] = last;
-    return first;
+    calendar_add(w.heap, &w.events, o);
 }
 
 static bool healthy(void)
@@ -243,7 +223,7 @@ static void schedule_cut(unsigned id, hf_nanos at, hf_nanos asked_at)
 static void break_connection(struct actor *actor, struct occurrence *request)
 {
     unsigned fate = draw(3);
-    actor->broken_until = w.now + actor->claim.t.op_timeout;
+    actor->broken_until = w.now + actor->claim.sheet->t.op_timeout;
     actor->swallows = fate == 0;
     actor->disturbed = true;
     request->unheard = true;
@@ -313,7 +293,7 @@ static void hear_push(unsigned id, const struct push *push)
         return;
     hf_nanos good = push->end - actor->pair_at;
     hf_nanos until = actor->pair_asked + good - hf_timing_drift(&w.limits, good);
-    if (actor->paired && until - local > actor->claim.t.op_timeout && local < actor->pair_due)
+    if (actor->paired && until - local > actor->claim.sheet->t.op_timeout && local < actor->pair_due)
         news = (struct hf_news){
             .cue = HF_N_GRANTED, .asked_at = actor->pair_asked, .good = good, .token = push->token, .brief = true};
     tell(id, news);

@@ -73,6 +73,26 @@ static void test_stray(void **state)
     }
 }
 
+/* Texts are looked at in eights: a flaw must be seen wherever it stands in one, and what stands behind the end must not
+ * be looked at. */
+static void test_every_place(void **state)
+{
+    (void)state;
+    static const char flaws[] = "\x00\x01\x1f\x7f\x80\xff";
+    for (size_t len = 1; len <= 33; len++)
+        for (size_t at = 0; at < len; at++)
+            for (size_t i = 0; i < sizeof flaws - 1; i++) {
+                char text[40];
+                size_t place = len;
+                memset(text, i % 2 ? '~' : ' ', len);
+                memset(text + len, '\n', sizeof text - len);
+                assert_null(hf_name_flaw(text, len, &place));
+                text[at] = flaws[i];
+                assert_non_null(hf_name_flaw(text, len, &place));
+                assert_int_equal(place, at);
+            }
+}
+
 static void test_place(void **state)
 {
     (void)state;
@@ -113,6 +133,7 @@ int main(void)
         SENTENCE("overlong forms are refused", test_overlong),
         SENTENCE("a character that breaks off is refused, at the end and in the middle", test_truncated),
         SENTENCE("a byte above 0x7f alone is refused", test_stray),
+        SENTENCE("a flaw is found at every place of a text of any length, and none behind its end", test_every_place),
         SENTENCE("a refusal names the field, the byte and its place", test_place),
         SENTENCE("a length outside of the bounds is refused and named", test_length),
         SENTENCE("a missing text is refused", test_missing),

@@ -67,7 +67,7 @@ static void busy_before_the_deadline_pauses_with_jitter_and_asks_again_until_the
     struct table_top top = asking(60);
     tell(&top, HF_N_BUSY, 1);
     expect(&top, HF_S_PAUSED, HF_V_NONE, HF_R_NONE, HF_OK);
-    assert_int_equal(top.move.wake_at, epoch + HF_MS(1) + hf_retry_pause(&top.claim.t, 0, 1u << 31));
+    assert_int_equal(top.move.wake_at, epoch + HF_MS(1) + hf_retry_pause(&top.claim.sheet->t, 0, 1u << 31));
     timer(&top, 40);
     expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
     tell(&top, HF_N_BUSY, 50);
@@ -589,9 +589,10 @@ static void an_adopted_hold_is_held_for_what_is_left_of_it(void **state)
 {
     (void)state;
     struct table_top top = {0};
-    struct hf_timing_wishes no_wishes = {0};
-    struct hf_claim_terms terms = {.ttl_ms = 1000, .auto_renew = true, .deadline = HF_NEVER};
-    hf_claim_init(&top.claim, &terms, &limits, &no_wishes);
+    struct hf_sheet sheet;
+    struct hf_claim_terms terms = {.auto_renew = true, .deadline = HF_NEVER};
+    hf_sheet_fill(&sheet, 1000, &limits, &(struct hf_timing_wishes){0});
+    hf_claim_init(&top.claim, &terms, &sheet);
     hf_claim_adopt(&top.claim, epoch, epoch + HF_MS(500), 44);
     assert_int_equal(top.claim.token, 44);
     assert_true(hf_claim_valid(&top.claim, epoch + HF_MS(499)));

@@ -45,6 +45,13 @@ static struct hf_move put(struct hf_claim *claim, enum hf_input in, hf_nanos now
     return hf_claim_step(claim, &event);
 }
 
+static const struct hf_sheet *one_second(void)
+{
+    static struct hf_sheet sheet;
+    hf_sheet_fill(&sheet, 1000, &limits, &(struct hf_timing_wishes){0});
+    return &sheet;
+}
+
 /* A claim that came to `state` by its usual way; the last step was at 1 s. */
 static struct hf_claim claim_in(unsigned state)
 {
@@ -59,11 +66,10 @@ static struct hf_claim claim_in(unsigned state)
         [HF_S_OVER] = {HF_I_START, HF_I_LOST_ALL, HF_I_COUNT},
         [HF_S_NEW] = {HF_I_COUNT},
     };
-    struct hf_claim_terms terms = {.ttl_ms = 1000, .auto_renew = true, .deadline = HF_MS(5000)};
-    struct hf_timing_wishes no_wishes = {0};
+    struct hf_claim_terms terms = {.auto_renew = true, .deadline = HF_MS(5000)};
     struct hf_claim claim;
     memset(&claim, 0, sizeof claim);
-    hf_claim_init(&claim, &terms, &limits, &no_wishes);
+    hf_claim_init(&claim, &terms, one_second());
     for (unsigned i = 0; i < 4 && ways[state][i] != HF_I_COUNT; i++)
         put(&claim, ways[state][i], HF_MS(1000));
     assert_int_equal(claim.state, state);
@@ -241,13 +247,12 @@ static void step(struct walk *w, enum hf_input in)
 
 static void begin(struct walk *w)
 {
-    struct hf_claim_terms terms = {.ttl_ms = 1000, .auto_renew = draw(2), .max_hold_ms = draw(3) ? 0 : draw(5000)};
-    struct hf_timing_wishes no_wishes = {0};
+    struct hf_claim_terms terms = {.auto_renew = draw(2), .max_hold_ms = draw(3) ? 0 : draw(5000)};
     w->now = HF_MS(1000000);
     terms.deadline = draw(4) ? w->now + HF_MS(draw(3000)) : draw(2) ? HF_NEVER : w->now;
     w->outcomes = w->granted = w->lost = w->released = w->wished_release = 0;
     w->ever_told = 0;
-    hf_claim_init(&w->claim, &terms, &limits, &no_wishes);
+    hf_claim_init(&w->claim, &terms, one_second());
     step(w, HF_I_START);
 }
 

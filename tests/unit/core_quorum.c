@@ -93,6 +93,22 @@ static void test_silent(void **state)
     assert_false(hf_quorum_is_silent(&q));
 }
 
+/* Those that refuse are enough when the others are no majority: then no vote that is open or away matters. */
+static void test_refused(void **state)
+{
+    (void)state;
+    struct hf_quorum q = quorum_of(5, (enum hf_vote[]){Y, Y, N, N, F});
+    assert_false(hf_quorum_is_refused(&q));
+    q = quorum_of(5, (enum hf_vote[]){O, O, N, N, N});
+    assert_true(hf_quorum_is_refused(&q));
+    q = quorum_of(4, (enum hf_vote[]){Y, Y, N, N});
+    assert_true(hf_quorum_is_refused(&q));
+    q = quorum_of(4, (enum hf_vote[]){Y, Y, N, F});
+    assert_false(hf_quorum_is_refused(&q));
+    q = quorum_of(1, (enum hf_vote[]){N});
+    assert_true(hf_quorum_is_refused(&q));
+}
+
 static void test_left(void **state)
 {
     (void)state;
@@ -111,6 +127,7 @@ int main(void)
         SENTENCE("a verdict comes as soon as nothing can change it", test_verdict),
         SENTENCE("no votes of five servers make a verdict that is wrong or late", test_all_votes),
         SENTENCE("too few that answer are not the same as too many that refuse", test_silent),
+        SENTENCE("so many refuse that the others are no majority", test_refused),
         SENTENCE("the time that a majority has left is what its poorest has", test_left),
     };
     return cmocka_run_group_tests_name("core: quorum", tests, NULL, NULL);

@@ -1,24 +1,18 @@
-/* net_link.c - tests of one connection, against sockets of the test's own: TCP, unix sockets, TLS. The calls of the
+/* net_link.c - tests of one connection, against sockets of the test's own: TCP and unix sockets. The calls of the
  * library that receive and that look up names go through the test, which counts and answers them. */
-#include "tls_server.h"
+#include "net_ends.h"
 
-#include "base/address.h"
 #include "net/buffer.h"
-#include "net/link.h"
 #include "sys/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/stat.h>
+#include <stdatomic.h>
 #include <sys/un.h>
-
-#define PATIENCE_MS 10000
-
-static char folder[64];
 
 /* ---- What the library calls ---- */
 
@@ -52,103 +46,11 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 
 /* ---- Both ends ---- */
 
-static struct hf_address at(const char *host, const char *port)
-{
-    struct hf_address address = {0};
-    snprintf(address.host, sizeof address.host, "%s", host);
-    snprintf(address.port, sizeof address.port, "%s", port);
-    return address;
-}
-
-static struct hf_link *dial(const struct hf_address *to)
-{
-    struct hf_link *link = hf_link_dial(to, 0);
-    assert_non_null(link);
-    return link;
-}
-
-/* Waits until the link has something to do. */
-static void wait_for(const struct hf_link *link)
-{
-    struct pollfd ready = {.fd = hf_link_fd(link), .events = hf_link_events(link)};
-    if (!hf_link_ready(link) && poll(&ready, 1, PATIENCE_MS) != 1)
-        fail_msg("nothing happened on the link");
-}
-
-static enum hf_link_state open_link(struct hf_link *link)
-{
-    while (hf_link_state(link) == HF_LINK_OPENING) {
-        wait_for(link);
-        hf_link_go_on(link);
-    }
-    return hf_link_state(link);
-}
-
-static void assert_up(struct hf_link *link)
-{
-    if (open_link(link) != HF_LINK_UP)
-        fail_msg("%s", hf_link_why(link));
-}
-
-static void assert_failed(struct hf_link *link, hf_status status, const char *why)
-{
-    assert_int_equal(open_link(link), HF_LINK_FAILED);
-    assert_string_equal(hf_link_why(link), why);
-    assert_int_equal(hf_link_status(link), status);
-    hf_link_free(link);
-}
-
-/* Why the link fails, once all was read. */
-static void assert_ends(struct hf_link *link, hf_status status, const char *why)
-{
-    char bytes[1000];
-    size_t got;
-    bool more;
-    do
-        wait_for(link);
-    while (hf_link_read(link, bytes, sizeof bytes, &got, &more));
-    assert_failed(link, status, why);
-}
-
-static void read_exactly(struct hf_link *link, char *bytes, size_t size)
-{
-    for (size_t had = 0, got; had < size; had += got) {
-        bool more;
-        wait_for(link);
-        hf_link_flush(link);
-        if (!hf_link_read(link, bytes + had, size - had, &got, &more))
-            fail_msg("%s", hf_link_why(link));
-    }
-}
-
-static void assert_hears(struct hf_link *link, const char *text)
-{
-    char bytes[100] = "";
-    assert_true(strlen(text) < sizeof bytes);
-    read_exactly(link, bytes, strlen(text));
-    assert_string_equal(bytes, text);
-}
-
-static void say(struct hf_link *link, const char *text)
-{
-    assert_true(hf_link_send(link, text, strlen(text)));
-    hf_link_flush(link);
-}
-
 static void assert_peer_hears(int peer, const char *text)
 {
     char bytes[100] = "";
     assert_int_equal(__real_recv(peer, bytes, strlen(text), MSG_WAITALL), strlen(text));
     assert_string_equal(bytes, text);
-}
-
-static int accept_one(int listener)
-{
-    struct pollfd ready = {.fd = listener, .events = POLLIN};
-    assert_int_equal(poll(&ready, 1, PATIENCE_MS), 1);
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(fd >= 0);
-    return fd;
 }
 
 static void converse(struct hf_link *link, int peer)
@@ -172,15 +74,6 @@ static struct hf_link *pair(int *peer)
     return link;
 }
 
-static char *many_bytes(size_t size)
-{
-    char *bytes = malloc(size);
-    assert_non_null(bytes);
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (char)(i * 2654435761u >> 13);
-    return bytes;
-}
-
 /* ---- Connecting ---- */
 
 static void test_tcp(void **state)
@@ -191,7 +84,6 @@ static void test_tcp(void **state)
     struct hf_link *link = pair(&peer);
     converse(link, peer);
     assert_true(fcntl(hf_link_fd(link), F_GETFD) & FD_CLOEXEC);
-    assert_true(fcntl(hf_link_fd(link), F_GETFL) & O_NONBLOCK);
     assert_int_equal(getsockopt(hf_link_fd(link), IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
     assert_true(on);
     hf_link_free(link);
@@ -494,248 +386,6 @@ static void test_shut(void **state)
     close(peer);
 }
 
-/* ---- TLS ---- */
-
-static struct {
-    struct identity authority, server, elsewhere, expired, client, stranger, stranger_authority;
-    char ca[128], cert[128], key[128], stranger_cert[128], stranger_key[128];
-} papers;
-
-static int make_papers(void **state)
-{
-    (void)state;
-    const char *here = "DNS:localhost,IP:127.0.0.1";
-    papers.authority = make_identity(&(struct identity_wish){"authority", NULL, -10, 10, NULL});
-    papers.stranger_authority = make_identity(&(struct identity_wish){"another authority", NULL, -10, 10, NULL});
-    papers.server = make_identity(&(struct identity_wish){"server", here, -1, 1, &papers.authority});
-    papers.elsewhere =
-        make_identity(&(struct identity_wish){"elsewhere", "DNS:else.test,IP:127.0.0.3", -1, 1, &papers.authority});
-    papers.expired = make_identity(&(struct identity_wish){"server", here, -5, -1, &papers.authority});
-    papers.client = make_identity(&(struct identity_wish){"client", NULL, -1, 1, &papers.authority});
-    papers.stranger = make_identity(&(struct identity_wish){"stranger", here, -1, 1, &papers.stranger_authority});
-    snprintf(papers.ca, sizeof papers.ca, "%s/ca.crt", folder);
-    snprintf(papers.cert, sizeof papers.cert, "%s/client.crt", folder);
-    snprintf(papers.key, sizeof papers.key, "%s/client.key", folder);
-    snprintf(papers.stranger_cert, sizeof papers.stranger_cert, "%s/stranger.crt", folder);
-    snprintf(papers.stranger_key, sizeof papers.stranger_key, "%s/stranger.key", folder);
-    write_certificate(&papers.authority, papers.ca);
-    write_certificate(&papers.client, papers.cert);
-    write_key(&papers.client, papers.key);
-    write_certificate(&papers.stranger, papers.stranger_cert);
-    write_key(&papers.stranger, papers.stranger_key);
-    return 0;
-}
-
-static struct hf_address securely_at(const char *host, const char *port)
-{
-    struct hf_address to = at(host, port);
-    to.tls = true;
-    snprintf(to.ca, sizeof to.ca, "%s", papers.ca);
-    return to;
-}
-
-static void with_certificate(struct hf_address *to, const char *cert, const char *key)
-{
-    snprintf(to->cert, sizeof to->cert, "%s", cert);
-    snprintf(to->key, sizeof to->key, "%s", key);
-}
-
-static void assert_echoes(struct hf_link *link, size_t size)
-{
-    char *sent = many_bytes(size), *back = malloc(size);
-    assert_true(hf_link_send(link, sent, size));
-    hf_link_flush(link);
-    read_exactly(link, back, size);
-    assert_memory_equal(sent, back, size);
-    free(sent);
-    free(back);
-}
-
-/* TLS 1.2 and 1.3; a host that is a name, which the server is told, and one that is a number. */
-static void test_tls(void **state)
-{
-    (void)state;
-    const struct {
-        int version;
-        const char *host, *told, *spoken;
-    } rows[] = {
-        {TLS1_2_VERSION, "localhost", "localhost", "TLSv1.2"},
-        {TLS1_3_VERSION, "localhost", "localhost", "TLSv1.3"},
-        {TLS1_3_VERSION, "127.0.0.1", "", "TLSv1.3"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct tls_server server;
-        start_tls_server(&server, &papers.server, NULL, rows[i].version);
-        struct hf_address to = securely_at(rows[i].host, server.port);
-        struct hf_link *link = dial(&to);
-        assert_up(link);
-        assert_echoes(link, 5);
-        assert_echoes(link, 3 << 20);
-        hf_link_free(link);
-        stop_tls_server(&server);
-        assert_string_equal(server.asked_for, rows[i].told);
-        assert_string_equal(server.version, rows[i].spoken);
-    }
-}
-
-/* Fails the same way whether the refusal comes inside the handshake or right behind it (TLS 1.3). */
-static void assert_refused(struct tls_server *server, const struct hf_address *to, hf_status status, const char *cause)
-{
-    char why[300];
-    snprintf(why, sizeof why, "%s:%s: %s", to->host, to->port, cause);
-    struct hf_link *link = dial(to);
-    if (open_link(link) == HF_LINK_UP)
-        say(link, "hello");
-    assert_ends(link, status, why);
-    stop_tls_server(server);
-}
-
-static void test_refused_certificates(void **state)
-{
-    (void)state;
-    const struct {
-        const struct identity *identity;
-        const char *host, *cause;
-    } rows[] = {
-        {&papers.expired, "localhost", "the server's certificate has expired"},
-        {&papers.elsewhere, "localhost", "the server's certificate is for another host"},
-        {&papers.elsewhere, "127.0.0.1", "the server's certificate is for another host"},
-        {&papers.stranger, "localhost", "the server's certificate is from an unknown authority"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct tls_server server;
-        start_tls_server(&server, rows[i].identity, NULL, 0);
-        struct hf_address to = securely_at(rows[i].host, server.port);
-        assert_refused(&server, &to, HF_CONFIG, rows[i].cause);
-        assert_int_equal(atomic_load(&server.greeted), 0);
-    }
-}
-
-static void test_system_authorities(void **state)
-{
-    (void)state;
-    struct tls_server server;
-    start_tls_server(&server, &papers.server, NULL, 0);
-    struct hf_address to = securely_at("localhost", server.port);
-    to.ca[0] = 0;
-    assert_refused(&server, &to, HF_CONFIG, "the server's certificate is from an unknown authority");
-}
-
-static void test_client_certificates(void **state)
-{
-    (void)state;
-    const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
-    for (int i = 0; i < 2; i++) {
-        struct tls_server server;
-        start_tls_server(&server, &papers.server, &papers.authority, versions[i]);
-        struct hf_address to = securely_at("localhost", server.port);
-        assert_refused(&server, &to, HF_CONFIG, "the server asks for a certificate");
-        start_tls_server(&server, &papers.server, &papers.authority, versions[i]);
-        to = securely_at("localhost", server.port);
-        with_certificate(&to, papers.cert, papers.key);
-        struct hf_link *link = dial(&to);
-        assert_up(link);
-        assert_echoes(link, 1000);
-        hf_link_free(link);
-        stop_tls_server(&server);
-        start_tls_server(&server, &papers.server, &papers.authority, versions[i]);
-        to = securely_at("localhost", server.port);
-        with_certificate(&to, papers.stranger_cert, papers.stranger_key);
-        assert_refused(&server, &to, HF_CONFIG, "the server refuses our certificate: tlsv1 alert unknown ca");
-    }
-}
-
-static void assert_files_refused(const char *ca, const char *cert, const char *key, const char *cause)
-{
-    char why[600];
-    struct hf_address to = securely_at("127.0.0.1", "1");
-    snprintf(to.ca, sizeof to.ca, "%s", ca);
-    with_certificate(&to, cert, key);
-    snprintf(why, sizeof why, "127.0.0.1:1: %s", cause);
-    assert_failed(dial(&to), HF_CONFIG, why);
-}
-
-static void test_files(void **state)
-{
-    (void)state;
-    char missing[128], empty[128], cause[400];
-    snprintf(missing, sizeof missing, "%s/missing", folder);
-    snprintf(empty, sizeof empty, "%s/empty", folder);
-    fclose(fopen(empty, "w"));
-    snprintf(cause, sizeof cause, "%s: No such file or directory", missing);
-    assert_files_refused(missing, "", "", cause);
-    assert_files_refused(papers.ca, missing, papers.key, cause);
-    assert_files_refused(papers.ca, papers.cert, missing, cause);
-    snprintf(cause, sizeof cause, "%s: has no PEM certificate", empty);
-    assert_files_refused(empty, "", "", cause);
-    assert_files_refused(papers.ca, empty, papers.key, cause);
-    snprintf(cause, sizeof cause, "%s: has no PEM key that needs no passphrase", papers.cert);
-    assert_files_refused(papers.ca, papers.cert, "", cause);
-    snprintf(cause, sizeof cause, "%s: is not the key of %s", papers.stranger_key, papers.cert);
-    assert_files_refused(papers.ca, papers.cert, papers.stranger_key, cause);
-    snprintf(cause, sizeof cause, "%s: a key without a certificate", papers.key);
-    assert_files_refused(papers.ca, "", papers.key, cause);
-}
-
-static void test_replaced_files(void **state)
-{
-    (void)state;
-    char ca[128], why[200];
-    struct tls_server server;
-    start_tls_server(&server, &papers.server, NULL, 0);
-    struct hf_address to = securely_at("localhost", server.port);
-    snprintf(ca, sizeof ca, "%s/replaced.crt", folder);
-    snprintf(to.ca, sizeof to.ca, "%s", ca);
-    write_certificate(&papers.stranger_authority, ca);
-    snprintf(why, sizeof why, "localhost:%s: the server's certificate is from an unknown authority", server.port);
-    assert_failed(dial(&to), HF_CONFIG, why);
-    write_certificate(&papers.authority, ca);
-    struct hf_link *link = dial(&to);
-    assert_up(link);
-    assert_echoes(link, 10);
-    hf_link_free(link);
-    stop_tls_server(&server);
-}
-
-static void test_not_tls(void **state)
-{
-    (void)state;
-    char port[8], why[100];
-    int listener = listen_anywhere(port);
-    struct hf_address to = securely_at("127.0.0.1", port);
-    struct hf_link *link = dial(&to);
-    int peer = accept_one(listener);
-    assert_int_equal(send(peer, "-ERR unknown command\r\n", 22, MSG_NOSIGNAL), 22);
-    snprintf(why, sizeof why, "127.0.0.1:%s: not TLS: is this a plain port?", port);
-    assert_failed(link, HF_CONFIG, why);
-    close(peer);
-    link = dial(&to);
-    close(accept_one(listener));
-    open_link(link);
-    assert_int_equal(hf_link_status(link), HF_UNAVAILABLE); /* closed, or reset: it may be about to restart */
-    hf_link_free(link);
-    close(listener);
-}
-
-static void test_tls_on_a_path(void **state)
-{
-    (void)state;
-    struct hf_address to = {.tls = true, .path = "/run/nothing"};
-    assert_failed(dial(&to), HF_CONFIG, "/run/nothing: TLS needs a host whose name can be verified");
-}
-
-static int remove_papers(void **state)
-{
-    (void)state;
-    struct identity *all[] = {&papers.authority, &papers.server,   &papers.elsewhere,         &papers.expired,
-                              &papers.client,    &papers.stranger, &papers.stranger_authority};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free_identity(all[i]);
-    char command[128];
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -753,18 +403,6 @@ int main(void)
         SENTENCE("after a send that failed the server's last words are still heard", test_last_words),
         SENTENCE("a server that closes is unavailable", test_closed),
         SENTENCE("a link that is shut wakes its poller and keeps the descriptor", test_shut),
-        SENTENCE("TLS 1.2 and 1.3 carry bytes both ways and name the host", test_tls),
-        SENTENCE("expired, foreign and unknown certificates are refused", test_refused_certificates),
-        SENTENCE("without a file the system's authorities count", test_system_authorities),
-        SENTENCE("a certificate of our own is shown when asked for, and missed when it is not there",
-                 test_client_certificates),
-        SENTENCE("files that cannot be used are named", test_files),
-        SENTENCE("files are read anew at each dial", test_replaced_files),
-        SENTENCE("a port that does not speak TLS is told apart", test_not_tls),
-        SENTENCE("TLS needs a host to verify", test_tls_on_a_path),
     };
-    strcpy(folder, "/tmp/net-link-XXXXXX");
-    if (!mkdtemp(folder))
-        return 70;
-    return cmocka_run_group_tests_name("one connection", tests, make_papers, remove_papers);
+    return cmocka_run_group_tests_name("one connection", tests, make_folder, remove_folder);
 }

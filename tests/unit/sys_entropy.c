@@ -21,7 +21,7 @@ static void test_vector(void **state)
         0xb5, 0x12, 0x9c, 0xd1, 0xde, 0x16, 0x4e, 0xb9, 0xcb, 0xd0, 0x83, 0xe8, 0xa2, 0x50, 0x3c, 0x4e,
     };
     uint8_t out[64];
-    hf_chacha_block(words, out);
+    hf_chacha_block(words, 20, out);
     assert_memory_equal(out, stream, sizeof out);
 }
 
@@ -39,7 +39,7 @@ static void test_unique(void **state)
     assert_non_null(ids);
     assert_int_equal(hf_entropy_seed(&e), 0);
     for (size_t i = 0; i < DRAWS; i++)
-        hf_entropy_take(&e, ids[i], sizeof ids[i]);
+        hf_entropy_id(&e, ids[i]);
     qsort(ids, DRAWS, sizeof *ids, by_bytes);
     for (size_t i = 1; i < DRAWS; i++)
         assert_int_not_equal(memcmp(ids[i - 1], ids[i], sizeof *ids), 0);
@@ -60,6 +60,24 @@ static void test_any_size(void **state)
         hf_entropy_take(&pieces, b + at, step);
     }
     assert_memory_equal(a, b, sizeof a);
+}
+
+/* Ids among bytes of other sizes come from the same stream. */
+static void test_ids_between(void **state)
+{
+    (void)state;
+    struct hf_entropy whole, pieces;
+    assert_int_equal(hf_entropy_seed(&whole), 0);
+    pieces = whole;
+    uint8_t a[1000], b[1000];
+    size_t at = 0;
+    hf_entropy_take(&whole, a, sizeof a);
+    for (size_t step = 1; at + HF_ENTROPY_ID + step <= sizeof b; at += HF_ENTROPY_ID + step, step = step % 23 + 1) {
+        hf_entropy_id(&pieces, b + at);
+        hf_entropy_take(&pieces, b + at + HF_ENTROPY_ID, step);
+    }
+    assert_true(at > sizeof b - 50);
+    assert_memory_equal(a, b, at);
 }
 
 static void test_two_seeds(void **state)
@@ -104,6 +122,7 @@ int main(void)
         SENTENCE("a block is the one of RFC 8439, section 2.3.2", test_vector),
         SENTENCE("100,000 ids are all different", test_unique),
         SENTENCE("the bytes are the same in whatever sizes they are taken", test_any_size),
+        SENTENCE("ids come from the same bytes", test_ids_between),
         SENTENCE("two generators give different ids", test_two_seeds),
         SENTENCE("an id that was given out cannot be read back", test_wiped),
         SENTENCE("the block counter carries into its second word", test_counter_carries),

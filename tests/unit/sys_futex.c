@@ -3,6 +3,7 @@
 
 #include "sys/clock.h"
 #include "sys/futex.h"
+#include "sys/latch.h"
 #include "sys/process.h"
 
 #include <pthread.h>
@@ -132,6 +133,88 @@ static void test_processes(void **state)
     munmap(s, sizeof *s);
 }
 
+/* ---- The latch, which is made of a word ---- */
+
+enum { CROWD = 4, ROUNDS = 20000 };
+
+struct room {
+    hf_latch latch;
+    int inside, most, visits; /* under the latch */
+    _Atomic int64_t thread[CROWD];
+    _Atomic int arrived;
+};
+
+static void visit(struct room *room)
+{
+    hf_latch_lock(&room->latch);
+    room->inside++;
+    room->most = room->inside > room->most ? room->inside : room->most;
+    room->visits++;
+    room->inside--;
+    hf_latch_unlock(&room->latch);
+}
+
+static void *visit_once(void *arg)
+{
+    struct room *room = arg;
+    atomic_store(&room->thread[atomic_fetch_add(&room->arrived, 1)], gettid());
+    visit(room);
+    return NULL;
+}
+
+static void *visit_often(void *arg)
+{
+    for (int i = 0; i < ROUNDS; i++)
+        visit(arg);
+    return NULL;
+}
+
+static void start_crowd(struct room *room, pthread_t crowd[CROWD], void *(*run)(void *))
+{
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_create(&crowd[i], NULL, run, room), 0);
+}
+
+static void join_crowd(pthread_t crowd[CROWD])
+{
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_join(crowd[i], NULL), 0);
+}
+
+static void test_latch_alone(void **state)
+{
+    (void)state;
+    struct room room = {0};
+    pthread_t crowd[CROWD];
+    alarm(60);
+    start_crowd(&room, crowd, visit_often);
+    join_crowd(crowd);
+    alarm(0);
+    assert_int_equal(room.most, 1);
+    assert_int_equal(room.visits, CROWD * ROUNDS);
+    assert_true(hf_latch_try(&room.latch));
+    assert_false(hf_latch_try(&room.latch));
+}
+
+/* All of them sleep when it is let go, once: each that wakes must remember the others. */
+static void test_latch_all_wake(void **state)
+{
+    (void)state;
+    struct room room = {0};
+    pthread_t crowd[CROWD];
+    hf_latch_begin_held(&room.latch);
+    start_crowd(&room, crowd, visit_once);
+    for (int i = 0; i < CROWD; i++)
+        while (!atomic_load(&room.thread[i]) || hf_process_state(atomic_load(&room.thread[i])) != 'S')
+            usleep(1000);
+    assert_int_equal(room.visits, 0);
+    alarm(60);
+    hf_latch_unlock(&room.latch);
+    join_crowd(crowd);
+    alarm(0);
+    assert_int_equal(room.visits, CROWD);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +224,8 @@ int main(void)
         SENTENCE("a sleep ends at its time, and at once when that is over", test_timeout),
         SENTENCE("a word that has another value is not slept on", test_other_value),
         SENTENCE("a word in shared memory wakes another process", test_processes),
+        SENTENCE("a latch lets in one at a time", test_latch_alone),
+        SENTENCE("a latch that is let go once wakes all who sleep, one after the other", test_latch_all_wake),
     };
     return cmocka_run_group_tests_name("sys/futex", tests, NULL, NULL);
 }

@@ -63,11 +63,11 @@ static inline struct hf_move *tell_good(struct table_top *top, enum hf_cue cue, 
 
 static inline struct table_top asking_for(struct hf_claim_terms terms, int64_t wait_ms)
 {
+    static struct hf_sheet sheet;
     struct table_top top;
-    struct hf_timing_wishes no_wishes = {0};
-    terms.ttl_ms = TTL / MS;
+    hf_sheet_fill(&sheet, TTL / MS, &limits, &(struct hf_timing_wishes){0});
     terms.deadline = wait_ms < 0 ? HF_NEVER : epoch + HF_MS(wait_ms);
-    hf_claim_init(&top.claim, &terms, &limits, &no_wishes);
+    hf_claim_init(&top.claim, &terms, &sheet);
     wish(&top, HF_I_START, 0);
     assert_int_equal(top.move.verb, HF_V_ACQUIRE);
     return top;

@@ -1,14 +1,12 @@
 /* tls_server.h - a TLS server in a thread of the test, with certificates that the test makes. It echoes what it reads,
  * over one connection at a time. */
 #pragma once
-#include "sentence.h"
+#include "listener.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,7 +29,7 @@ struct identity_wish {
     const struct identity *issuer; /* NULL: itself, as an authority */
 };
 
-static void extend(X509 *certificate, int nid, const char *value)
+static inline void extend(X509 *certificate, int nid, const char *value)
 {
     X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, NULL, nid, value);
     assert_non_null(extension);
@@ -39,7 +37,7 @@ static void extend(X509 *certificate, int nid, const char *value)
     X509_EXTENSION_free(extension);
 }
 
-static struct identity make_identity(const struct identity_wish *wish)
+static inline struct identity make_identity(const struct identity_wish *wish)
 {
     static long serial;
     struct identity made = {.key = EVP_EC_gen("P-256"), .certificate = X509_new()};
@@ -60,13 +58,13 @@ static struct identity make_identity(const struct identity_wish *wish)
     return made;
 }
 
-static void free_identity(struct identity *identity)
+static inline void free_identity(struct identity *identity)
 {
     EVP_PKEY_free(identity->key);
     X509_free(identity->certificate);
 }
 
-static void write_certificate(const struct identity *identity, const char *path)
+static inline void write_certificate(const struct identity *identity, const char *path)
 {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -74,7 +72,7 @@ static void write_certificate(const struct identity *identity, const char *path)
     fclose(file);
 }
 
-static void write_key(const struct identity *identity, const char *path)
+static inline void write_key(const struct identity *identity, const char *path)
 {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -95,7 +93,7 @@ struct tls_server {
     char version[16];    /* of TLS, as spoken last */
 };
 
-static void echo_tls(struct tls_server *server, SSL *ssl)
+static inline void echo_tls(struct tls_server *server, SSL *ssl)
 {
     char bytes[5000];
     if (SSL_accept(ssl) != 1)
@@ -110,7 +108,7 @@ static void echo_tls(struct tls_server *server, SSL *ssl)
     SSL_shutdown(ssl);
 }
 
-static void *serve_tls(void *arg)
+static inline void *serve_tls(void *arg)
 {
     struct tls_server *server = arg;
     for (int fd; (fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 && !atomic_load(&server->stop);) {
@@ -124,22 +122,9 @@ static void *serve_tls(void *arg)
     return NULL;
 }
 
-/* A listening socket on 127.0.0.1 with a port of its own. */
-static int listen_anywhere(char port[8])
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(fd, 16), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    snprintf(port, 8, "%u", ntohs(address.sin_port));
-    return fd;
-}
-
 /* `clients`: the authority whose certificates clients must have; NULL: none is asked for. `version`: 0, or the one. */
-static void start_tls_server(struct tls_server *server, const struct identity *identity, const struct identity *clients,
-                             int version)
+static inline void start_tls_server(struct tls_server *server, const struct identity *identity,
+                                    const struct identity *clients, int version)
 {
     memset(server, 0, sizeof *server);
     server->listener = listen_anywhere(server->port);
@@ -155,7 +140,7 @@ static void start_tls_server(struct tls_server *server, const struct identity *i
     assert_int_equal(pthread_create(&server->thread, NULL, serve_tls, server), 0);
 }
 
-static void stop_tls_server(struct tls_server *server)
+static inline void stop_tls_server(struct tls_server *server)
 {
     atomic_store(&server->stop, true);
     shutdown(server->listener, SHUT_RDWR);

@@ -38,18 +38,18 @@ struct toy_engine {
 
 static struct toy_engine *toy; /* the one that was opened last */
 
-static void toy_enter(struct toy_engine *t)
+static inline void toy_enter(struct toy_engine *t)
 {
     if (atomic_fetch_add(&t->inside, 1) != 0 || t->in_host)
         abort();
 }
 
-static void toy_leave(struct toy_engine *t)
+static inline void toy_leave(struct toy_engine *t)
 {
     atomic_fetch_sub(&t->inside, 1);
 }
 
-static void toy_tell(struct toy_engine *t, struct hf_ask *ask, enum hf_cue cue, hf_nanos now)
+static inline void toy_tell(struct toy_engine *t, struct hf_ask *ask, enum hf_cue cue, hf_nanos now)
 {
     struct hf_news news = {.cue = cue, .asked_at = now, .token = ask->token, .retry_at = HF_NEVER};
     if (cue == HF_N_FAILED)
@@ -59,7 +59,7 @@ static void toy_tell(struct toy_engine *t, struct hf_ask *ask, enum hf_cue cue, 
     t->in_host = false;
 }
 
-static void toy_dial(struct toy_engine *t, unsigned line)
+static inline void toy_dial(struct toy_engine *t, unsigned line)
 {
     t->dialled[line] = true;
     t->dial_at[line] = HF_NEVER;
@@ -68,7 +68,7 @@ static void toy_dial(struct toy_engine *t, unsigned line)
     t->in_host = false;
 }
 
-static void toy_send(struct toy_engine *t, struct hf_ask *ask)
+static inline void toy_send(struct toy_engine *t, struct hf_ask *ask)
 {
     static const char letters[] = {
         [HF_V_ACQUIRE] = 'a', [HF_V_RELEASE] = 'f', [HF_V_LIST] = 'l', [HF_V_BREAK] = 'b', [HF_V_RESIZE] = 'z'};
@@ -83,7 +83,7 @@ static void toy_send(struct toy_engine *t, struct hf_ask *ask)
     t->host.send(t->host.ctx, 0, "\n", 1);
 }
 
-static void toy_ask(struct toy_engine *t, struct hf_ask *ask)
+static inline void toy_ask(struct toy_engine *t, struct hf_ask *ask)
 {
     if (t->count == TOY_PENDING)
         abort();
@@ -96,13 +96,13 @@ static void toy_ask(struct toy_engine *t, struct hf_ask *ask)
         toy_send(t, ask);
 }
 
-static void toy_reset(struct toy_engine *t, unsigned line)
+static inline void toy_reset(struct toy_engine *t, unsigned line)
 {
     t->up[line] = t->dialled[line] = false;
     t->text_len[line] = 0;
 }
 
-static void toy_cut(struct toy_engine *t, unsigned line, hf_nanos now)
+static inline void toy_cut(struct toy_engine *t, unsigned line, hf_nanos now)
 {
     while (line == 0 && t->count) {
         struct hf_ask *ask = t->pending[t->first];
@@ -120,7 +120,7 @@ static void toy_cut(struct toy_engine *t, unsigned line, hf_nanos now)
         }
 }
 
-static void toy_submit(void *self, struct hf_ask *ask, hf_nanos now)
+static inline void toy_submit(void *self, struct hf_ask *ask, hf_nanos now)
 {
     struct toy_engine *t = self;
     toy_enter(t);
@@ -148,7 +148,7 @@ static void toy_submit(void *self, struct hf_ask *ask, hf_nanos now)
     toy_leave(t);
 }
 
-static void toy_forget(void *self, struct hf_ask *ask)
+static inline void toy_forget(void *self, struct hf_ask *ask)
 {
     struct toy_engine *t = self;
     toy_enter(t);
@@ -161,7 +161,7 @@ static void toy_forget(void *self, struct hf_ask *ask)
     toy_leave(t);
 }
 
-static void toy_line_up(void *self, unsigned line, hf_nanos now)
+static inline void toy_line_up(void *self, unsigned line, hf_nanos now)
 {
     struct toy_engine *t = self;
     char text[16];
@@ -176,7 +176,7 @@ static void toy_line_up(void *self, unsigned line, hf_nanos now)
     toy_leave(t);
 }
 
-static void toy_line_down(void *self, unsigned line, hf_status status, const char *why, hf_nanos now)
+static inline void toy_line_down(void *self, unsigned line, hf_status status, const char *why, hf_nanos now)
 {
     struct toy_engine *t = self;
     toy_enter(t);
@@ -191,7 +191,7 @@ static void toy_line_down(void *self, unsigned line, hf_status status, const cha
     toy_leave(t);
 }
 
-static void toy_queue(struct toy_engine *t, struct hf_ask *ask, hf_nanos now)
+static inline void toy_queue(struct toy_engine *t, struct hf_ask *ask, hf_nanos now)
 {
     for (unsigned i = 0; i < 64; i++)
         if (!t->queued[i]) {
@@ -203,7 +203,7 @@ static void toy_queue(struct toy_engine *t, struct hf_ask *ask, hf_nanos now)
     abort();
 }
 
-static void toy_push(struct toy_engine *t, uint64_t token, hf_nanos now)
+static inline void toy_push(struct toy_engine *t, uint64_t token, hf_nanos now)
 {
     for (unsigned i = 0; i < 64; i++) {
         struct hf_ask *ask = t->queued[i];
@@ -215,7 +215,7 @@ static void toy_push(struct toy_engine *t, uint64_t token, hf_nanos now)
     }
 }
 
-static void toy_answer(struct toy_engine *t, char letter, uint64_t token, hf_nanos now)
+static inline void toy_answer(struct toy_engine *t, char letter, uint64_t token, hf_nanos now)
 {
     struct hf_ask *ask = t->count ? t->pending[t->first] : NULL;
     if (!t->count)
@@ -244,7 +244,7 @@ static void toy_answer(struct toy_engine *t, char letter, uint64_t token, hf_nan
         toy_tell(t, ask, letter == 'z' ? HF_N_FAILED : HF_N_RELEASED, now);
 }
 
-static void toy_line_bytes(void *self, unsigned line, const char *bytes, size_t len, hf_nanos now)
+static inline void toy_line_bytes(void *self, unsigned line, const char *bytes, size_t len, hf_nanos now)
 {
     struct toy_engine *t = self;
     toy_enter(t);
@@ -265,7 +265,7 @@ static void toy_line_bytes(void *self, unsigned line, const char *bytes, size_t 
 }
 
 /* Forgotten asks are still answered by the server. */
-static uint32_t toy_due_lines(void *self)
+static inline uint32_t toy_due_lines(void *self)
 {
     const struct toy_engine *t = self;
     for (unsigned i = 0; i < t->count; i++)
@@ -274,7 +274,7 @@ static uint32_t toy_due_lines(void *self)
     return 0;
 }
 
-static hf_nanos toy_tick(void *self, hf_nanos now)
+static inline hf_nanos toy_tick(void *self, hf_nanos now)
 {
     struct toy_engine *t = self;
     hf_nanos again = HF_NEVER;
@@ -300,8 +300,8 @@ static hf_nanos toy_tick(void *self, hf_nanos now)
     return again;
 }
 
-static hf_status toy_open(void **self, const struct hf_url *url, const struct hf_settings *settings,
-                          const struct hf_wire_host *host)
+static inline hf_status toy_open(void **self, const struct hf_url *url, const struct hf_settings *settings,
+                                 const struct hf_wire_host *host)
 {
     (void)settings;
     *self = NULL;
@@ -314,7 +314,7 @@ static hf_status toy_open(void **self, const struct hf_url *url, const struct hf
     return HF_OK;
 }
 
-static void toy_close_engine(void *self)
+static inline void toy_close_engine(void *self)
 {
     struct toy_engine *t = self;
     for (unsigned line = 0; line < 2; line++)

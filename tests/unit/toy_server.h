@@ -2,9 +2,8 @@
  * when it holds back answers, does not read, pushes a line, or cuts a connection. A connection says which one it is
  * with its first line, "hello N". */
 #pragma once
-#include "sentence.h"
+#include "listener.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,14 +38,14 @@ struct toy_server {
     uint64_t heard; /* lines */
 };
 
-static void toy_say(struct toy_connection *c, const char *text, size_t len)
+static inline void toy_say(struct toy_connection *c, const char *text, size_t len)
 {
     c->out = realloc(c->out, c->out_len + len);
     memcpy(c->out + c->out_len, text, len);
     c->out_len += len;
 }
 
-static void toy_close(struct toy_connection *c)
+static inline void toy_close(struct toy_connection *c)
 {
     close(c->fd);
     free(c->in);
@@ -54,7 +53,7 @@ static void toy_close(struct toy_connection *c)
     *c = (struct toy_connection){.fd = -1, .number = -1};
 }
 
-static void toy_hear(struct toy_server *s, struct toy_connection *c, char *line, size_t len)
+static inline void toy_hear(struct toy_server *s, struct toy_connection *c, char *line, size_t len)
 {
     if (strncmp(line, "hello ", 6) == 0) {
         c->number = atoi(line + 6);
@@ -72,7 +71,7 @@ static void toy_hear(struct toy_server *s, struct toy_connection *c, char *line,
     toy_say(c, "\n", 1);
 }
 
-static void toy_read(struct toy_server *s, struct toy_connection *c)
+static inline void toy_read(struct toy_server *s, struct toy_connection *c)
 {
     char bytes[65536];
     ssize_t got = read(c->fd, bytes, sizeof bytes);
@@ -93,7 +92,7 @@ static void toy_read(struct toy_server *s, struct toy_connection *c)
 }
 
 /* How much may go out. */
-static size_t toy_due(const struct toy_server *s, const struct toy_connection *c)
+static inline size_t toy_due(const struct toy_server *s, const struct toy_connection *c)
 {
     size_t due = 0;
     for (int answers = s->allowed; answers && due < c->out_len; due++)
@@ -101,7 +100,7 @@ static size_t toy_due(const struct toy_server *s, const struct toy_connection *c
     return s->holds_back ? due : c->out_len;
 }
 
-static void toy_write(struct toy_server *s, struct toy_connection *c)
+static inline void toy_write(struct toy_server *s, struct toy_connection *c)
 {
     ssize_t sent = send(c->fd, c->out, toy_due(s, c), MSG_NOSIGNAL | MSG_DONTWAIT);
     s->allowed = 0;
@@ -111,7 +110,7 @@ static void toy_write(struct toy_server *s, struct toy_connection *c)
     c->out_len -= (size_t)sent;
 }
 
-static void toy_accept(struct toy_server *s)
+static inline void toy_accept(struct toy_server *s)
 {
     int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
     for (int i = 0; i < TOY_CONNECTIONS; i++)
@@ -123,7 +122,7 @@ static void toy_accept(struct toy_server *s)
 }
 
 /* What the test ordered. */
-static void toy_obey(struct toy_server *s)
+static inline void toy_obey(struct toy_server *s)
 {
     for (int i = 0; i < TOY_CONNECTIONS; i++) {
         struct toy_connection *c = &s->connection[i];
@@ -137,7 +136,7 @@ static void toy_obey(struct toy_server *s)
     s->cut = -1;
 }
 
-static void toy_turn(struct toy_server *s, struct pollfd *fds, const int *of, nfds_t count)
+static inline void toy_turn(struct toy_server *s, struct pollfd *fds, const int *of, nfds_t count)
 {
     uint64_t rung;
     if (fds[0].revents && read(s->control, &rung, sizeof rung) < 0)
@@ -155,7 +154,7 @@ static void toy_turn(struct toy_server *s, struct pollfd *fds, const int *of, nf
             toy_write(s, &s->connection[i]);
 }
 
-static void *toy_serve(void *arg)
+static inline void *toy_serve(void *arg)
 {
     struct toy_server *s = arg;
     pthread_mutex_lock(&s->lock);
@@ -182,33 +181,27 @@ static void *toy_serve(void *arg)
     return NULL;
 }
 
-static void toy_start(struct toy_server *s)
+static inline void toy_start(struct toy_server *s)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
     memset(s, 0, sizeof *s);
     s->cut = -1;
     for (int i = 0; i < TOY_CONNECTIONS; i++)
         s->connection[i] = (struct toy_connection){.fd = -1, .number = -1};
     s->control = eventfd(0, EFD_CLOEXEC);
-    s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    s->listener = listen_anywhere(s->port);
     static const int little = 65536; /* room for what a connection was sent and has not read */
     setsockopt(s->listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
-    assert_int_equal(bind(s->listener, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(s->listener, 16), 0);
-    assert_int_equal(getsockname(s->listener, (struct sockaddr *)&address, &size), 0);
-    snprintf(s->port, sizeof s->port, "%u", ntohs(address.sin_port));
     pthread_mutex_init(&s->lock, NULL);
     assert_int_equal(pthread_create(&s->thread, NULL, toy_serve, s), 0);
 }
 
 /* Between these two the test may change what the server does. */
-static void toy_order(struct toy_server *s)
+static inline void toy_order(struct toy_server *s)
 {
     pthread_mutex_lock(&s->lock);
 }
 
-static void toy_go(struct toy_server *s)
+static inline void toy_go(struct toy_server *s)
 {
     static const uint64_t one = 1;
     pthread_mutex_unlock(&s->lock);
@@ -216,7 +209,7 @@ static void toy_go(struct toy_server *s)
         abort();
 }
 
-static void toy_hold_back(struct toy_server *s, bool on)
+static inline void toy_hold_back(struct toy_server *s, bool on)
 {
     toy_order(s);
     s->holds_back = on;
@@ -224,14 +217,14 @@ static void toy_hold_back(struct toy_server *s, bool on)
 }
 
 /* One of the answers that are held back goes out. */
-static void toy_answer_one(struct toy_server *s)
+static inline void toy_answer_one(struct toy_server *s)
 {
     toy_order(s);
     s->allowed = 1;
     toy_go(s);
 }
 
-static uint64_t toy_heard(struct toy_server *s)
+static inline uint64_t toy_heard(struct toy_server *s)
 {
     pthread_mutex_lock(&s->lock);
     uint64_t heard = s->heard;
@@ -239,7 +232,7 @@ static uint64_t toy_heard(struct toy_server *s)
     return heard;
 }
 
-static int toy_greetings(struct toy_server *s, int line)
+static inline int toy_greetings(struct toy_server *s, int line)
 {
     pthread_mutex_lock(&s->lock);
     int greetings = s->greetings[line];
@@ -247,7 +240,7 @@ static int toy_greetings(struct toy_server *s, int line)
     return greetings;
 }
 
-static void toy_stop(struct toy_server *s)
+static inline void toy_stop(struct toy_server *s)
 {
     toy_order(s);
     s->stop = true;

@@ -44,7 +44,8 @@ static void fill_entry(struct hf_entry *e, uint32_t ri, const struct hf_visit *v
     e->resource = ri;
     e->client = v->who->member;
     e->units = ask->units;
-    e->cookie = hf_slot_cookie(ask->slot);
+    /* Nobody looks at it before it is committed. */
+    atomic_store_explicit(&e->cookie, hf_slot_cookie(ask->slot), memory_order_relaxed);
     atomic_store_explicit(&e->linked, 0, memory_order_relaxed);
     e->kind = (uint8_t)ask->kind;
     e->named = ask->named;
@@ -117,11 +118,10 @@ static bool ask_again(struct hf_visit *v)
 
 /* Asks with an owner or attempt that already holds: the same attempt again is the same grant; another one of the same
  * owner makes the hold's count rise. HF_N_CUES: neither. */
-static enum hf_cue reenter(const struct hf_visit *v, uint32_t ri, uint32_t ei)
+static enum hf_cue reenter(const struct hf_visit *v, struct hf_resource *r, uint32_t ri, uint32_t ei)
 {
     struct hf_table *t = v->table;
-    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-    uint32_t sibling = v->ask->named ? hf_resource_owned(t, r, &v->ask->owner) : 0;
+    uint32_t sibling = hf_resource_owned(t, r, &v->ask->owner);
     if (!sibling)
         return HF_N_CUES;
     if (v->ask->kind == HF_WRITE && hf_cell_at(t, sibling)->entry.kind == HF_READ) {
@@ -134,11 +134,10 @@ static enum hf_cue reenter(const struct hf_visit *v, uint32_t ri, uint32_t ei)
 }
 
 /* Hold, queue or busy. */
-static enum hf_cue decide(const struct hf_visit *v, uint32_t ri, uint32_t ei)
+static enum hf_cue decide(const struct hf_visit *v, struct hf_resource *r, uint32_t ri, uint32_t ei)
 {
     struct hf_table *t = v->table;
     const struct hf_ask *ask = v->ask;
-    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
     bool pass = !r->waiters.count || ask->barging;
     if (!pass || (uint64_t)r->used + ask->units > r->capacity) {
         hf_resource_reap_dead(t, r, v->now);
@@ -161,9 +160,9 @@ static enum hf_cue decide(const struct hf_visit *v, uint32_t ri, uint32_t ei)
     return HF_N_GRANTED;
 }
 
-static enum hf_cue agree_and_decide(const struct hf_visit *v, uint32_t ri, uint32_t ei, hf_status *status)
+static enum hf_cue agree_and_decide(const struct hf_visit *v, struct hf_resource *r, uint32_t ri, uint32_t ei,
+                                    hf_status *status)
 {
-    struct hf_resource *r = &hf_cell_at(v->table, ri)->resource;
     if (v->now >= r->next_end) {
         hf_resource_reap(v->table, r, v->now);
         hf_resource_admit(v->table, r, v->now);
@@ -174,8 +173,8 @@ static enum hf_cue agree_and_decide(const struct hf_visit *v, uint32_t ri, uint3
     if (*status != HF_OK)
         return HF_N_FAILED;
     *status = HF_MISMATCH; /* should reenter refuse */
-    enum hf_cue cue = reenter(v, ri, ei);
-    return cue == HF_N_CUES ? decide(v, ri, ei) : cue;
+    enum hf_cue cue = v->ask->named ? reenter(v, r, ri, ei) : HF_N_CUES;
+    return cue == HF_N_CUES ? decide(v, r, ri, ei) : cue;
 }
 
 /* The entry's cell is taken first, because taking one may drop idle resources. */
@@ -183,12 +182,11 @@ static void ask_first(struct hf_visit *v)
 {
     struct hf_table *t = v->table;
     struct hf_ask *ask = v->ask;
-    if (!v->hash) /* it had a cell */
-        v->hash = hf_name_hash(ask->name, ask->name_len);
     uint32_t ei = hf_cell_take(t, v->shard, ask->until);
-    uint32_t ri = ei ? hf_resource_need(t, v->hash, ask->name, ask->name_len, ask->until) : 0;
+    uint32_t ri = ei ? hf_resource_need(t, hf_visit_hash(v), ask->name, ask->name_len, ask->until) : 0;
+    union hf_cell *home = ri ? hf_cell_at(t, ri) : NULL;
     hf_status status = HF_OK;
-    enum hf_cue cue = ri ? agree_and_decide(v, ri, ei, &status) : HF_N_FAILED;
+    enum hf_cue cue = ri ? agree_and_decide(v, &home->resource, ri, ei, &status) : HF_N_FAILED;
     if (cue == HF_N_GRANTED || cue == HF_N_QUEUED) {
         ask->slot = hf_slot(ei, hf_slot_cookie(ask->slot));
         v->entry = &hf_cell_at(t, ei)->entry;
@@ -203,10 +201,10 @@ static void ask_first(struct hf_visit *v)
         hf_visit_fail(v, ri ? status : hf_why_status());
     } else {
         hf_visit_answer(v, cue);
-        v->news->retry_at = hf_cell_at(t, ri)->resource.next_end;
+        v->news->retry_at = home->resource.next_end;
     }
     if (ri)
-        hf_resource_settle(t, ri);
+        hf_resource_settle_cell(t, ri, home);
 }
 
 static void ask(struct hf_visit *v)

@@ -3,47 +3,6 @@
 
 #include "resource.h"
 
-void hf_cells_push(struct hf_table *t, struct hf_cells *list, uint32_t index)
-{
-    struct hf_cell_head *cell = &hf_cell_at(t, index)->head;
-    cell->prev = 0;
-    cell->next = list->head;
-    if (list->head)
-        hf_cell_at(t, list->head)->head.prev = index;
-    else
-        list->tail = index;
-    list->head = index;
-    list->count++;
-}
-
-void hf_cells_append(struct hf_table *t, struct hf_cells *list, uint32_t index)
-{
-    struct hf_cell_head *cell = &hf_cell_at(t, index)->head;
-    cell->next = 0;
-    cell->prev = list->tail;
-    if (list->tail)
-        hf_cell_at(t, list->tail)->head.next = index;
-    else
-        list->head = index;
-    list->tail = index;
-    list->count++;
-}
-
-void hf_cells_remove(struct hf_table *t, struct hf_cells *list, uint32_t index)
-{
-    struct hf_cell_head *cell = &hf_cell_at(t, index)->head;
-    if (cell->prev)
-        hf_cell_at(t, cell->prev)->head.next = cell->next;
-    else
-        list->head = cell->next;
-    if (cell->next)
-        hf_cell_at(t, cell->next)->head.prev = cell->prev;
-    else
-        list->tail = cell->prev;
-    list->count--;
-    cell->next = cell->prev = 0;
-}
-
 /* Two chains in order become one. */
 static uint32_t merge(struct hf_table *t, uint32_t a, uint32_t b)
 {
@@ -89,18 +48,10 @@ static bool add_chunk(struct hf_table *t, uint32_t shard, int64_t until)
     return first != 0;
 }
 
-uint32_t hf_cell_take(struct hf_table *t, uint32_t shard, int64_t until)
+uint32_t hf_cell_take_last(struct hf_table *t, uint32_t shard, int64_t until)
 {
     struct hf_shard *s = &t->shards[shard];
     if (!s->free.head && !hf_resource_drop_idle(t, shard) && !add_chunk(t, shard, until))
         return 0;
-    uint32_t index = s->free.head;
-    hf_cells_remove(t, &s->free, index);
-    return index;
-}
-
-void hf_cell_give(struct hf_table *t, uint32_t shard, uint32_t index)
-{
-    hf_cell_commit(hf_cell_at(t, index), CELL_FREE);
-    hf_cells_push(t, &hf_shard_at(t, shard)->free, index);
+    return hf_cells_pop(t, &s->free);
 }

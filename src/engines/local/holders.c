@@ -22,10 +22,8 @@ void hf_entry_notify(struct hf_table *t, uint32_t index)
         hf_futex_wake(&e->head.word, 1);
 }
 
-void hf_table_changed(struct hf_table *t, hf_nanos now)
+void hf_table_tell(struct hf_table *t)
 {
-    if (now >= atomic_load_explicit(&t->state->watched_until, memory_order_relaxed))
-        return;
     atomic_fetch_add(&t->state->changes, 1);
     hf_futex_wake(&t->state->changes, INT32_MAX);
 }
@@ -34,7 +32,7 @@ void hf_table_changed(struct hf_table *t, hf_nanos now)
 
 static bool same_owner(const struct hf_entry *e, const struct hf_id *owner)
 {
-    return e->named && memcmp(&e->owner, owner, sizeof *owner) == 0;
+    return e->named && hf_id_same(&e->owner, owner);
 }
 
 uint32_t hf_resource_owned(struct hf_table *t, const struct hf_resource *r, const struct hf_id *owner)
@@ -57,9 +55,8 @@ uint32_t hf_resource_carrier(struct hf_table *t, const struct hf_resource *r, co
 
 /* The units of a hold whose other attempts go on pass to one of those: stored there first, so that a death in between
  * counts them twice and never not at all. A repeat finds them passed. False: nobody takes them. */
-static bool pass_units(struct hf_table *t, struct hf_resource *r, uint32_t index)
+static bool pass_units(struct hf_table *t, struct hf_resource *r, const struct hf_entry *e)
 {
-    struct hf_entry *e = entry_at(t, index);
     if (!e->named || !e->units || hf_resource_carrier(t, r, &e->owner) != 0)
         return false;
     uint32_t heir = hf_resource_owned(t, r, &e->owner);
@@ -70,11 +67,11 @@ static bool pass_units(struct hf_table *t, struct hf_resource *r, uint32_t index
 }
 
 /* Takes a holder off its resource. True: the whole hold is over, not just one attempt of it. */
-static bool remove_holder(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_nanos now)
+static inline bool remove_holder(struct hf_table *t, struct hf_resource *r, union hf_cell *cell, hf_nanos now)
 {
-    hf_cells_remove(t, &r->holders, index);
-    uint32_t units = entry_at(t, index)->units;
-    bool passed = pass_units(t, r, index);
+    hf_cells_remove_cell(t, &r->holders, cell);
+    uint32_t units = cell->entry.units;
+    bool passed = pass_units(t, r, &cell->entry);
     if (!passed)
         r->used -= units;
     if (!r->holders.count)
@@ -89,33 +86,34 @@ static bool is_linked(struct hf_table *t, const struct hf_entry *e)
     return atomic_load(&e->linked) && e->client && hf_cell_state(hf_cell_at(t, e->client)) == CELL_CLIENT;
 }
 
-static void give_entry(struct hf_table *t, uint32_t index)
+static void give_entry(struct hf_table *t, uint32_t index, union hf_cell *cell)
 {
-    struct hf_entry *e = entry_at(t, index);
+    struct hf_entry *e = &cell->entry;
     if (is_linked(t, e)) {
         e->cookie = 0;
-        hf_cell_commit(hf_cell_at(t, index), CELL_ENDED);
+        hf_cell_commit(cell, CELL_ENDED);
         atomic_thread_fence(memory_order_seq_cst);
         if (is_linked(t, e)) /* else its client has taken it off meanwhile, and saw the cookie: it will not come back */
             return;
     }
     if (!e->client)
         hf_shard_at(t, e->head.shard)->detached--;
-    hf_cell_give(t, e->head.shard, index);
+    hf_cell_give_cell(t, e->head.shard, index, cell);
 }
 
 /* The cell stays the client's: it may be in the client's ready list, and the client's handle still points to it.
  * Without a client nobody does. */
 void hf_entry_end(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_status why, hf_nanos now)
 {
-    struct hf_entry *e = entry_at(t, index), note;
+    union hf_cell *cell = hf_cell_at(t, index);
+    struct hf_entry *e = &cell->entry, note;
     hf_past_copy(&note, r, e);
-    bool whole = remove_holder(t, r, index, now);
+    bool whole = remove_holder(t, r, cell, now);
     e->why = (uint8_t)why;
     if (e->client)
-        hf_cell_commit(hf_cell_at(t, index), CELL_ENDED);
+        hf_cell_commit(cell, CELL_ENDED);
     else
-        give_entry(t, index);
+        give_entry(t, index, cell);
     if (whole)
         hf_past_keep(t, r, &note, why, now);
 }
@@ -137,10 +135,8 @@ void hf_entry_enqueue(struct hf_table *t, struct hf_resource *r, uint32_t index,
     hf_table_changed(t, now);
 }
 
-void hf_resource_reap(struct hf_table *t, struct hf_resource *r, hf_nanos now)
+void hf_resource_reap_ended(struct hf_table *t, struct hf_resource *r, hf_nanos now)
 {
-    if (now < r->next_end)
-        return;
     int64_t next_end = HF_NEVER;
     HF_EACH_CELL(t, i, &r->holders)
     {
@@ -165,21 +161,21 @@ void hf_resource_reap_dead(struct hf_table *t, struct hf_resource *r, hf_nanos n
 
 /* ---- Coming ---- */
 
-static void become_holder(struct hf_table *t, struct hf_resource *r, uint32_t index, uint64_t token, hf_nanos now,
-                          bool told)
+static inline void become_holder(struct hf_table *t, struct hf_resource *r, uint32_t index, uint64_t token,
+                                 hf_nanos now, bool told)
 {
     union hf_cell *cell = hf_cell_at(t, index);
     struct hf_entry *e = &cell->entry;
     if (hf_cell_state(cell) == CELL_WAITING) {
         hf_nanos here = hf_clock_boot(); /* a granter that lost the CPU on its way in must not grant what is over */
         now = here > now ? here : now;
-        hf_cells_remove(t, &r->waiters, index);
+        hf_cells_remove_cell(t, &r->waiters, cell);
     }
     e->token = token;
     e->since = now;
     e->end = hf_after(now, e->ttl);
     hf_cell_commit(cell, CELL_HELD);
-    hf_cells_append(t, &r->holders, index);
+    hf_cells_append_cell(t, &r->holders, index, cell);
     r->used += e->units;
     if (e->end < r->next_end)
         r->next_end = e->end;
@@ -221,7 +217,7 @@ static bool fits(const struct hf_resource *r, const struct hf_entry *e)
     return (uint64_t)r->used + e->units <= r->capacity;
 }
 
-void hf_resource_admit(struct hf_table *t, struct hf_resource *r, hf_nanos now)
+void hf_resource_admit_first(struct hf_table *t, struct hf_resource *r, hf_nanos now)
 {
     uint32_t left = hf_table_cells(t);
     while (r->waiters.head && left--) {
@@ -251,29 +247,36 @@ void hf_resource_admit(struct hf_table *t, struct hf_resource *r, hf_nanos now)
     }
 }
 
+/* A caller may be parked on it while another thread cancels. */
+static void remove_waiter(struct hf_table *t, struct hf_resource *r, union hf_cell *cell, hf_nanos now)
+{
+    hf_cells_remove_cell(t, &r->waiters, cell);
+    atomic_fetch_add(&cell->head.word, 1);
+    if (!cell->entry.cookie)
+        hf_futex_wake(&cell->head.word, 1);
+    hf_table_changed(t, now);
+}
+
 void hf_entry_drop(struct hf_table *t, uint32_t index, hf_nanos now)
 {
     union hf_cell *cell = hf_cell_at(t, index);
     uint32_t state = hf_cell_state(cell), ri = cell->entry.resource;
-    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
+    union hf_cell *home = hf_cell_at(t, ri);
+    struct hf_resource *r = &home->resource;
     struct hf_entry note;
     bool whole = false;
-    if (state == CELL_WAITING) {
-        hf_cells_remove(t, &r->waiters, index);
-        atomic_fetch_add(&cell->head.word, 1); /* a caller may be parked on it while another thread cancels */
-        if (!cell->entry.cookie)
-            hf_futex_wake(&cell->head.word, 1);
-        hf_table_changed(t, now);
-    } else if (state == CELL_HELD) {
+    if (state == CELL_HELD) {
         hf_past_copy(&note, r, &cell->entry);
-        whole = remove_holder(t, r, index, now);
+        whole = remove_holder(t, r, cell, now);
+    } else if (state == CELL_WAITING) {
+        remove_waiter(t, r, cell, now);
     }
-    give_entry(t, index);
+    give_entry(t, index, cell);
     if (state == CELL_ENDED)
         return; /* its resource has long gone on, or away */
     if (whole)
         hf_past_keep(t, r, &note, HF_OK, now);
     hf_resource_reap(t, r, now);
     hf_resource_admit(t, r, now);
-    hf_resource_settle(t, ri);
+    hf_resource_settle_cell(t, ri, home);
 }

@@ -8,11 +8,21 @@
 #include "resource.h"
 
 /* Ends the holds whose time is over. */
-void hf_resource_reap(struct hf_table *t, struct hf_resource *r, hf_nanos now);
+void hf_resource_reap_ended(struct hf_table *t, struct hf_resource *r, hf_nanos now);
+static inline void hf_resource_reap(struct hf_table *t, struct hf_resource *r, hf_nanos now)
+{
+    if (now >= r->next_end)
+        hf_resource_reap_ended(t, r, now);
+}
 /* Ends the holds of clients that died and that nobody has buried yet: their neighbour may be stopped. */
 void hf_resource_reap_dead(struct hf_table *t, struct hf_resource *r, hf_nanos now);
 /* Gives the free units to the first waiters, in order, and makes sure that the next one looks in time. */
-void hf_resource_admit(struct hf_table *t, struct hf_resource *r, hf_nanos now);
+void hf_resource_admit_first(struct hf_table *t, struct hf_resource *r, hf_nanos now);
+static inline void hf_resource_admit(struct hf_table *t, struct hf_resource *r, hf_nanos now)
+{
+    if (r->waiters.head)
+        hf_resource_admit_first(t, r, now);
+}
 /* Makes an entry (waiting or new) a holder. `told`: its client hears of it some other way. */
 void hf_resource_grant(struct hf_table *t, struct hf_resource *r, uint32_t entry, hf_nanos now, bool told);
 /* Makes an entry (waiting or new) one more attempt of the hold that `sibling` belongs to. */
@@ -35,6 +45,11 @@ void hf_entry_refuse(struct hf_table *t, struct hf_resource *r, uint32_t index, 
 /* Puts an entry at the end of the queue. */
 void hf_entry_enqueue(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_nanos now);
 /* Tells those who watch the table. */
-void hf_table_changed(struct hf_table *t, hf_nanos now);
+void hf_table_tell(struct hf_table *t);
+static inline void hf_table_changed(struct hf_table *t, hf_nanos now)
+{
+    if (now < atomic_load_explicit(&t->state->watched_until, memory_order_relaxed))
+        hf_table_tell(t);
+}
 /* Something happened to a waiting or just granted entry: its client must look. */
 void hf_entry_notify(struct hf_table *t, uint32_t index);

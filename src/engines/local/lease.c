@@ -49,19 +49,6 @@ void hf_visit_hold(struct hf_visit *v, enum hf_cue cue)
 
 /* ---- In and out ---- */
 
-/* The ask's own cell, if it still is. Its shard's mutex is held. */
-static struct hf_entry *own_entry(struct hf_table *t, const struct hf_ask *ask)
-{
-    uint32_t index = hf_slot_cell(ask->slot);
-    if (!index)
-        return NULL;
-    union hf_cell *cell = hf_cell_at(t, index);
-    uint32_t state = hf_cell_state(cell);
-    bool is_entry = state == CELL_WAITING || state == CELL_HELD || state == CELL_ENDED;
-    bool ours = is_entry && memcmp(&cell->entry.attempt, &ask->attempt, sizeof ask->attempt) == 0;
-    return ours ? &cell->entry : NULL;
-}
-
 static uint32_t state_of(struct hf_table *t, const struct hf_ask *ask)
 {
     return hf_cell_state(hf_cell_at(t, hf_slot_cell(ask->slot)));
@@ -74,71 +61,36 @@ static uint32_t find_attempt(struct hf_table *t, const struct hf_ask *ask, uint6
     if (!ri)
         return 0;
     HF_EACH_CELL(t, i, &hf_cell_at(t, ri)->resource.holders)
-    if (memcmp(&hf_cell_at(t, i)->entry.attempt, &ask->attempt, sizeof ask->attempt) == 0)
+    if (hf_id_same(&hf_cell_at(t, i)->entry.attempt, &ask->attempt))
         return i;
     return 0;
 }
 
-/* A cell stays in its shard for ever, so the slot says it without the name. */
-static void find_shard(struct hf_visit *v)
+/* The ask has no cell that is its own: it may have had one, or be about a hold that somebody else made. */
+void hf_visit_find_entry(struct hf_visit *v)
 {
-    uint32_t index = hf_slot_cell(v->ask->slot);
-    uint32_t shard = index ? hf_cell_at(v->table, index)->head.shard : LOCAL_SHARDS;
-    if (shard >= LOCAL_SHARDS || v->ask->detached) {
-        v->hash = hf_name_hash(v->ask->name, v->ask->name_len);
-        shard = hf_shard_of(v->hash);
-    }
-    v->shard = shard;
+    struct hf_ask *ask = v->ask;
+    uint32_t found = ask->detached ? find_attempt(v->table, ask, hf_visit_hash(v)) : 0;
+    ask->slot = hf_slot(found, hf_slot_cookie(ask->slot));
+    v->entry = found ? hf_own_entry(v->table, ask) : NULL;
 }
 
-/* Enters the shard of an ask and finds its entry, its resource's ended holds reaped. HF_OK: the mutex is held. */
-static hf_status enter(struct hf_visit *v)
+/* Ends the holds of the entry's resource whose time is over; that may be its own. */
+void hf_visit_reap(struct hf_visit *v)
 {
     struct hf_table *t = v->table;
-    struct hf_ask *ask = v->ask;
-    find_shard(v);
-    hf_status status = hf_shard_enter(t, v->shard, ask->until, &v->now);
-    if (status != HF_OK)
-        return status;
-    v->entry = own_entry(t, ask);
-    if (!v->entry) {
-        uint32_t found = ask->detached ? find_attempt(t, ask, v->hash) : 0;
-        ask->slot = hf_slot(found, hf_slot_cookie(ask->slot));
-        v->entry = own_entry(t, ask);
-    }
-    if (v->entry && state_of(t, ask) != CELL_ENDED) {
-        uint32_t ri = v->entry->resource;
-        struct hf_resource *r = &hf_cell_at(t, ri)->resource;
-        if (v->now >= r->next_end) {
-            hf_resource_reap(t, r, v->now);
-            hf_resource_admit(t, r, v->now);
-            hf_resource_settle(t, ri);
-            v->entry = own_entry(t, ask);
-        }
-    }
-    return HF_OK;
+    uint32_t ri = v->entry->resource;
+    struct hf_resource *r = &hf_cell_at(t, ri)->resource;
+    hf_resource_reap(t, r, v->now);
+    hf_resource_admit(t, r, v->now);
+    hf_resource_settle(t, ri);
+    v->entry = hf_own_entry(t, v->ask);
 }
 
-void hf_visit(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now, struct hf_news *news,
-              hf_verb_fn *verb)
+void hf_visit_damaged(struct hf_visit *v)
 {
-    struct hf_visit v = {.table = t, .who = who, .ask = ask, .now = now, .news = news};
-    hf_status status = enter(&v);
-    if (status != HF_OK) {
-        hf_visit_fail(&v, status);
-        return;
-    }
-    verb(&v);
-    hf_shard_unlock(t, v.shard);
-    if (atomic_load_explicit(&t->damaged, memory_order_relaxed)) {
-        hf_why(HF_DAMAGED, "%s: damaged: it refers to places outside of itself", t->path);
-        hf_visit_fail(&v, HF_DAMAGED);
-    }
-}
-
-uint32_t hf_visit_state(const struct hf_visit *v)
-{
-    return state_of(v->table, v->ask);
+    hf_why(HF_DAMAGED, "%s: damaged: it refers to places outside of itself", v->table->path);
+    hf_visit_fail(v, HF_DAMAGED);
 }
 
 void hf_visit_drop(struct hf_visit *v)
@@ -219,7 +171,7 @@ static void end_repeats(struct hf_table *t, const struct hf_entry *e, hf_nanos n
     {
         struct hf_entry *other = &hf_cell_at(t, i)->entry;
         uint32_t client = other->client;
-        if (other == e || memcmp(&other->attempt, &e->attempt, sizeof e->attempt) != 0)
+        if (other == e || !hf_id_same(&other->attempt, &e->attempt))
             continue;
         hf_entry_end(t, r, i, HF_OK, now);
         if (client)
@@ -250,7 +202,7 @@ static struct hf_entry *sole_carrier(struct hf_table *t, const struct hf_resourc
     HF_EACH_CELL(t, i, &r->holders)
     {
         struct hf_entry *other = &hf_cell_at(t, i)->entry;
-        if (memcmp(&other->owner, &e->owner, sizeof e->owner) != 0)
+        if (!hf_id_same(&other->owner, &e->owner))
             return NULL;
         if (other->units)
             carrier = other;
@@ -316,7 +268,7 @@ void hf_lease_convert(struct hf_table *t, struct hf_ask *ask, hf_nanos now, stru
 
 bool hf_lease_peek(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
-    struct hf_entry *e = own_entry(t, ask);
+    struct hf_entry *e = hf_own_entry(t, ask);
     uint32_t word = e ? atomic_load(&e->head.word) : 0; /* before the state: what comes later must not count as seen */
     if (!e || word == ask->seen)
         return false;

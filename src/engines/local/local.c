@@ -6,7 +6,7 @@
  * watches whom, who buries the dead. pending.c is this process's own memory of the asks that wait for the bell.
  * oversee.c is for people: list, break, resize.
  *
- * Costs: an uncontended acquire or release is one shard mutex, two reads of the clock and no system call; a hand-over
+ * Costs: an uncontended acquire or release is one shard mutex, one read of the clock and no system call; a hand-over
  * is one futex wake, made inside the mutex: a granter that dies before it leaves the mutex marked, and the repair
  * wakes. */
 #include "engines/engine.h"
@@ -187,7 +187,7 @@ static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news 
     default:
         hf_lease_release(&l->table, ask, now, news);
     }
-    if (news->cue != HF_N_QUEUED && !(news->cue == HF_N_FAILED && hf_slot_cell(ask->slot)))
+    if (hf_slot_cookie(ask->slot) && news->cue != HF_N_QUEUED && !(news->cue == HF_N_FAILED && hf_slot_cell(ask->slot)))
         forget(l, ask);
     if (news->cue == HF_N_GRANTED && ask->detached)
         detach(l, ask);

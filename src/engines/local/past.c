@@ -28,7 +28,7 @@ void hf_past_forget(struct hf_table *t, struct hf_resource *r, hf_nanos now)
 }
 
 /* Field by field: `word` and `linked` belong to the cell. */
-static void copy_fields(struct hf_entry *note, const struct hf_entry *over)
+void hf_past_copy_fields(struct hf_entry *note, const struct hf_entry *over)
 {
     note->resource = over->resource;
     note->client = 0;
@@ -44,16 +44,9 @@ static void copy_fields(struct hf_entry *note, const struct hf_entry *over)
     memcpy(note->label, over->label, sizeof note->label);
 }
 
-void hf_past_copy(struct hf_entry *note, const struct hf_resource *r, const struct hf_entry *e)
+void hf_past_keep_note(struct hf_table *t, struct hf_resource *r, const struct hf_entry *note, hf_status why,
+                       hf_nanos now)
 {
-    if (r->history)
-        copy_fields(note, e);
-}
-
-void hf_past_keep(struct hf_table *t, struct hf_resource *r, const struct hf_entry *note, hf_status why, hf_nanos now)
-{
-    if (!r->history)
-        return;
     hf_past_drop(t, r, r->history - 1);
     hf_past_forget(t, r, now);
     struct hf_cells *free = &hf_shard_at(t, r->head.shard)->free;
@@ -62,7 +55,7 @@ void hf_past_keep(struct hf_table *t, struct hf_resource *r, const struct hf_ent
         return;
     hf_cells_remove(t, free, index);
     union hf_cell *cell = hf_cell_at(t, index);
-    copy_fields(&cell->entry, note);
+    hf_past_copy_fields(&cell->entry, note);
     cell->entry.check_at = now;
     cell->entry.ticket = (uint64_t)now; /* by which a repair puts them in order again */
     cell->entry.why = (uint8_t)why;

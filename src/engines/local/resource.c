@@ -18,13 +18,10 @@ uint64_t hf_name_hash(const char *name, size_t len)
     return h * 0x9e3779b97f4a7c15u ^ h >> 29;
 }
 
-static bool same_name(struct hf_table *t, const struct hf_resource *r, const char *name, size_t len)
+/* What does not fit into the resource itself. */
+static bool same_rest(struct hf_table *t, const struct hf_resource *r, const char *name, size_t len)
 {
-    if (r->name_len != len)
-        return false;
-    size_t n = len < sizeof r->name ? len : sizeof r->name;
-    if (memcmp(r->name, name, n) != 0)
-        return false;
+    size_t n = sizeof r->name;
     for (uint32_t more = r->more; n < len;) {
         const struct hf_name_piece *piece = &hf_cell_at(t, more)->piece;
         size_t part = len - n < sizeof piece->name ? len - n : sizeof piece->name;
@@ -34,6 +31,13 @@ static bool same_name(struct hf_table *t, const struct hf_resource *r, const cha
         more = piece->more;
     }
     return true;
+}
+
+static inline bool same_name(struct hf_table *t, const struct hf_resource *r, const char *name, size_t len)
+{
+    if (r->name_len != len || memcmp(r->name, name, len < sizeof r->name ? len : sizeof r->name) != 0)
+        return false;
+    return len <= sizeof r->name || same_rest(t, r, name, len);
 }
 
 void hf_resource_name(struct hf_table *t, const struct hf_resource *r, char name[HF_NAME_MAX + 1])
@@ -56,16 +60,31 @@ static uint32_t *bucket_of(struct hf_table *t, uint64_t hash)
     return &t->shards[hf_shard_of(hash)].bucket[hash / LOCAL_SHARDS % LOCAL_BUCKETS];
 }
 
-uint32_t hf_resource_find(struct hf_table *t, uint64_t hash, const char *name, size_t len)
+static bool is_named(struct hf_table *t, const struct hf_resource *r, uint64_t hash, const char *name, size_t len)
+{
+    return r->hash == hash && same_name(t, r, name, len);
+}
+
+/* It is not the first one of its bucket. */
+static uint32_t find_behind(struct hf_table *t, const struct hf_resource *r, uint64_t hash, const char *name,
+                            size_t len)
 {
     uint32_t left = hf_table_cells(t);
-    for (uint32_t i = *bucket_of(t, hash); i && left--;) {
-        const struct hf_resource *r = &hf_cell_at(t, i)->resource;
-        if (r->hash == hash && same_name(t, r, name, len))
+    for (uint32_t i = r->chain; i && left--; i = r->chain) {
+        r = &hf_cell_at(t, i)->resource;
+        if (is_named(t, r, hash, name, len))
             return i;
-        i = r->chain;
     }
     return 0;
+}
+
+uint32_t hf_resource_find(struct hf_table *t, uint64_t hash, const char *name, size_t len)
+{
+    uint32_t first = *bucket_of(t, hash);
+    if (!first)
+        return 0;
+    const struct hf_resource *r = &hf_cell_at(t, first)->resource;
+    return is_named(t, r, hash, name, len) ? first : find_behind(t, r, hash, name, len);
 }
 
 void hf_resource_chain(struct hf_table *t, uint32_t index)
@@ -151,20 +170,11 @@ uint32_t hf_resource_need(struct hf_table *t, uint64_t hash, const char *name, s
     uint32_t index = hf_resource_find(t, hash, name, len);
     if (!index)
         return make_resource(t, hash, name, len, until);
-    struct hf_resource *r = &hf_cell_at(t, index)->resource;
-    if (r->idle)
-        hf_cells_remove(t, &t->shards[hf_shard_of(hash)].idle, index);
-    r->idle = false;
+    union hf_cell *cell = hf_cell_at(t, index);
+    if (cell->resource.idle)
+        hf_cells_remove_cell(t, &t->shards[hf_shard_of(hash)].idle, cell);
+    cell->resource.idle = false;
     return index;
-}
-
-void hf_resource_settle(struct hf_table *t, uint32_t index)
-{
-    struct hf_resource *r = &hf_cell_at(t, index)->resource;
-    if (r->idle || r->holders.count || r->waiters.count)
-        return;
-    hf_cells_push(t, &t->shards[hf_shard_of(r->hash)].idle, index);
-    r->idle = true;
 }
 
 /* Holds that no client answers for end unnoticed; a table that is about to grow looks for them first. */

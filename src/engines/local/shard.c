@@ -206,19 +206,12 @@ hf_status hf_shard_lock(struct hf_table *t, uint32_t shard, int64_t until)
     return settle_lock(t, shard, lock_patiently(t, shard, until));
 }
 
-hf_status hf_shard_enter(struct hf_table *t, uint32_t shard, int64_t until, hf_nanos *now)
+hf_status hf_shard_enter_late(struct hf_table *t, uint32_t shard, int64_t until, enum hf_robust_result tried,
+                              hf_nanos *now)
 {
-    enum hf_robust_result locked = hf_robust_try(&t->shards[shard].mutex);
-    if (locked == HF_ROBUST_LOCKED)
-        return HF_OK;
-    if (locked == HF_ROBUST_TIMEOUT)
-        locked = lock_patiently(t, shard, until);
-    hf_status status = settle_lock(t, shard, locked);
+    if (tried == HF_ROBUST_TIMEOUT)
+        tried = lock_patiently(t, shard, until);
+    hf_status status = settle_lock(t, shard, tried);
     *now = hf_clock_boot();
     return status;
-}
-
-void hf_shard_unlock(struct hf_table *t, uint32_t shard)
-{
-    hf_robust_unlock(&t->shards[shard].mutex);
 }

@@ -73,6 +73,17 @@ uint32_t hf_table_backed(struct hf_table *t, uint32_t chunks)
     return has;
 }
 
+union hf_cell *hf_cell_beyond(struct hf_table *t, uint32_t index)
+{
+    uint32_t cells = hf_table_cells(t);
+    if (index != 0 && index < cells) {
+        atomic_store_explicit(&t->last, cells - 1, memory_order_relaxed);
+        return &t->cells[index];
+    }
+    atomic_store_explicit(&t->damaged, true, memory_order_relaxed);
+    return &t->outside;
+}
+
 /* ---- Making one ---- */
 
 static void write_head(struct hf_local_head *head, const struct hf_place *here, uint64_t token_floor)

@@ -15,6 +15,7 @@ struct hf_table {
     dev_t device;
     ino_t inode;
     _Atomic uint32_t backed; /* chunks that the file was seen to have: behind them there is no memory */
+    _Atomic uint32_t last;   /* the highest cell that was seen to be there */
     _Atomic bool damaged;    /* an index in the file pointed outside */
     union hf_cell outside;   /* what such an index leads to instead */
     struct hf_shard outside_shard;
@@ -48,13 +49,15 @@ static inline uint32_t hf_table_cells(struct hf_table *t)
     return chunks * LOCAL_PER_CHUNK;
 }
 
+/* For an index that is 0, or beyond what was seen so far. */
+union hf_cell *hf_cell_beyond(struct hf_table *t, uint32_t index);
+
 /* Every index that comes from the file goes through here. */
 static inline union hf_cell *hf_cell_at(struct hf_table *t, uint32_t index)
 {
-    if (index != 0 && index < hf_table_cells(t))
+    if (__builtin_expect(index - 1 < atomic_load_explicit(&t->last, memory_order_relaxed), true))
         return &t->cells[index];
-    atomic_store_explicit(&t->damaged, true, memory_order_relaxed);
-    return &t->outside;
+    return hf_cell_beyond(t, index);
 }
 
 /* The same for the number of a shard that a cell carries. */

@@ -1,13 +1,10 @@
-/* asking.c - an ask becomes a command, a reply becomes news. */
+/* asking.c - an ask becomes a command; what becomes of it is told. */
 #include "redis.h"
 
 #include "base/why.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { MOST_WAITERS = 100000 };
 
 /* ---- Telling ---- */
 
@@ -30,7 +27,7 @@ bool hf_attempt_flies(const struct attempt *a)
 
 static void set_lines(struct hf_redis *r, struct attempt *a)
 {
-    a->ask->lines = (a->queued && r->box[0] != '-') || a->listens ? 1u << LINE_WAKE : 0;
+    a->ask->lines = (a->queued && !hf_look_is_all(r)) || a->listens ? 1u << LINE_WAKE : 0;
     for (unsigned i = 0; i < LINES; i++)
         a->ask->lines |= a->in_flight[i] ? 1u << i : 0;
     if (a->awaits_replicas)
@@ -42,6 +39,11 @@ static void set_lines(struct hf_redis *r, struct attempt *a)
 void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news)
 {
     set_lines(r, a);
+    if (!a->told) {
+        a->told = true;
+        a->next_told = r->told;
+        r->told = a;
+    }
     r->host->tell(r->host->ctx, a->ask, news);
 }
 
@@ -63,49 +65,95 @@ void hf_attempt_set_queued(struct hf_redis *r, struct attempt *a, bool queued)
     else if (!queued && a->queued)
         r->queued--;
     a->queued = queued;
+    if (!queued)
+        hf_look_leave(r, a, r->told_at);
 }
 
 /* ---- Commands ---- */
 
+/* What every call of a script begins with, as it goes to the wire. */
+static void call_script(struct hf_command *c, enum hf_script script)
+{
+    static const char before[] = "$7\r\nEVALSHA\r\n$40\r\n", behind[] = "\r\n$1\r\n6\r\n";
+    enum { BEFORE = sizeof before - 1, SHA = 40, BEHIND = sizeof behind - 1 };
+    char call[BEFORE + SHA + BEHIND];
+    memcpy(call, before, BEFORE);
+    memcpy(call + BEFORE, hf_scripts[script].sha, SHA);
+    memcpy(call + BEFORE + SHA, behind, BEHIND);
+    hf_command_words(c, call, sizeof call);
+}
+
+/* They differ in one letter: the first one is written, and copied for the others. */
+static void add_companions(struct hf_command *c, const struct hf_keys *keys)
+{
+    static const char letters[] = "tqwhp";
+    char word[HF_KEY_MAX + 16];
+    size_t from = c->len;
+    hf_command_word(c, keys->companion, keys->companion_len);
+    if (c->failed)
+        return;
+    size_t len = c->len - from, letter = len - 2 - keys->companion_len + keys->letter;
+    memcpy(word, c->bytes + from, len);
+    c->bytes[from + letter] = letters[0];
+    for (int i = 1; letters[i]; i++) {
+        word[letter] = letters[i];
+        hf_command_words(c, word, len);
+    }
+}
+
 bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct hf_keys *keys, unsigned arguments)
 {
-    static const char letters[HF_KEYS] = " tqwhp";
     struct hf_command *c = &r->command;
-    char companion[HF_KEY_MAX];
     hf_command_begin(c, 3 + HF_KEYS + arguments);
-    hf_command_word(c, "EVALSHA", 7);
-    hf_command_word(c, hf_scripts[script].sha, 40);
-    hf_command_word(c, "6", 1);
+    call_script(c, script);
     hf_command_word(c, keys->lock, keys->lock_len);
-    memcpy(companion, keys->companion, keys->companion_len);
-    for (int i = 1; i < HF_KEYS; i++) {
-        companion[keys->letter] = letters[i];
-        hf_command_word(c, companion, keys->companion_len);
-    }
+    add_companions(c, keys);
     return !c->failed;
 }
 
 static void add_history(struct hf_redis *r, const struct attempt *a)
 {
+    if (a->said.history == r->history && a->said.history_age_ms == r->history_age_ms) {
+        hf_command_add(&r->command, &r->past);
+        return;
+    }
     hf_command_number(&r->command, a->said.history);
     hf_command_number(&r->command, a->said.history_age_ms);
 }
 
-static const struct hf_timing *timing_of(struct hf_redis *r, struct attempt *a)
+static void write_pace(struct hf_redis *r)
 {
-    if (a->timing_ttl_ms == 0) { /* an extend for another ttl changes nothing in how long an answer may take */
-        hf_timing_fill(&a->timing, a->said.ttl_ms, &r->limits, &r->wishes);
-        a->timing_ttl_ms = a->said.ttl_ms;
-    }
-    return &a->timing;
+    const struct hf_timing *t = &r->timing;
+    hf_nanos often = hf_look_is_all(r) ? t->refresh : t->refresh_first; /* else looking.c says who looks often */
+    r->looks = hf_words_of((const int64_t[]){often / HF_MS(1), t->refresh / HF_MS(1), t->turn / HF_MS(1)}, 3);
+    r->gaps = hf_words_of((const int64_t[]){t->margin / HF_MS(1), t->stagger / HF_MS(1), HF_WAITERS_MOST}, 3);
 }
 
-enum { META_MAX = sizeof((struct hf_redis *)0)->about + HF_LABEL_MAX + 8 };
+const struct hf_timing *hf_attempt_timing(struct hf_redis *r, const struct attempt *a)
+{
+    if (r->timing_ttl_ms != a->first_ttl_ms) {
+        hf_timing_fill(&r->timing, a->first_ttl_ms, &r->limits, &r->wishes);
+        r->timing_ttl_ms = a->first_ttl_ms;
+        write_pace(r);
+    }
+    return &r->timing;
+}
 
+enum { META_MAX = sizeof((struct hf_redis *)0)->about + HF_LABEL_MAX + 28 };
+
+/* "0 flags pid host label"; its length. */
 static size_t put_meta(const struct hf_redis *r, const struct hf_ask *ask, char meta[META_MAX])
 {
-    return (size_t)snprintf(meta, META_MAX, "0 %c%s%.*s", ask->detached ? 'd' : 'b', r->about, (int)ask->label_len,
-                            ask->label);
+    char *at = meta;
+    memcpy(at, ask->detached ? "0 d" : "0 b", 3);
+    at += 3;
+    if (r->round) /* strong.c */
+        at = hf_put_number(at, r->round);
+    memcpy(at, r->about, r->about_len);
+    at += r->about_len;
+    if (ask->label_len)
+        memcpy(at, ask->label, ask->label_len);
+    return (size_t)(at - meta) + ask->label_len;
 }
 
 static bool has_owner(const struct hf_ask *ask)
@@ -125,13 +173,18 @@ static bool may_be_plain(const struct hf_redis *r, const struct attempt *a)
 static void write_plain_ask(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
 {
     struct hf_command *c = &r->command;
-    char meta[META_MAX], record[META_MAX + HF_ID_TEXT + 48];
-    put_meta(r, &a->said, meta);
-    int len = snprintf(record, sizeof record, "%s %d %lld %s", a->id, HF_NO_TOKEN, (long long)a->said.ttl_ms, meta);
+    char record[META_MAX + HF_ID_TEXT + 48], *at = record;
+    at = (char *)mempcpy(at, a->id, HF_ID_TEXT);
+    *at++ = ' ';
+    at = hf_put_number(at, HF_NO_TOKEN);
+    *at++ = ' ';
+    at = hf_put_number(at, (uint64_t)a->said.ttl_ms);
+    *at++ = ' ';
+    at += put_meta(r, &a->said, at);
     hf_command_begin(c, 6);
     hf_command_word(c, "SET", 3);
     hf_command_word(c, keys->lock, keys->lock_len);
-    hf_command_word(c, record, (size_t)len);
+    hf_command_word(c, record, (size_t)(at - record));
     hf_command_word(c, "NX", 2);
     hf_command_word(c, "PX", 2);
     hf_command_number(c, a->said.ttl_ms);
@@ -141,30 +194,29 @@ static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_key
 {
     static const char kinds[] = {[HF_EXCLUSIVE] = 'e', [HF_SEMAPHORE] = 's', [HF_READ] = 'r', [HF_WRITE] = 'w'};
     const struct hf_ask *ask = &a->said;
-    const struct hf_timing *t = timing_of(r, a);
     struct hf_command *c = &r->command;
-    char owner[HF_ID_TEXT + 1] = "-", meta[META_MAX];
-    if (has_owner(ask))
-        hf_id_text(&ask->owner, owner);
+    char owner[HF_ID_TEXT + 1], meta[META_MAX];
+    hf_attempt_timing(r, a); /* looks and gaps are those of this one */
     hf_attempt_script(r, HF_SCRIPT_ASK, keys, 20);
     hf_command_word(c, a->id, HF_ID_TEXT);
     hf_command_number(c, ask->ttl_ms);
     hf_command_word(c, meta, put_meta(r, ask, meta));
-    hf_command_word(c, ask->queue ? "1" : "0", 1);
+    hf_command_letter(c, ask->queue ? '1' : '0');
     hf_command_text(c, r->box);
-    hf_command_number(c, t->refresh_first / HF_MS(1));
-    hf_command_number(c, t->refresh / HF_MS(1));
-    hf_command_number(c, t->turn / HF_MS(1));
-    hf_command_word(c, a->unsure_undo ? "2" : a->sent ? "1" : "0", 1);
-    hf_command_word(c, &kinds[ask->kind], 1);
+    hf_command_add(c, &r->looks);
+    hf_command_letter(c, a->sent ? '1' : '0');
+    hf_command_letter(c, kinds[ask->kind]);
     hf_command_number(c, ask->units);
     hf_command_number(c, ask->capacity);
-    hf_command_text(c, owner);
-    hf_command_word(c, ask->barging ? "1" : "0", 1);
+    if (has_owner(ask)) {
+        hf_id_text(&ask->owner, owner);
+        hf_command_word(c, owner, HF_ID_TEXT);
+    } else {
+        hf_command_letter(c, '-');
+    }
+    hf_command_letter(c, ask->barging ? '1' : '0');
     add_history(r, a);
-    hf_command_number(c, t->margin / HF_MS(1));
-    hf_command_number(c, t->stagger / HF_MS(1));
-    hf_command_number(c, MOST_WAITERS);
+    hf_command_add(c, &r->gaps);
     hf_command_number(c, r->hints ? (int64_t)ask->token : 0);
 }
 
@@ -175,7 +227,7 @@ static void write_extend(struct hf_redis *r, struct attempt *a, const struct hf_
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_number(&r->command, a->said.verb == HF_V_EXTEND ? a->said.ttl_ms : 0);
     add_history(r, a);
-    hf_command_word(&r->command, vouched ? "1" : "0", 1);
+    hf_command_letter(&r->command, vouched ? '1' : '0');
     hf_command_number(&r->command, r->hints ? (int64_t)a->said.token : 0);
 }
 
@@ -185,11 +237,11 @@ static void write_release(struct hf_redis *r, struct attempt *a, const struct hf
      */
     bool doubt = a->said.doubt || a->in_flight[LINE_STRONG] || a->awaits_replicas;
     bool leaves = a->said.verb == HF_V_LEAVE && !r->strong;
-    int64_t tombstone_ms = doubt ? timing_of(r, a)->release_for / HF_MS(1) : 0;
+    int64_t tombstone_ms = doubt ? hf_attempt_timing(r, a)->release_for / HF_MS(1) : 0;
     char channel[HF_KEY_MAX];
     hf_attempt_script(r, HF_SCRIPT_RELEASE, keys, 6);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_word(&r->command, leaves ? "l" : a->said.lost ? "x" : "r", 1);
+    hf_command_letter(&r->command, leaves ? 'l' : a->said.lost ? 'x' : 'r');
     hf_command_number(&r->command, tombstone_ms);
     add_history(r, a);
     hf_command_text(&r->command, r->hints && !a->said.quiet ? hf_keys_channel(keys, channel) : "-");
@@ -197,13 +249,18 @@ static void write_release(struct hf_redis *r, struct attempt *a, const struct hf
 
 static void write_convert(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
 {
-    hf_attempt_script(r, HF_SCRIPT_CONVERT, keys, 4);
+    bool vouched = hf_attempt_line(r, a, a->said.verb)->number == LINE_STRONG;
+    hf_attempt_script(r, HF_SCRIPT_CONVERT, keys, vouched ? 6 : 4);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_word(&r->command, a->said.verb == HF_V_UPGRADE ? "u" : "d", 1);
+    hf_command_letter(&r->command, a->said.verb == HF_V_UPGRADE ? 'u' : 'd');
     add_history(r, a);
+    if (vouched) {
+        hf_command_word(&r->command, r->self, HF_ID_TEXT);
+        hf_command_number(&r->command, (int64_t)r->round);
+    }
 }
 
-static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
+void hf_attempt_send(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     struct hf_keys keys;
     enum hf_verb verb = a->said.verb;
@@ -233,7 +290,7 @@ static void send_verb(struct hf_redis *r, struct attempt *a, hf_nanos now)
     struct request request = {.kind = REQ_VERB,
                               .verb = (uint8_t)verb,
                               .attempt = a,
-                              .patience = timing_of(r, a)->op_timeout,
+                              .patience = hf_attempt_timing(r, a)->op_timeout,
                               .ttl_ms = a->said.ttl_ms,
                               .plain = plain};
     if (hf_line_send(r, hf_attempt_line(r, a, verb), request, now)) {
@@ -256,7 +313,7 @@ static void send_or_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
         a->unsent = false;
         (a->said.verb == HF_V_EXAMINE ? hf_examine_begin : hf_job_begin)(r, a, now);
     } else {
-        send_verb(r, a, now);
+        hf_attempt_send(r, a, now);
     }
 }
 
@@ -281,6 +338,7 @@ void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
     enum hf_verb verb = a->said.verb;
     struct line *line = hf_attempt_line(r, a, verb);
+    a->hinted = false;
     if ((verb == HF_V_LEAVE || verb == HF_V_RELEASE) && !a->sent && !a->said.doubt) {
         end_unheard(r, a, now);
         return;
@@ -326,274 +384,10 @@ void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t
         return;
     hf_attempt_script(r, HF_SCRIPT_RELEASE, &keys, 6);
     hf_command_word(&r->command, id, HF_ID_TEXT);
-    hf_command_word(&r->command, "u", 1);
-    hf_command_word(&r->command, "0", 1); /* whatever was in doubt has left its tombstone before it was forgotten */
+    hf_command_letter(&r->command, 'u');
+    hf_command_letter(&r->command, '0'); /* whatever was in doubt has left its tombstone before it was forgotten */
     hf_command_number(&r->command, r->history);
     hf_command_number(&r->command, r->history_age_ms);
     hf_command_text(&r->command, "-");
     hf_line_send(r, line, (struct request){.kind = REQ_UNDO, .patience = r->connect_timeout}, now);
-}
-
-/* ---- News ---- */
-
-static struct hf_news news_of(const struct request *request, enum hf_cue cue)
-{
-    return (struct hf_news){.cue = cue, .asked_at = request->sent_at, .retry_at = HF_NEVER};
-}
-
-/* {token, left}. Nothing is held for longer than the longest ttl. */
-static bool read_held(const struct hf_redis *r, const struct hf_reply *reply, struct hf_news *news)
-{
-    int64_t token = hf_reply_count(hf_reply_item(reply, 0)), left = hf_reply_count(hf_reply_item(reply, 1));
-    if (reply->type != HF_REPLY_LIST || reply->len != 2 || token <= 0 || left < 0 || left > r->limits.ttl_max_ms)
-        return false;
-    news->token = (uint64_t)token;
-    news->good = HF_MS(left);
-    return true;
-}
-
-/* {0, left, again, now, number, place}: nobody is told to ask again later than it offered to. */
-static bool can_be_queued(const struct attempt *a, const struct hf_reply *reply)
-{
-    for (size_t i = 2; i < 6; i++)
-        if (hf_reply_count(hf_reply_item(reply, i)) < 0)
-            return false;
-    return hf_reply_count(hf_reply_item(reply, 2)) <= a->timing.refresh / HF_MS(1) &&
-           hf_reply_count(hf_reply_item(reply, 5)) < UINT32_MAX;
-}
-
-static void note_queued(struct hf_redis *r, struct attempt *a, const struct hf_reply *reply, struct hf_news *news,
-                        hf_nanos now)
-{
-    news->cue = HF_N_QUEUED;
-    news->retry_at = news->asked_at + HF_MS(hf_reply_count(hf_reply_item(reply, 2)));
-    news->place = (uint32_t)hf_reply_count(hf_reply_item(reply, 5)) + 1;
-    a->pair = (struct pair){
-        .set = true,
-        .asked_at = news->asked_at,
-        .due = news->retry_at,
-        .at = hf_reply_count(hf_reply_item(reply, 3)),
-        .number = hf_reply_count(hf_reply_item(reply, 4)),
-    };
-    hf_attempt_set_queued(r, a, true);
-    hf_wake_listen(r, now);
-}
-
-/* A refusal for a reason: {-2, class, capacity}, {-3, capacity}, {-4}, {-5}. */
-static bool read_reason(struct attempt *a, const struct hf_reply *reply, struct hf_news *news)
-{
-    const struct hf_reply *class = hf_reply_item(reply, 1);
-    news->cue = HF_N_FAILED;
-    switch (hf_reply_item(reply, 0)->number) {
-    case -2:
-        if (!class || class->type != HF_REPLY_TEXT)
-            return false;
-        bool same = class->text[0] == (a->said.kind == HF_EXCLUSIVE ? 'e' : a->said.kind == HF_SEMAPHORE ? 's' : 'x');
-        news->status = HF_MISMATCH;
-        if (same)
-            hf_why(HF_MISMATCH, "is in use with capacity %lld, not %u",
-                   (long long)hf_reply_count(hf_reply_item(reply, 2)), a->said.capacity);
-        else
-            hf_why(HF_MISMATCH, "is in use as %s, not as %s",
-                   class->text[0] == 'e'   ? "exclusive"
-                   : class->text[0] == 's' ? "a semaphore"
-                                           : "read-write",
-                   a->said.kind == HF_EXCLUSIVE   ? "exclusive"
-                   : a->said.kind == HF_SEMAPHORE ? "a semaphore"
-                                                  : "read-write");
-        break;
-    case -3:
-        news->status = HF_TOO_BIG;
-        hf_why(HF_TOO_BIG, "%u units are more than its capacity, which was changed to %lld", a->said.units,
-               (long long)hf_reply_count(hf_reply_item(reply, 1)));
-        break;
-    case -4:
-        news->status = HF_FULL;
-        hf_why(HF_FULL, "%d wait for it already", MOST_WAITERS);
-        break;
-    case -5:
-        news->status = HF_MISMATCH;
-        hf_why(HF_MISMATCH, "this owner reads it; hf_upgrade makes it the writer");
-        break;
-    default:
-        return false;
-    }
-    news->text = hf_why_text();
-    return true;
-}
-
-/* "token ticket flags pid host label": who is ahead, for a quorum to add up. */
-static void read_holder(const struct hf_reply *holder, struct hf_news *news)
-{
-    static _Thread_local char words[HF_LABEL_MAX + 128];
-    int64_t pid;
-    int host_at = 0, host_end = 0;
-    if (!holder || holder->type != HF_REPLY_TEXT ||
-        sscanf(holder->text, "%" SCNu64 " %*u %*c %" SCNd64 " %n%*s%n", &news->token, &pid, &host_at, &host_end) < 2 ||
-        !host_end)
-        return;
-    const char *label = holder->text[host_end] ? holder->text + host_end + 1 : "";
-    snprintf(words, sizeof words, "pid %" PRId64 " on %.*s%s%s%s", pid, host_end - host_at, holder->text + host_at,
-             *label ? " (" : "", label, *label ? ")" : "");
-    news->text = words;
-}
-
-/* OK: it was free. */
-static bool read_plain_asked(const struct request *request, const struct hf_reply *reply, struct hf_news *news)
-{
-    if (reply->type != HF_REPLY_STATUS)
-        return false;
-    news->cue = HF_N_GRANTED;
-    news->token = HF_NO_TOKEN;
-    news->good = HF_MS(request->ttl_ms);
-    return true;
-}
-
-static bool read_asked(struct hf_redis *r, const struct request *request, const struct hf_reply *reply,
-                       struct hf_news *news, hf_nanos now)
-{
-    struct attempt *a = request->attempt;
-    int64_t token = hf_reply_count(reply);
-    if (reply->type == HF_REPLY_TEXT && token > 0) {
-        news->cue = HF_N_GRANTED;
-        news->token = (uint64_t)token;
-        news->good = HF_MS(request->ttl_ms);
-        hf_attempt_set_queued(r, a, false);
-        return true;
-    }
-    const struct hf_reply *first = hf_reply_item(reply, 0);
-    if (!first || first->type != HF_REPLY_NUMBER)
-        return false;
-    if (first->number == 0 && reply->len == 6) {
-        if (!can_be_queued(a, reply))
-            return false;
-        note_queued(r, a, reply, news, now);
-        return true;
-    }
-    hf_attempt_set_queued(r, a, false);
-    if (first->number == 0 && (reply->len == 2 || reply->len == 3)) {
-        const struct hf_reply *left = hf_reply_item(reply, 1), *holder = hf_reply_item(reply, 2);
-        if (left->type != HF_REPLY_NUMBER || (holder && holder->type != HF_REPLY_TEXT && holder->type != HF_REPLY_NIL))
-            return false;
-        news->cue = HF_N_BUSY;
-        news->retry_at = left->number >= 0 ? news->asked_at + hf_timing_nanos(left->number) : HF_NEVER;
-        if (r->hints)
-            read_holder(holder, news);
-        return true;
-    }
-    if (first->number == -1 && reply->len == 1) {
-        news->cue = HF_N_GONE;
-        return true;
-    }
-    return read_reason(a, reply, news);
-}
-
-static bool read_released(struct hf_redis *r, struct attempt *a, enum hf_verb verb, const struct hf_reply *reply,
-                          struct hf_news *news)
-{
-    if (verb == HF_V_LEAVE && read_held(r, reply, news)) {
-        news->cue = HF_N_GRANTED;
-        news->brief = true;
-        hf_attempt_set_queued(r, a, false);
-        return true;
-    }
-    if (reply->type != HF_REPLY_NUMBER)
-        return false;
-    news->cue = verb == HF_V_LEAVE || reply->number ? HF_N_RELEASED : HF_N_GONE;
-    hf_attempt_set_queued(r, a, false);
-    if (verb == HF_V_RELEASE)
-        hf_wake_own(r, a);
-    return true;
-}
-
-/* {token, left}, {1}: others read it, {0}: not held. */
-static bool read_extended(const struct hf_redis *r, const struct hf_reply *reply, struct hf_news *news)
-{
-    const struct hf_reply *first = hf_reply_item(reply, 0);
-    if (read_held(r, reply, news)) {
-        news->cue = HF_N_EXTENDED;
-        return true;
-    }
-    if (!first || reply->len != 1 || first->type != HF_REPLY_NUMBER || (first->number != 0 && first->number != 1))
-        return false;
-    news->cue = first->number ? HF_N_BUSY : HF_N_GONE;
-    return true;
-}
-
-static bool read_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply,
-                        struct hf_news *news, hf_nanos now)
-{
-    switch (request->verb) {
-    case HF_V_ACQUIRE:
-        return request->plain ? read_plain_asked(request, reply, news) : read_asked(r, request, reply, news, now);
-    case HF_V_LEAVE:
-    case HF_V_RELEASE:
-        return read_released(r, request->attempt, request->verb, reply, news);
-    default:
-        return read_extended(r, reply, news);
-    }
-}
-
-/* Nothing happened, so it is sent again; but not if something was sent behind it, which it would overtake. */
-static void ask_again(struct hf_redis *r, const struct request *request, const char *why, hf_nanos now)
-{
-    struct attempt *a = request->attempt;
-    const struct line *line = hf_attempt_line(r, a, request->verb);
-    if (hf_attempt_flies(a) || a->said.verb != request->verb || line->state != LINE_UP)
-        hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, why);
-    else
-        send_verb(r, a, now);
-}
-
-/* After a SCRIPT FLUSH. */
-static void load_and_ask_again(struct hf_redis *r, const struct request *request, hf_nanos now)
-{
-    hf_line_load_scripts(r, hf_attempt_line(r, request->attempt, request->verb), now);
-    ask_again(r, request, "the server has forgotten our scripts", now);
-}
-
-static void hear_refusal(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
-{
-    struct line *line = hf_attempt_line(r, request->attempt, request->verb);
-    if (strncmp(reply->text, "NOSCRIPT", 8) == 0) {
-        load_and_ask_again(r, request, now);
-        return;
-    }
-    struct refusal refusal = hf_refusal(r, reply);
-    hf_attempt_fail(r, request->attempt, request->sent_at, refusal.status, refusal.text);
-    if (refusal.leave)
-        hf_line_drop(r, line, refusal.status, now, "%s", refusal.text);
-}
-
-void hf_attempt_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
-{
-    struct attempt *a = request->attempt;
-    a->asking -= request->verb == HF_V_ACQUIRE;
-    if (reply->type == HF_REPLY_ERROR) {
-        hear_refusal(r, request, reply, now);
-        return;
-    }
-    if (request->plain && reply->type == HF_REPLY_NIL) { /* not free: the script knows why, and queues it */
-        ask_again(r, request, "it was not free", now);
-        return;
-    }
-    struct hf_news news = news_of(request, HF_N_CUT);
-    bool understood = read_answer(r, request, reply, &news, now);
-    if (!understood)
-        news = news_of(request, HF_N_CUT);
-    bool held = news.cue == HF_N_GRANTED || news.cue == HF_N_EXTENDED;
-    if (held && hf_attempt_line(r, request->attempt, request->verb)->number == LINE_STRONG) {
-        hf_strong_wait(r, a, request->verb, &news, now);
-        return;
-    }
-    if (held)
-        hf_strong_limit(a, &news);
-    if (!understood) {
-        struct line *line = hf_attempt_line(r, request->attempt, request->verb);
-        hf_line_drop(r, line, HF_UNAVAILABLE, now, "an answer that does not fit the question");
-        news.text = line->why;
-    }
-    hf_attempt_tell(r, a, &news);
-    if (a->queued && a->push.set)
-        hf_wake_consider(r, a, now);
 }

@@ -61,15 +61,16 @@ const char *hf_keys_channel(const struct hf_keys *keys, char channel[HF_KEY_MAX]
 void hf_id_text(const struct hf_id *id, char text[HF_ID_TEXT + 1])
 {
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    uint32_t bits = 0;
-    unsigned have = 0, out = 0;
-    for (unsigned i = 0; i < sizeof id->b; i++) {
-        bits = bits << 8 | id->b[i];
-        for (have += 8; have >= 6; have -= 6)
-            text[out++] = alphabet[bits >> (have - 6) & 63];
+    const uint8_t *b = id->b;
+    for (char *out = text; b < id->b + 15; b += 3, out += 4) {
+        out[0] = alphabet[b[0] >> 2];
+        out[1] = alphabet[(b[0] << 4 | b[1] >> 4) & 63];
+        out[2] = alphabet[(b[1] << 2 | b[2] >> 6) & 63];
+        out[3] = alphabet[b[2] & 63];
     }
-    text[out++] = alphabet[bits << (6 - have) & 63];
-    text[out] = 0;
+    text[20] = alphabet[*b >> 2]; /* the 16th has two letters of its own */
+    text[21] = alphabet[*b << 4 & 63];
+    text[22] = 0;
 }
 
 void hf_keys_pattern(const char *prefix, size_t len, char *pattern, size_t size)

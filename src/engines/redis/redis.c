@@ -145,7 +145,8 @@ static void name_client(struct hf_redis *r, const char *wished)
     char host[65];
     snprintf(host, sizeof host, "%s", hf_host_name());
     make_printable(host);
-    snprintf(r->about, sizeof r->about, " %lld %s ", (long long)hf_process_id(), host[0] ? host : "-");
+    r->about_len =
+        (size_t)snprintf(r->about, sizeof r->about, " %lld %s ", (long long)hf_process_id(), host[0] ? host : "-");
     if (*wished)
         snprintf(r->client_name, sizeof r->client_name, "%.100s", wished);
     else
@@ -157,16 +158,15 @@ static void name_client(struct hf_redis *r, const char *wished)
 static void name_box(struct hf_redis *r, const char *wake)
 {
     struct hf_id id;
-    char text[HF_ID_TEXT + 1];
     for (size_t i = 0; i < sizeof id.b; i += 4) {
         uint32_t random = r->host->random(r->host->ctx);
         memcpy(id.b + i, &random, 4);
     }
-    hf_id_text(&id, text);
+    hf_id_text(&id, r->self);
     if (strcmp(wake, "poll") == 0)
         strcpy(r->box, "-");
     else
-        snprintf(r->box, sizeof r->box, "%c{%s}:inbox:%s", wake[0], r->prefix, text);
+        snprintf(r->box, sizeof r->box, "%c{%s}:inbox:%s", wake[0], r->prefix, r->self);
     for (char *at = r->box; *at; at++) /* a word of the waiter's record (common.lua), whatever the prefix is */
         *at = isspace((unsigned char)*at) ? '-' : *at;
 }
@@ -183,6 +183,7 @@ static hf_status read_settings(struct hf_redis *r, const struct hf_settings *s)
     r->strong = r->replicas || r->synced;
     r->history = s->value[HF_SET_HISTORY];
     r->history_age_ms = s->value[HF_SET_HISTORY_AGE];
+    r->past = hf_words_of((const int64_t[]){r->history, r->history_age_ms}, 2);
     snprintf(r->prefix, sizeof r->prefix, "%.*s", HF_PREFIX_MAX, s->text[HF_SET_PREFIX]);
     snprintf(r->address.ca, sizeof r->address.ca, "%s", s->text[HF_SET_CA]);
     snprintf(r->address.cert, sizeof r->address.cert, "%s", s->text[HF_SET_CERT]);
@@ -204,16 +205,8 @@ static void close_redis(void *self)
         hf_replies_close(r->line[i].replies);
         free(r->line[i].queue);
     }
-    for (struct attempt *a = r->attempts, *next; a; a = next) {
-        next = a->next;
-        hf_job_free(a);
-        free(a->lack_text);
-        free(a);
-    }
-    for (struct attempt *a = r->unused, *next; a; a = next) {
-        next = a->next;
-        free(a);
-    }
+    hf_look_close(r);
+    hf_attempts_free(r);
     hf_command_free(&r->command);
     explicit_bzero(r->password, sizeof r->password);
     free(r);
@@ -228,6 +221,7 @@ static hf_status open_redis(void **self, const struct hf_url *url, const struct 
         return hf_why(HF_NO_MEMORY, "%s: no memory for a client", url->scheme);
     r->host = host;
     r->up_since = HF_NEVER;
+    r->timing_ttl_ms = -1;
     for (unsigned i = 0; i < LINES; i++)
         r->line[i].number = i;
     hf_status status = read_url(r, url);
@@ -240,40 +234,17 @@ static hf_status open_redis(void **self, const struct hf_url *url, const struct 
     return status;
 }
 
-static uint32_t bucket_of(const struct attempt *a)
-{
-    uint32_t hash;
-    memcpy(&hash, a->id, sizeof hash);
-    return hash % ATTEMPT_BUCKETS;
-}
-
-static struct attempt *meet(struct hf_redis *r, struct hf_ask *ask)
-{
-    struct attempt *a = r->unused;
-    if (a)
-        r->unused = a->next;
-    else if (!(a = malloc(sizeof *a)))
-        return NULL;
-    *a = (struct attempt){.ask = ask, .next = r->attempts};
-    if (r->attempts)
-        r->attempts->prev = a;
-    r->attempts = a;
-    hf_id_text(&ask->attempt, a->id);
-    uint32_t bucket = bucket_of(a);
-    a->same_hash = r->bucket[bucket];
-    r->bucket[bucket] = a;
-    ask->engine_state = a;
-    return a;
-}
-
 static void submit(void *self, struct hf_ask *ask, hf_nanos now)
 {
     struct hf_redis *r = self;
-    struct attempt *a = ask->engine_state ? ask->engine_state : meet(r, ask);
+    struct attempt *a = hf_attempt_meet(r, ask);
     r->told_at = now;
     if (a) {
         a->said = *ask;
+        if (!a->first_ttl_ms)
+            a->first_ttl_ms = ask->ttl_ms;
         hf_attempt_submit(r, a, now);
+        hf_attempts_rest(r);
         return;
     }
     struct hf_news news = {.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory to ask"};
@@ -283,46 +254,30 @@ static void submit(void *self, struct hf_ask *ask, hf_nanos now)
 static void forget(void *self, struct hf_ask *ask)
 {
     struct hf_redis *r = self;
-    struct attempt *a = ask->engine_state;
-    if (!a)
-        return;
-    ask->engine_state = NULL;
-    hf_wake_set_ear(r, a, false, r->told_at);
-    ask->lines = 0;
-    hf_attempt_set_queued(r, a, false);
-    for (unsigned i = 0; i < LINES; i++)
-        if (a->in_flight[i])
-            hf_line_forget(&r->line[i], a);
-    hf_job_free(a);
-    free(a->lack_text);
-    a->lack_text = NULL;
-    struct attempt **at = &r->bucket[bucket_of(a)];
-    while (*at != a)
-        at = &(*at)->same_hash;
-    *at = a->same_hash;
-    *(a->prev ? &a->prev->next : &r->attempts) = a->next;
-    if (a->next)
-        a->next->prev = a->prev;
-    a->next = r->unused;
-    r->unused = a;
+    hf_attempt_forget(r, ask);
+    hf_attempts_rest(r);
 }
 
 static void line_up(void *self, unsigned line, hf_nanos now)
 {
     struct hf_redis *r = self;
     hf_line_up(r, &r->line[line], now);
+    hf_attempts_rest(r);
 }
 
 static void line_bytes(void *self, unsigned line, const char *bytes, size_t len, hf_nanos now)
 {
     struct hf_redis *r = self;
+    r->told_at = now;
     hf_line_bytes(r, &r->line[line], bytes, len, now);
+    hf_attempts_rest(r);
 }
 
 static void line_down(void *self, unsigned line, hf_status status, const char *why, hf_nanos now)
 {
     struct hf_redis *r = self;
     hf_line_down(r, &r->line[line], status, why, now);
+    hf_attempts_rest(r);
 }
 
 static uint32_t lines(void *self)
@@ -330,7 +285,7 @@ static uint32_t lines(void *self)
     struct hf_redis *r = self;
     uint32_t all = 0;
     for (unsigned i = 0; i < LINES; i++)
-        all |= r->line[i].orphans ? 1u << i : 0;
+        all |= (uint32_t)(r->line[i].orphans > 0) << i;
     return all;
 }
 
@@ -343,6 +298,7 @@ static hf_nanos tick(void *self, hf_nanos now)
         hf_nanos due = hf_line_tick(r, &r->line[i], now);
         next = due < next ? due : next;
     }
+    hf_attempts_rest(r);
     return next;
 }
 
@@ -372,8 +328,8 @@ const char *hf_quorum_member_run_id(const void *redis)
 
 bool hf_quorum_member_is_unsent(const struct hf_ask *ask)
 {
-    const struct attempt *a = ask->engine_state;
-    return a && a->unsent;
+    const struct memo *memo = ask->engine_state;
+    return memo && memo->awake && memo->awake->unsent;
 }
 
 const struct hf_wire_type hf_wire_redis = {

@@ -2,11 +2,13 @@
  *
  * The way through this folder: redis.c is the door (engines/wire.h) and reads the URL; line.c is one connection, from
  * dialling through the greeting to its end, with the requests that await their replies; asking.c turns an ask into a
- * command and a reply into news; waking.c hears of hand-overs; seeing.c lists, breaks and resizes for people; keys.c,
- * resp.c, refusals.def and rights.c know how things are written; scripts/ is what runs inside the server.
+ * command, answering.c a reply into news; waking.c hears of hand-overs, looking.c does without; seeing.c lists, breaks
+ * and resizes for people; keys.c, resp.c, refusals.def and rights.c know how things are written; scripts/ is what runs
+ * inside the server.
  *
  * No I/O and no clock here: bytes and time come in, bytes and news go out. */
 #pragma once
+#include "base/heap.h"
 #include "base/settings.h"
 #include "core/timing.h"
 #include "engines/wire.h"
@@ -92,28 +94,42 @@ struct push {
     int64_t token, till, at;
 };
 
-struct job; /* seeing.c */
+struct job;   /* seeing.c */
+struct crowd; /* looking.c */
 
-/* What the engine knows of an ask between its first submit and forget(). */
+/* What the engine keeps of an ask between its first submit and forget(). */
+struct memo {
+    struct memo *same_hash;
+    struct attempt *awake; /* NULL: nothing goes on with it */
+    char id[HF_ID_TEXT + 1];
+    bool sent; /* these are the attempt's, while it rests */
+    int64_t first_ttl_ms;
+    hf_nanos acknowledged;
+};
+
+/* An ask with which something goes on: it awaits an answer, or waits to be told. */
 struct attempt {
     struct attempt *next, *prev; /* among all; unused: next */
-    struct attempt *same_hash;
+    struct attempt *next_told;   /* in hf_redis.told */
+    struct memo *memo;
     struct hf_ask *ask; /* whom to tell; its lines are ours to write */
     struct hf_ask said; /* what was asked last: the client writes the other one while we are not looking */
     char id[HF_ID_TEXT + 1];
+    bool told;                 /* since the last look for those with which nothing goes on any more */
     bool unsent;               /* ask->verb waits for the line to come up */
     bool sent;                 /* something went out for it */
     bool queued;               /* the server told it to wait */
     bool listens;              /* it wants to hear when its lock is free */
     uint32_t in_flight[LINES]; /* requests without an answer */
     uint32_t asking;           /* those of them that are ACQUIREs */
-    struct hf_timing timing;
-    int64_t timing_ttl_ms; /* for which it was filled */
+    int64_t first_ttl_ms;      /* an extend for another ttl changes nothing in how long an answer may take */
     struct pair pair;
     struct push push;
+    struct crowd *crowd; /* wake=poll: it waits in that one */
+    struct hf_heap_node arrival;
+    bool hinted; /* it was told to look, and has not asked since */
     struct job *job;
     unsigned examined;        /* EXAMINE: answers so far */
-    bool unsure_undo;         /* a request that took back a grant was not answered, and may still be under way */
     bool awaits_replicas;     /* held_back awaits the answer of the WAIT that is under way */
     enum hf_verb held_verb;   /* what was asked for */
     struct hf_news held_back; /* what it will be told when enough replicas have acknowledged it */
@@ -122,7 +138,7 @@ struct attempt {
     hf_nanos acknowledged;    /* until then it is good by what they did acknowledge; 0: nothing was asked for here */
 };
 
-enum { ATTEMPT_BUCKETS = 4096 };
+enum { ATTEMPT_BUCKETS = 4096, CROWD_BUCKETS = 1024, HF_WAITERS_MOST = 100000 };
 
 struct hf_redis {
     const struct hf_wire_host *host;
@@ -141,12 +157,22 @@ struct hf_redis {
     bool synced;                          /* it must be in their files, and in the server's own */
     bool strong;                          /* either of both */
     bool waits;                           /* a WAIT is under way */
+    uint64_t round;                       /* how many grants were taken back so far: see strong.c */
+    char self[HF_ID_TEXT + 1];            /* this client, whatever its name is */
     char about[160];                      /* " pid host ": the middle of meta */
+    size_t about_len;
+    struct hf_timing timing; /* of the ttl that was last asked for: see hf_attempt_timing() */
+    int64_t timing_ttl_ms;
+    struct hf_words looks, gaps; /* of that timing, as ask.lua wants them: arguments 6 to 8, and 17 to 19 */
+    struct hf_words past;        /* history and history_age_ms */
 
     struct line line[LINES];
     struct hf_command command; /* the one that is being written */
     struct attempt *attempts, *unused;
-    struct attempt *bucket[ATTEMPT_BUCKETS];
+    uint32_t unused_count;
+    struct attempt *told;
+    struct memo *bucket[ATTEMPT_BUCKETS], *free_memos;
+    struct crowd *crowd[CROWD_BUCKETS];
     uint32_t queued;   /* attempts that wait to be told */
     bool hints;        /* a member of a quorum: nobody is handed anything, those who wait hear that it is free */
     uint32_t ears;     /* attempts that listen for that */
@@ -193,11 +219,22 @@ struct refusal hf_refusal(const struct hf_redis *r, const struct hf_reply *error
 /* The right that an error of the status DENIED is about, as in "+get"; "": it is about something else. */
 void hf_right_lacking(const struct hf_redis *r, const char *error, char text[HF_RIGHT_MAX]);
 
+/* ---- attempts.c ---- */
+
+struct attempt *hf_attempt_meet(struct hf_redis *r, struct hf_ask *ask); /* NULL: no memory */
+void hf_attempt_forget(struct hf_redis *r, struct hf_ask *ask);
+/* Those that were told something, and with which nothing goes on any more, become memos. The last thing that is done at
+ * the door: no pointer to an attempt is good behind it. */
+void hf_attempts_rest(struct hf_redis *r);
+void hf_attempts_free(struct hf_redis *r);
+struct memo *hf_memo_of(struct hf_redis *r, const char id[HF_ID_TEXT]); /* the first one with that id; NULL: none */
+struct memo *hf_memo_next(const struct memo *one);                      /* another with the same */
+
 /* ---- asking.c ---- */
 
 void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now);
 void hf_attempt_send_unsent(struct hf_redis *r, const struct line *line, hf_nanos now); /* the line has come up */
-void hf_attempt_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
+void hf_attempt_send(struct hf_redis *r, struct attempt *a, hf_nanos now); /* what it said, on a line that is up */
 /* Tells, after ask->lines was brought up to date. */
 void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news);
 void hf_attempt_fail(struct hf_redis *r, struct attempt *a, hf_nanos asked_at, hf_status status, const char *text);
@@ -210,6 +247,12 @@ void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t
 /* The line that a verb goes out on. */
 struct line *hf_attempt_line(struct hf_redis *r, const struct attempt *a, enum hf_verb verb);
 bool hf_attempt_flies(const struct attempt *a); /* something awaits its answer */
+/* Good until that of another one is asked for. */
+const struct hf_timing *hf_attempt_timing(struct hf_redis *r, const struct attempt *a);
+
+/* ---- answering.c ---- */
+
+void hf_attempt_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
 
 /* ---- strong.c ---- */
 
@@ -232,8 +275,20 @@ bool hf_wake_published(struct hf_redis *r, const struct hf_reply *reply, hf_nano
 hf_nanos hf_wake_tick(struct hf_redis *r, hf_nanos now);
 void hf_wake_set_ear(struct hf_redis *r, struct attempt *a, bool listens, hf_nanos now);
 void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now); /* its push, which came before the answer */
-/* It gave its lock back: whoever of ours is first in line asks, unless somebody tells it. */
-void hf_wake_own(struct hf_redis *r, const struct attempt *released);
+
+/* ---- looking.c ---- */
+
+/* Nobody here is told of anything (wake=poll). */
+static inline bool hf_look_is_all(const struct hf_redis *r)
+{
+    return r->box[0] == '-';
+}
+/* It was told that it is in the queue, as the one with that number: when does it look next? */
+hf_nanos hf_look_next(struct hf_redis *r, struct attempt *a, int64_t arrival, const struct hf_news *queued,
+                      hf_nanos now);
+void hf_look_leave(struct hf_redis *r, struct attempt *a, hf_nanos now); /* it waits no more */
+void hf_look_own(struct hf_redis *r, const struct attempt *released);    /* it gave its lock back */
+void hf_look_close(struct hf_redis *r);
 
 /* ---- examine.c ---- */
 

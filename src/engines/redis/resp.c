@@ -1,71 +1,111 @@
 /* resp.c - writes commands, and reads replies with hiredis' reader into an arena of our own. */
 #include "resp.h"
 
+#include <assert.h>
 #include <hiredis/hiredis.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ARENA_CHUNK = 8192, ARENA_TIMES = 2 }; /* an answer may take so many times its bytes when it is read */
+enum { SIMPLE_MOST = 63, SIMPLE_DIGITS = 18 };
 
 /* ---- Commands ---- */
 
-static char *make_room(struct hf_command *c, size_t more)
+enum { NUMBER_MOST = 20, FRAME_MOST = NUMBER_MOST + 5 }; /* letters: of a number; around a word */
+
+static char *grow(struct hf_command *c, size_t more)
 {
-    if (c->len + more > c->room && !c->failed) {
-        size_t room = c->room ? c->room : 512;
-        while (room < c->len + more)
-            room *= 2;
-        char *bytes = realloc(c->bytes, room);
-        c->failed = !bytes;
-        if (bytes) {
-            c->bytes = bytes;
-            c->room = room;
-        }
-    }
-    return c->failed ? NULL : c->bytes + c->len;
+    size_t room = c->room ? c->room : 512;
+    while (room < c->len + more)
+        room *= 2;
+    char *bytes = c->failed ? NULL : realloc(c->bytes, room);
+    c->failed = !bytes;
+    if (!bytes)
+        return NULL;
+    c->bytes = bytes;
+    c->room = room;
+    return bytes + c->len;
 }
 
-/* Digits that end there; where they begin. A command has many numbers, and printf took a third of all its time. */
-static char *write_digits(char *end, uint64_t number)
+/* Where so many bytes may be written; NULL: no memory. */
+static inline char *make_room(struct hf_command *c, size_t more)
 {
-    do
-        *--end = (char)('0' + number % 10);
-    while (number /= 10);
-    return end;
+    return c->room - c->len >= more ? c->bytes + c->len : grow(c, more);
+}
+
+/* Numbers are written by hand: a command has many, and printf took a third of all its time. */
+static inline unsigned count_digits(uint64_t number)
+{
+    for (unsigned digits = 0;; digits += 4, number /= 10000) {
+        if (number < 100)
+            return digits + (number < 10 ? 1 : 2);
+        if (number < 10000)
+            return digits + (number < 1000 ? 3 : 4);
+    }
+}
+
+static inline char *put_digits(char *to, uint64_t number, unsigned digits)
+{
+    for (char *at = to + digits; at > to; number /= 10)
+        *--at = (char)('0' + number % 10);
+    return to + digits;
+}
+
+char *hf_put_number(char *to, uint64_t number)
+{
+    return put_digits(to, number, count_digits(number));
+}
+
+static inline char *put_end(char *to)
+{
+    memcpy(to, "\r\n", 2);
+    return to + 2;
 }
 
 /* A length or count: the letter, the number, the line's end. */
-static void put_count(struct hf_command *c, char letter, size_t count)
+static inline char *put_count(char *to, char letter, size_t count)
 {
-    char digits[24], *at = digits + sizeof digits;
-    *--at = '\n';
-    *--at = '\r';
-    at = write_digits(at, count);
-    *--at = letter;
-    size_t len = (size_t)(digits + sizeof digits - at);
-    char *to = make_room(c, len);
-    if (to) {
-        memcpy(to, at, len);
-        c->len += len;
+    *to++ = letter;
+    if (count < 10) {
+        *to++ = (char)('0' + count);
+    } else if (count < 100) {
+        *to++ = (char)('0' + count / 10);
+        *to++ = (char)('0' + count % 10);
+    } else {
+        to = hf_put_number(to, count);
     }
+    return put_end(to);
+}
+
+static inline void written_to(struct hf_command *c, const char *end)
+{
+    c->len = (size_t)(end - c->bytes);
 }
 
 void hf_command_begin(struct hf_command *c, unsigned words)
 {
-    put_count(c, '*', words);
+    char *to = make_room(c, FRAME_MOST);
+    if (to)
+        written_to(c, put_count(to, '*', words));
+}
+
+void hf_command_words(struct hf_command *c, const char *bytes, size_t len)
+{
+    char *to = make_room(c, len);
+    if (!to)
+        return;
+    memcpy(to, bytes, len);
+    c->len += len;
 }
 
 void hf_command_word(struct hf_command *c, const char *text, size_t len)
 {
-    put_count(c, '$', len);
-    char *to = make_room(c, len + 2);
+    char *to = make_room(c, len + FRAME_MOST);
     if (!to)
         return;
+    to = put_count(to, '$', len);
     memcpy(to, text, len);
-    memcpy(to + len, "\r\n", 2);
-    c->len += len + 2;
+    written_to(c, put_end(to + len));
 }
 
 void hf_command_text(struct hf_command *c, const char *text)
@@ -73,13 +113,47 @@ void hf_command_text(struct hf_command *c, const char *text)
     hf_command_word(c, text, strlen(text));
 }
 
+void hf_command_letter(struct hf_command *c, char letter)
+{
+    char *to = make_room(c, FRAME_MOST);
+    if (!to)
+        return;
+    memcpy(to, "$1\r\n?\r\n", 7);
+    to[4] = letter;
+    c->len += 7;
+}
+
 void hf_command_number(struct hf_command *c, int64_t number)
 {
-    char digits[24], *end = digits + sizeof digits;
-    char *at = write_digits(end, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+    if (number >= 0 && number < 10) {
+        hf_command_letter(c, (char)('0' + number));
+        return;
+    }
+    char *to = make_room(c, NUMBER_MOST + FRAME_MOST);
+    if (!to)
+        return;
+    uint64_t size = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    unsigned digits = count_digits(size);
+    to = put_count(to, '$', digits + (number < 0));
     if (number < 0)
-        *--at = '-';
-    hf_command_word(c, at, (size_t)(end - at));
+        *to++ = '-';
+    written_to(c, put_end(put_digits(to, size, digits)));
+}
+
+void hf_command_add(struct hf_command *c, const struct hf_words *words)
+{
+    hf_command_words(c, words->bytes, words->len);
+}
+
+struct hf_words hf_words_of(const int64_t *numbers, unsigned count)
+{
+    struct hf_words words;
+    struct hf_command c = {.bytes = words.bytes, .room = sizeof words.bytes};
+    assert(count <= HF_WORDS_MOST);
+    for (unsigned i = 0; i < count; i++)
+        hf_command_number(&c, numbers[i]);
+    words.len = c.len;
+    return words;
 }
 
 void hf_command_free(struct hf_command *c)
@@ -100,9 +174,13 @@ struct hf_replies {
     redisReader *reader;
     struct chunk *chunks; /* the newest first; the oldest one stays */
     size_t allocated;
-    size_t most;      /* bytes that a reply may have */
-    size_t unread;    /* bytes that were fed since the last whole reply */
-    const char *flaw; /* what our own functions did not like; NULL: nothing */
+    size_t most;       /* bytes that a reply may have */
+    size_t unread;     /* bytes that were fed since the last whole reply */
+    const char *flaw;  /* what our own functions did not like; NULL: nothing */
+    const char *fresh; /* bytes that the reader has not seen, */
+    size_t fresh_len;  /* where it has nothing half read: see read_simple() */
+    struct hf_reply simple;
+    char simple_text[SIMPLE_MOST + 1];
 };
 
 static void *take(struct hf_replies *r, size_t size)
@@ -251,19 +329,78 @@ void hf_replies_close(struct hf_replies *r)
     free(r);
 }
 
-bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len, size_t most)
+/* A whole number that is written as it should be, and its end; NULL: that is for the reader to judge. */
+static const char *read_digits(const char *at, const char *end, int64_t *number)
+{
+    const char *from = at;
+    for (*number = 0; at < end && at - from < SIMPLE_DIGITS && *at >= '0' && *at <= '9'; at++)
+        *number = *number * 10 + (*at - '0');
+    bool whole = at > from && end - at >= 2 && at[0] == '\r' && at[1] == '\n';
+    return whole && (*from != '0' || at == from + 1) ? at + 2 : NULL;
+}
+
+/* Nearly all answers are one number or one short text, whole. Those are read here, at a tenth of the cost; whatever
+ * looks different in any way is the reader's. */
+static const struct hf_reply *read_simple(struct hf_replies *r)
+{
+    const char *end = r->fresh + r->fresh_len, *at;
+    int64_t number;
+    if ((*r->fresh != ':' && *r->fresh != '$') || !(at = read_digits(r->fresh + 1, end, &number)))
+        return NULL;
+    r->simple = (struct hf_reply){.type = HF_REPLY_NUMBER, .number = number};
+    if (*r->fresh == '$') {
+        if (number > SIMPLE_MOST || end - at < number + 2 || memcmp(at + number, "\r\n", 2) != 0)
+            return NULL;
+        memcpy(r->simple_text, at, (size_t)number);
+        r->simple_text[number] = 0;
+        r->simple = (struct hf_reply){.type = HF_REPLY_TEXT, .text = r->simple_text, .len = (size_t)number};
+        at += number + 2;
+    }
+    r->fresh = at;
+    r->fresh_len = (size_t)(end - at);
+    return &r->simple;
+}
+
+static bool is_half_read(const struct hf_replies *r)
+{
+    return r->reader->reply || r->reader->ridx != -1;
+}
+
+static bool feed_reader(struct hf_replies *r, const char *bytes, size_t len)
 {
     r->unread += len;
+    return r->unread <= r->most && redisReaderFeed(r->reader, bytes, len) == REDIS_OK;
+}
+
+bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len, size_t most)
+{
     r->most = most;
-    return r->unread <= most && redisReaderFeed(r->reader, bytes, len) == REDIS_OK;
+    if (r->unread || is_half_read(r))
+        return feed_reader(r, bytes, len);
+    r->fresh = bytes;
+    r->fresh_len = len;
+    return len <= most;
 }
 
 const struct hf_reply *hf_replies_next(struct hf_replies *r, const char **error)
 {
     void *reply = NULL;
     *error = NULL;
-    if (!r->reader->reply && r->reader->ridx == -1)
-        forget_replies(r); /* nothing is half read */
+    if (r->fresh_len) {
+        const struct hf_reply *simple = read_simple(r);
+        size_t rest = r->fresh_len;
+        if (simple)
+            return simple;
+        r->fresh_len = 0;
+        if (!feed_reader(r, r->fresh, rest)) {
+            *error = "no memory for an answer";
+            return NULL;
+        }
+    } else if (!r->unread) {
+        return NULL;
+    }
+    if (!is_half_read(r))
+        forget_replies(r);
     if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) {
         *error = r->flaw ? r->flaw : r->reader->errstr;
         return NULL;

@@ -17,7 +17,20 @@ struct hf_command {
 void hf_command_begin(struct hf_command *c, unsigned words); /* begins one of that many words, in an empty buffer */
 void hf_command_word(struct hf_command *c, const char *text, size_t len);
 void hf_command_text(struct hf_command *c, const char *text);
+void hf_command_letter(struct hf_command *c, char letter);
 void hf_command_number(struct hf_command *c, int64_t number);
+void hf_command_words(struct hf_command *c, const char *bytes, size_t len); /* as they go to the wire */
+
+/* A few numbers that many commands have: written once, and copied. */
+enum { HF_WORDS_MOST = 3 };
+struct hf_words {
+    char bytes[128]; /* one more number than the most would fit */
+    size_t len;
+};
+struct hf_words hf_words_of(const int64_t *numbers, unsigned count);
+void hf_command_add(struct hf_command *c, const struct hf_words *words);
+
+char *hf_put_number(char *to, uint64_t number); /* its digits; where they end */
 void hf_command_free(struct hf_command *c);
 
 /* ---- Replies ---- */
@@ -36,8 +49,8 @@ struct hf_replies; /* a reader, with what it has read so far */
 
 struct hf_replies *hf_replies_open(void); /* NULL: no memory */
 void hf_replies_close(struct hf_replies *r);
-/* True: taken. False: no memory, or more bytes than the `most` that a reply may have; the connection is of no use any
- * more. */
+/* True: taken, and the bytes stay where they are until there is no reply left. False: no memory, or more bytes than the
+ * `most` that a reply may have; the connection is of no use any more. */
 bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len, size_t most);
 /* The next whole reply, valid until the next call; NULL: none yet, or *error says what is wrong with the bytes. */
 const struct hf_reply *hf_replies_next(struct hf_replies *r, const char **error);

@@ -1,18 +1,45 @@
-# scripts.cmake - joins scripts/NAME.lua with scripts/common.lua where it says so, and makes a C file of them all.
-# The order is that of enum hf_script.
+# scripts.cmake - joins scripts/NAME.lua with what it calls of scripts/common.lua, where it says so, and makes a C file of them
+# all. The order is that of enum hf_script.
 set(scripts ask extend release convert break resize inspect)
 set(dir ${CMAKE_CURRENT_LIST_DIR}/scripts)
-set(out "/* Made from scripts/ by scripts.cmake. */\n#include \"scripts.h\"\n\n")
-string(APPEND out "const struct hf_script_text hf_scripts[HF_SCRIPTS] = {\n")
-file(READ ${dir}/common.lua common)
-foreach(name ${scripts})
+
+# What people need to read, the server does not: comments go, and with them a third of its memory.
+function(read_script name out)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dir}/${name}.lua)
     file(READ ${dir}/${name}.lua text)
-    string(REPLACE "\n-- common.lua\n" "\n${common}" text "${text}")
-    # What people need to read, the server does not: comments go, and with them a third of its memory.
+    string(REPLACE "\n-- common.lua\n" "\n@common@\n" text "\n${text}")
     string(REGEX REPLACE "\n( *--[^\n]*\n)+" "\n" text "${text}")
     string(REGEX REPLACE "\n( *--[^\n]*\n)+" "\n" text "${text}")
     string(REGEX REPLACE " +-- [^\n]*\n" "\n" text "${text}")
+    string(REGEX REPLACE "\n\n+" "\n" text "${text}")
+    string(SUBSTRING "${text}" 1 -1 text)
+    set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+# A function is made at every call of a script, so it gets those alone that it calls, and those that they call. They stand
+# above whoever calls them: from the last one up, each is kept if what was kept so far names it.
+function(join_common common text out)
+    string(FIND "${common}" "\nlocal function " at REVERSE)
+    while(at GREATER_EQUAL 0)
+        string(SUBSTRING "${common}" ${at} -1 one)
+        string(SUBSTRING "${common}" 0 ${at} common)
+        string(REGEX MATCH "function ([a-z_]+)" name "${one}")
+        if("${text}${kept}" MATCHES "[^a-z_]${CMAKE_MATCH_1}\\(")
+            set(kept "${one}${kept}")
+        endif()
+        string(FIND "${common}" "\nlocal function " at REVERSE)
+    endwhile()
+    string(REPLACE "@common@" "${common}${kept}" text "${text}")
+    set(${out} "${text}end)()\n" PARENT_SCOPE)
+endfunction()
+
+read_script(common common)
+string(STRIP "${common}" common)
+set(out "/* Made from scripts/ by scripts.cmake. */\n#include \"scripts.h\"\n\n")
+string(APPEND out "const struct hf_script_text hf_scripts[HF_SCRIPTS] = {\n")
+foreach(name ${scripts})
+    read_script(${name} text)
+    join_common("${common}" "${text}" text)
     string(SHA1 sha "${text}")
     string(LENGTH "${text}" length)
     string(REPLACE "\\" "\\\\" c "${text}")
@@ -20,7 +47,6 @@ foreach(name ${scripts})
     string(REPLACE "\n" "\\n\"\n     \"" c "${c}")
     string(APPEND out "    {\"${name}\", \"${sha}\",\n     \"${c}\", ${length}},\n")
 endforeach()
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dir}/common.lua)
 string(APPEND out "};\n")
 set(HF_REDIS_SCRIPTS ${CMAKE_BINARY_DIR}/redis_scripts.c)
 file(CONFIGURE OUTPUT ${HF_REDIS_SCRIPTS} CONTENT "${out}" @ONLY)

@@ -4,8 +4,24 @@
  * writes of its own connection: on another one it has been seen to answer 1 with the only replica stopped. WAIT is sent
  * only behind a grant, one at a time: answers come in the order of the requests, so all grants that were heard of
  * before its answer were written before it, and it vouches for them all. A grant that too few acknowledged is taken
- * back on the same connection, so that nothing of it comes later, and only then is it told; a renewal without them
- * counts for nothing, and the time that is shown stays as it was. */
+ * back on the same connection, and only when that was answered is it told; a renewal without them counts for nothing,
+ * and the time that is shown stays as it was.
+ *
+ * If the line breaks, what takes back may come at any time later, when the same attempt has asked again and was granted
+ * again, or has upgraded again; and that it must not take. Tokens cannot tell the two apart: all entries of an owner
+ * have the same one. So each take-back ends a round: it names the round, whatever is asked for afterwards says that it
+ * is of a later one, and the server does nothing if what it finds was asked for later than that:
+ *
+ *   ask(0) granted, take-back(0) under way     ask(1) finds the hold, makes it one of round 1, and is granted;
+ *                                              take-back(0) comes: 0 < 1, nothing
+ *   ask(0) granted, take-back(0) executed      ask(1) enters beside its owner's other entry, with the same token;
+ *                                              nothing is left to come
+ *   ask(0) late, behind ask(1) and its grant   rounds only rise: the hold stays one of round 1
+ *   upgrade(0), take-back(0) under way         upgrade(1) finds a writer, makes it one of round 1; take-back(0):
+ * nothing upgrade(0) of one entry, then another one  that one counts on it, too: nobody takes it back any more, and the
+ *   of its owner upgrades, or enters to write  server has a writer until it downgrades or all of them have left
+ *
+ * An upgrade says whose round it is, too: who takes a lease up from its text counts its own. */
 #include "redis.h"
 
 #include <stdio.h>
@@ -22,7 +38,7 @@ static void send_wait(struct hf_redis *r, struct attempt *a, hf_nanos now)
     hf_command_number(c, r->replicas);
     hf_command_number(c, r->replica_timeout_ms);
     struct request request = {
-        .kind = REQ_WAIT, .attempt = a, .patience = HF_MS(r->replica_timeout_ms) + a->timing.op_timeout};
+        .kind = REQ_WAIT, .attempt = a, .patience = HF_MS(r->replica_timeout_ms) + hf_attempt_timing(r, a)->op_timeout};
     r->waits = true;
     hf_line_send(r, &r->line[LINE_STRONG], request, now); /* if not, all who wait have been told */
 }
@@ -50,20 +66,17 @@ static bool send_take_back(struct hf_redis *r, struct attempt *a, enum hf_verb v
     bool grant = verb == HF_V_ACQUIRE;
     if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
         return false;
-    hf_attempt_script(r, grant ? HF_SCRIPT_RELEASE : HF_SCRIPT_CONVERT, &keys, grant ? 7 : 4);
+    hf_attempt_script(r, grant ? HF_SCRIPT_RELEASE : HF_SCRIPT_CONVERT, &keys, grant ? 7 : 6);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_text(&r->command, grant ? "r" : "d");
     if (grant)
         hf_command_text(&r->command, "0");
     hf_command_number(&r->command, a->said.history);
     hf_command_number(&r->command, a->said.history_age_ms);
-    if (grant) {
-        hf_command_text(&r->command, "-");
-        hf_command_number(&r->command, (int64_t)a->held_back.token);
-    }
-    a->unsure_undo = true;
+    hf_command_text(&r->command, grant ? "-" : r->self);
+    hf_command_number(&r->command, (int64_t)r->round++);
     struct request request = {
-        .kind = REQ_TAKE_BACK, .verb = (uint8_t)verb, .attempt = a, .patience = a->timing.op_timeout};
+        .kind = REQ_TAKE_BACK, .verb = (uint8_t)verb, .attempt = a, .patience = hf_attempt_timing(r, a)->op_timeout};
     a->ask->lines |= 1u << LINE_STRONG;
     return hf_line_send(r, &r->line[LINE_STRONG], request, now);
 }
@@ -96,7 +109,6 @@ static bool has_left(const struct attempt *a, enum hf_verb verb)
 void hf_strong_taken_back(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
 {
     struct attempt *a = request->attempt;
-    a->unsure_undo = false;
     if (has_left(a, (enum hf_verb)request->verb))
         return;
     if (reply->type != HF_REPLY_ERROR) {

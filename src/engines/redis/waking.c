@@ -106,7 +106,7 @@ void hf_wake_set_ear(struct hf_redis *r, struct attempt *a, bool listens, hf_nan
 /* Does anybody here want to be told anything? */
 static bool is_wanted(const struct hf_redis *r)
 {
-    return r->hints ? r->ears > 0 : r->box[0] != '-' && r->queued > 0;
+    return r->hints ? r->ears > 0 : !hf_look_is_all(r) && r->queued > 0;
 }
 
 void hf_wake_listen(struct hf_redis *r, hf_nanos now)
@@ -223,8 +223,8 @@ void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now)
     hf_nanos good = from_ask < from_now ? from_ask : from_now;
     hf_nanos until = a->pair.asked_at + good - hf_timing_drift(&r->limits, good);
     /* A hand-over lasts until the waiter's next look and a turn more: what says otherwise is asked about. */
-    bool can_be = good <= a->timing.refresh + a->timing.turn;
-    bool carries = a->pair.set && can_be && until - now > a->timing.op_timeout && now < a->pair.due;
+    bool can_be = good <= hf_attempt_timing(r, a)->refresh + hf_attempt_timing(r, a)->turn;
+    bool carries = a->pair.set && can_be && until - now > hf_attempt_timing(r, a)->op_timeout && now < a->pair.due;
     if (carries && same_server(r) && !r->strong) {
         news.cue = HF_N_GRANTED;
         news.asked_at = a->pair.asked_at;
@@ -236,31 +236,14 @@ void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now)
     hf_attempt_tell(r, a, &news);
 }
 
-/* Who is told of nothing looks now and then. Where the lock was given back from here, the first of ours in line need
- * not wait for that: it may be its turn. */
-void hf_wake_own(struct hf_redis *r, const struct attempt *released)
-{
-    struct attempt *first = NULL;
-    if (r->box[0] != '-' || r->queued == 0)
-        return;
-    for (struct attempt *a = r->attempts; a; a = a->next) /* the newest comes first */
-        if (a->queued && has_same_name(a, released))
-            first = a;
-    if (first && !first->unsent && !hf_attempt_flies(first)) /* else it is asking */
-        hf_attempt_tell(r, first, &(struct hf_news){.cue = HF_N_HINT, .retry_at = HF_NEVER});
-}
-
 /* True: somebody here waits with that id. */
 static bool hear_message(struct hf_redis *r, const struct message *m, hf_nanos now)
 {
     bool known = false;
-    uint32_t hash;
-    memcpy(&hash, m->id, sizeof hash);
-    for (struct attempt *a = r->bucket[hash % ATTEMPT_BUCKETS]; a; a = a->same_hash) {
-        if (memcmp(a->id, m->id, HF_ID_TEXT) != 0)
-            continue;
+    for (struct memo *memo = hf_memo_of(r, m->id); memo; memo = hf_memo_next(memo)) {
+        struct attempt *a = memo->awake;
         known = true;
-        if ((!a->queued && !a->asking) || a->said.verb != HF_V_ACQUIRE)
+        if (!a || (!a->queued && !a->asking) || a->said.verb != HF_V_ACQUIRE)
             continue; /* it does not wait any more: what it last sent, or will send, settles it */
         if (m->push.token == 0) {
             hf_attempt_set_queued(r, a, false);

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FIRST_PAUSE HF_MS(5)
+#define SLOW_PAUSE HF_MS(5)
+
 struct hf_timing hf_ballot_timing(const struct hf_redlock *l, const struct ballot *b)
 {
     struct hf_timing t;
@@ -124,15 +127,28 @@ bool hf_ballot_ask(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, h
     return true;
 }
 
+/* A connection that was cut is soon back, a server that is down is not, and who holds it there may go on: each pause is
+ * twice as long as the last. */
+void hf_ballot_ask_later(struct hf_redlock *l, struct seat *seat, hf_nanos now)
+{
+    hf_nanos longest = hf_ballot_timing(l, seat->ballot).op_timeout, pause = FIRST_PAUSE;
+    for (unsigned i = 0; i < seat->failures && pause < longest; i++)
+        pause *= 2;
+    seat->failures++;
+    seat->again = now + (pause < longest ? pause : longest);
+}
+
 /* All of it before a claim gives up on its own request, which it does after two op_timeouts; but one that stood still
  * meanwhile gets its second answer, too. */
 static hf_nanos end_of_round(const struct hf_redlock *l, const struct ballot *b, enum round round, hf_nanos now)
 {
-    hf_nanos op_timeout = hf_ballot_timing(l, b).op_timeout;
+    hf_nanos op_timeout = hf_ballot_timing(l, b).op_timeout, begin = b->bid ? b->bid->asked_at : now;
+    if (round == ROUND_ASK)
+        return begin + op_timeout / 2 * 3;
     if (round != ROUND_RAISE)
         return now + op_timeout / 2 * 3;
-    hf_nanos of_try = b->first_asked + op_timeout / 8 * 15, least = now + op_timeout / 2;
-    return of_try > least ? of_try : least;
+    hf_nanos of_tries = begin + op_timeout / 8 * 15, least = now + op_timeout / 2;
+    return of_tries > least ? of_tries : least;
 }
 
 void hf_ballot_begin_round(struct hf_redlock *l, struct ballot *b, enum round round, hf_nanos now)
@@ -143,6 +159,13 @@ void hf_ballot_begin_round(struct hf_redlock *l, struct ballot *b, enum round ro
     b->over_at = end_of_round(l, b, round, now);
     b->repairs = false;
     hf_quorum_open(&b->quorum, l->servers);
+}
+
+void hf_ballot_hurry(struct ballot *b, hf_nanos now)
+{
+    hf_nanos took = now - b->first_asked, pause = took > SLOW_PAUSE ? took : SLOW_PAUSE;
+    if (now + pause < b->over_at)
+        b->over_at = now + pause;
 }
 
 void hf_ballot_ask_all(struct hf_redlock *l, struct ballot *b, enum round round, enum hf_verb verb, hf_nanos now)
@@ -221,7 +244,7 @@ void hf_ballots_tick(struct hf_redlock *l, hf_nanos now)
             hf_give_back(l, b, now);
         if (now >= b->over_at)
             end_round(l, b, now);
-        hf_give_back_tick(l, b, now);
+        (b->round == ROUND_RELEASE ? hf_give_back_tick : hf_try_tick)(l, b, now);
         if (hf_give_back_is_over(l, b, now))
             hf_ballot_free(l, b);
         else

@@ -1,7 +1,8 @@
 /* bid.c - what a client asks of a quorum: tries with a ballot each, and the pauses between them.
  *
  * Who waits listens on every server, and a hint sends him to ask again, each waiter at another moment. Tries that split
- * the votes, so that nobody holds, are followed by another one soon, and ever less soon while that goes on. */
+ * the votes, so that nobody holds, are followed by another one soon, and ever less soon while that goes on; also of one
+ * that does not wait, for as long as an answer may take. */
 #include "redlock.h"
 
 #include "base/why.h"
@@ -72,41 +73,49 @@ static void stop_listening(struct hf_redlock *l, struct bid *bid)
     bid->is_hinted = false;
 }
 
+static hf_nanos draw_pause(struct hf_redlock *l, const struct bid *bid)
+{
+    hf_nanos spread = HINT_SPREAD << (bid->splits < SPREAD_DOUBLINGS ? bid->splits : SPREAD_DOUBLINGS);
+    return spread / 1024 * (l->host->random(l->host->ctx) % 1024);
+}
+
 void hf_bid_hint_soon(struct hf_redlock *l, struct bid *bid, hf_nanos now)
 {
     if (!bid->listens || bid->hint_at != HF_NEVER)
         return;
-    hf_nanos spread = HINT_SPREAD << (bid->splits < SPREAD_DOUBLINGS ? bid->splits : SPREAD_DOUBLINGS);
-    bid->hint_at = now + spread / 1024 * (l->host->random(l->host->ctx) % 1024);
+    bid->hint_at = now + draw_pause(l, bid);
     hf_bid_set_alarm(l, bid);
 }
 
-/* ---- Time ---- */
+/* What is left of the time for an answer is for the last try itself. */
+static hf_nanos last_try_at(const struct hf_redlock *l, const struct bid *bid)
+{
+    struct hf_timing t;
+    hf_timing_fill(&t, bid->ask->ttl_ms, &l->limits, &l->wishes);
+    return bid->asked_at + t.op_timeout;
+}
+
+bool hf_bid_may_try(const struct hf_redlock *l, const struct bid *bid, hf_nanos at)
+{
+    return !bid->ask->waits && at < last_try_at(l, bid);
+}
+
+void hf_bid_try_soon(struct hf_redlock *l, struct bid *bid, hf_nanos now)
+{
+    hf_nanos at = now + draw_pause(l, bid), last = last_try_at(l, bid);
+    bid->try_at = at < last ? at : last;
+    hf_bid_set_alarm(l, bid);
+}
 
 void hf_bid_set_alarm(struct hf_redlock *l, struct bid *bid)
 {
     hf_nanos due = hf_tally_due(bid);
     due = bid->hint_at < due ? bid->hint_at : due;
+    due = bid->try_at < due ? bid->try_at : due;
     if (due == HF_NEVER)
         hf_heap_remove(&l->bid_alarms, &bid->alarm);
     else
         hf_heap_put(&l->bid_alarms, &bid->alarm, due);
-}
-
-static void alarm_bid(struct hf_redlock *l, struct bid *bid, hf_nanos now)
-{
-    if (now >= bid->hint_at) {
-        bid->hint_at = HF_NEVER;
-        hf_bid_tell(l, bid, &(struct hf_news){.cue = HF_N_HINT, .retry_at = HF_NEVER});
-    }
-    hf_tally_tick(l, bid, now);
-    hf_bid_set_alarm(l, bid);
-}
-
-void hf_bids_tick(struct hf_redlock *l, hf_nanos now)
-{
-    for (struct hf_heap_node *node; (node = hf_heap_first(&l->bid_alarms)) && now >= node->key;)
-        alarm_bid(l, (struct bid *)(void *)((char *)node - offsetof(struct bid, alarm)), now);
 }
 
 /* ---- Coming and going ---- */
@@ -122,7 +131,7 @@ struct bid *hf_bid_meet(struct hf_redlock *l, struct hf_ask *ask)
         l->bid_count++;
     else
         return NULL;
-    *bid = (struct bid){.ask = ask, .hint_at = HF_NEVER, .next = l->bids};
+    *bid = (struct bid){.ask = ask, .hint_at = HF_NEVER, .try_at = HF_NEVER, .next = l->bids};
     if (l->bids)
         l->bids->prev = bid;
     l->bids = bid;
@@ -192,6 +201,8 @@ static void begin_try(struct hf_redlock *l, struct bid *bid, hf_nanos now)
     b->first_asked = now;
     hf_ballot_ask_all(l, b, ROUND_ASK, HF_V_ACQUIRE, now);
     hf_round_judge(l, b, now);
+    if (bid->ballot)
+        hf_ballot_update(l, bid->ballot, now);
 }
 
 static void leave(struct hf_redlock *l, struct bid *bid, hf_nanos now)
@@ -242,7 +253,8 @@ void hf_bid_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now)
         hf_bid_fail(l, bid, now, HF_INVALID, hf_why_text());
         return;
     }
-    bid->hint_at = HF_NEVER;
+    bid->hint_at = bid->try_at = HF_NEVER;
+    bid->asked_at = now;
     switch (ask->verb) {
     case HF_V_ACQUIRE:
         begin_try(l, bid, now);
@@ -263,4 +275,26 @@ void hf_bid_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now)
     if (bid->ballot)
         hf_ballot_update(l, bid->ballot, now);
     hf_bid_set_alarm(l, bid);
+}
+
+/* ---- What is due ---- */
+
+static void alarm_bid(struct hf_redlock *l, struct bid *bid, hf_nanos now)
+{
+    if (now >= bid->hint_at) {
+        bid->hint_at = HF_NEVER;
+        hf_bid_tell(l, bid, &(struct hf_news){.cue = HF_N_HINT, .retry_at = HF_NEVER});
+    }
+    if (now >= bid->try_at) {
+        bid->try_at = HF_NEVER;
+        begin_try(l, bid, now);
+    }
+    hf_tally_tick(l, bid, now);
+    hf_bid_set_alarm(l, bid);
+}
+
+void hf_bids_tick(struct hf_redlock *l, hf_nanos now)
+{
+    for (struct hf_heap_node *node; (node = hf_heap_first(&l->bid_alarms)) && now >= node->key;)
+        alarm_bid(l, (struct bid *)(void *)((char *)node - offsetof(struct bid, alarm)), now);
 }

@@ -3,35 +3,23 @@
  * it knows. */
 #include "redlock.h"
 
-#define FIRST_PAUSE HF_MS(5)
-
-/* A connection that was cut is soon back, a server that is down is not: each try waits twice as long as the last. */
-static void release_later(struct hf_redlock *l, struct seat *seat, hf_nanos now)
-{
-    hf_nanos longest = hf_ballot_timing(l, seat->ballot).op_timeout, pause = FIRST_PAUSE;
-    for (unsigned i = 0; i < seat->failures && pause < longest; i++)
-        pause *= 2;
-    seat->failures++;
-    seat->again = now + (pause < longest ? pause : longest);
-}
-
 static void release_seat(struct hf_redlock *l, struct seat *seat, hf_nanos now)
 {
     seat->again = HF_NEVER;
     if (!hf_ballot_ask(l, seat, HF_V_RELEASE, now))
-        release_later(l, seat, now);
+        hf_ballot_ask_later(l, seat, now);
 }
 
 /* So many have refused it that nobody can have taken it for held. Those who wait for whoever does hold it would be
  * woken in vain, and wake each other with tries of their own. */
 static bool is_lost_try(const struct ballot *b)
 {
-    unsigned servers = b->quorum.servers, refused = hf_quorum_count(&b->quorum, HF_VOTE_NO);
-    return b->round == ROUND_ASK && servers - refused < hf_majority(servers);
+    return b->round == ROUND_ASK && hf_quorum_is_refused(&b->quorum);
 }
 
 void hf_give_back(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
+    bool first = b->round != ROUND_RELEASE;
     b->quiet = is_lost_try(b);
     hf_ballot_begin_round(l, b, ROUND_RELEASE, now);
     b->held = false;
@@ -39,6 +27,7 @@ void hf_give_back(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     if (b->give_up_at == HF_NEVER)
         b->give_up_at = now + hf_ballot_timing(l, b).release_for;
     for (unsigned i = 0; i < l->servers; i++) {
+        b->seat[i].failures = first ? 0 : b->seat[i].failures;
         b->quorum.vote[i] = b->seat[i].freed;
         if (b->seat[i].freed == HF_VOTE_OPEN)
             release_seat(l, &b->seat[i], now);
@@ -66,7 +55,7 @@ void hf_give_back_hear(struct hf_redlock *l, struct seat *seat, bool this_round,
             hf_wire_redis.forget(l->member[seat->server].redis, &seat->ask);
     } else {
         seat->ask.doubt = true; /* what was asked before may still be under way */
-        release_later(l, seat, now);
+        hf_ballot_ask_later(l, seat, now);
     }
     if (this_round)
         seat->ballot->quorum.vote[seat->server] = known ? seat->freed : HF_VOTE_FAILED;

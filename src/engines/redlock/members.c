@@ -158,13 +158,16 @@ void hf_members_settle(struct hf_redlock *l, hf_nanos now)
 
 /* ---- Who counts ---- */
 
-/* An earlier server of the list that is the same one under another name. */
-static const struct member *twin(const struct hf_redlock *l, unsigned server)
+/* The same server under another name, which has its vote already; of a server that nobody asks for a vote, the first
+ * name in the list. Which it is shows when both have answered, and not in the order of the list. */
+static const struct member *twin(const struct hf_redlock *l, unsigned server, const struct hf_quorum *votes)
 {
     const char *run_id = hf_quorum_member_run_id(l->member[server].redis);
-    for (unsigned i = 0; run_id[0] && i < server; i++)
-        if (strcmp(hf_quorum_member_run_id(l->member[i].redis), run_id) == 0)
+    for (unsigned i = 0; run_id[0] && i < l->servers; i++) {
+        bool is_first = votes ? i != server && votes->vote[i] == HF_VOTE_YES : i < server;
+        if (is_first && strcmp(hf_quorum_member_run_id(l->member[i].redis), run_id) == 0)
             return &l->member[i];
+    }
     return NULL;
 }
 
@@ -172,11 +175,11 @@ static const struct member *twin(const struct hf_redlock *l, unsigned server)
  * nothing. Its age is that at the asking: who was stopped before hearing the answer must not find it grown. What it
  * says of its uptime is in whole seconds, and by a clock that may run faster than ours. With one server there is nobody
  * who could remember better. */
-bool hf_member_counts(struct hf_redlock *l, unsigned server, hf_nanos asked_at)
+bool hf_member_counts(struct hf_redlock *l, unsigned server, const struct hf_quorum *votes, hf_nanos asked_at)
 {
     struct member *m = &l->member[server];
     const char *where = hf_quorum_member_where(m->redis);
-    const struct member *same = twin(l, server);
+    const struct member *same = twin(l, server, votes);
     hf_nanos since = hf_quorum_member_up_since(m->redis);
     hf_nanos age = asked_at > since ? asked_at - since : 0;
     hf_nanos needed = l->max_ttl + hf_timing_drift(&l->limits, l->max_ttl) + HF_MS(1000);

@@ -2,8 +2,8 @@
  *
  * The way through this folder: redlock.c is the door (engines/wire.h) and owns the members, each of which is the Redis
  * engine for one server; members.c reads the URL and hears what they say; bid.c is what a client asks for; ballot.c
- * puts questions to all servers; rounds.c folds what they answer; giving_back.c takes back what was asked, everywhere;
- * showing.c lists and breaks.
+ * puts questions to all servers; rounds.c folds what they answer; losing.c says why a try came to nothing;
+ * giving_back.c takes back what was asked, everywhere; showing.c lists and breaks.
  *
  * A *bid* is what the engine knows of a client's ask. A *ballot* is one try of it: an id of its own that is put on
  * every server. A ballot that fails is taken back everywhere, on the same connections and in the background, and
@@ -45,8 +45,8 @@ struct seat {
     uint64_t holds;           /* the token that somebody holds it with there; 0: not known, */
     char holder[HOLDER_TEXT]; /* and who that is, in words */
     enum hf_vote freed;       /* what it said to our release: YES, NO: it did not hold it; OPEN: nothing so far */
-    hf_nanos again;           /* a release that failed is sent again then; HF_NEVER: none */
-    unsigned failures;        /* of releases */
+    hf_nanos again;           /* what came to nothing is asked again then: a release, or a try; HF_NEVER: it is not */
+    unsigned failures;        /* of these, in a row */
 };
 
 enum round { ROUND_NONE, ROUND_ASK, ROUND_RAISE, ROUND_EXTEND, ROUND_CHECK, ROUND_RELEASE };
@@ -86,6 +86,8 @@ struct bid {
     struct hf_ask ear[HF_SERVERS_MAX];
     unsigned splits;     /* tries in a row that some servers granted, but too few */
     hf_nanos hint_at;    /* a hint is told then; HF_NEVER: none */
+    hf_nanos asked_at;   /* when the client asked: the tries of one that does not wait are over soon after */
+    hf_nanos try_at;     /* such a one tries again then; HF_NEVER: it does not */
     struct tally *tally; /* showing.c */
 };
 
@@ -133,8 +135,8 @@ hf_status hf_members_open(struct hf_redlock *l, const struct hf_url *url, const 
 bool hf_members_expect(struct hf_redlock *l);
 void hf_members_settle(struct hf_redlock *l, hf_nanos now); /* deals with what was told, and is told meanwhile */
 void hf_members_unhear(struct hf_redlock *l, const struct hf_ask *ask); /* what was told of it concerns nobody */
-/* Does its yes count? If not, its trouble says why. */
-bool hf_member_counts(struct hf_redlock *l, unsigned server, hf_nanos asked_at);
+/* Does its yes count beside those that were cast (NULL: none is)? If not, its trouble says why. */
+bool hf_member_counts(struct hf_redlock *l, unsigned server, const struct hf_quorum *votes, hf_nanos asked_at);
 
 /* ---- bid.c ---- */
 struct bid *hf_bid_meet(struct hf_redlock *l, struct hf_ask *ask); /* NULL: no memory */
@@ -146,6 +148,8 @@ void hf_bid_set_lines(struct hf_redlock *l, struct bid *bid);
 void hf_bid_set_alarm(struct hf_redlock *l, struct bid *bid);
 void hf_bid_listen(struct hf_redlock *l, struct bid *bid, hf_nanos now); /* if it waits: to hear of releases */
 void hf_bid_hint_soon(struct hf_redlock *l, struct bid *bid, hf_nanos now);
+bool hf_bid_may_try(const struct hf_redlock *l, const struct bid *bid, hf_nanos at); /* again: if it does not wait */
+void hf_bid_try_soon(struct hf_redlock *l, struct bid *bid, hf_nanos now);
 void hf_bids_tick(struct hf_redlock *l, hf_nanos now);
 
 /* ---- ballot.c ---- */
@@ -155,9 +159,12 @@ void hf_ballot_free(struct hf_redlock *l, struct ballot *b);
 void hf_ballot_update(struct hf_redlock *l, struct ballot *b, hf_nanos now);
 struct hf_timing hf_ballot_timing(const struct hf_redlock *l, const struct ballot *b);
 void hf_ballot_begin_round(struct hf_redlock *l, struct ballot *b, enum round round, hf_nanos now);
+void hf_ballot_hurry(struct ballot *b, hf_nanos now); /* the slow ones get as long again as the try took so far */
 /* False: too many questions are open there, because it has not answered for long; or there is no memory. */
 bool hf_ballot_ask(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, hf_nanos now);
 void hf_ballot_ask_all(struct hf_redlock *l, struct ballot *b, enum round round, enum hf_verb verb, hf_nanos now);
+/* What came to nothing there is asked again soon, and ever less soon. */
+void hf_ballot_ask_later(struct hf_redlock *l, struct seat *seat, hf_nanos now);
 void hf_ballot_hear(struct hf_redlock *l, struct seat *seat, const struct hf_news *news, hf_nanos now);
 void hf_ballots_tick(struct hf_redlock *l, hf_nanos now);
 
@@ -165,7 +172,14 @@ void hf_ballots_tick(struct hf_redlock *l, hf_nanos now);
 void hf_round_judge(struct hf_redlock *l, struct ballot *b, hf_nanos now);
 void hf_round_hear(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, bool this_round,
                    const struct hf_news *news, hf_nanos now);
+
+/* ---- losing.c ---- */
 void hf_round_fail(struct hf_redlock *l, struct ballot *b, hf_status status, const char *what); /* and which servers */
+/* A server refuses, but others have yet to answer: who does not wait looks again there. */
+void hf_try_look_later(struct hf_redlock *l, struct seat *seat, hf_nanos now);
+void hf_try_tick(struct hf_redlock *l, struct ballot *b, hf_nanos now);
+void hf_try_lose(struct hf_redlock *l, struct ballot *b, hf_nanos now);
+void hf_try_expire(struct hf_redlock *l, struct ballot *b, hf_nanos now); /* a majority agreed too late */
 
 /* ---- giving_back.c ---- */
 void hf_give_back(struct hf_redlock *l, struct ballot *b, hf_nanos now);       /* on every server */

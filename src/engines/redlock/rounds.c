@@ -6,137 +6,9 @@
 
 #include <stdio.h>
 
-#define SLOW_PAUSE HF_MS(5)
-enum { WORDS = 900 };
-
 static struct hf_news news_of(const struct ballot *b, enum hf_cue cue)
 {
     return (struct hf_news){.cue = cue, .asked_at = b->asked_at, .retry_at = HF_NEVER};
-}
-
-/* ---- Which servers failed, and how ---- */
-
-static void add_failures(const struct hf_redlock *l, const struct ballot *b, char words[WORDS], int len)
-{
-    for (unsigned i = 0; i < l->servers && len < WORDS - 4; i++) {
-        const struct member *m = &l->member[i];
-        enum hf_vote vote = b->quorum.vote[i];
-        if (vote == HF_VOTE_FAILED || vote == HF_VOTE_UNCOUNTED)
-            len += snprintf(words + len, WORDS - (size_t)len, "; %.150s",
-                            m->trouble[0] ? m->trouble : hf_quorum_member_where(m->redis));
-    }
-}
-
-void hf_round_fail(struct hf_redlock *l, struct ballot *b, hf_status status, const char *what)
-{
-    char words[WORDS];
-    add_failures(l, b, words, snprintf(words, WORDS, "%s", what));
-    if (b->bid)
-        hf_bid_fail(l, b->bid, b->asked_at, status, words);
-}
-
-/* ---- A try that is lost ---- */
-
-/* When so many servers may be free that a majority is possible. */
-static hf_nanos free_at(const struct hf_redlock *l, const struct ballot *b)
-{
-    hf_nanos until[HF_SERVERS_MAX];
-    for (unsigned i = 0; i < l->servers; i++)
-        until[i] = b->quorum.vote[i] == HF_VOTE_YES  ? 0
-                   : b->quorum.vote[i] == HF_VOTE_NO ? b->seat[i].busy_until
-                                                     : HF_NEVER;
-    for (unsigned i = 0; i < l->servers; i++) {
-        unsigned earlier = 0, as_early = 0;
-        for (unsigned j = 0; j < l->servers; j++) {
-            earlier += until[j] < until[i];
-            as_early += until[j] <= until[i];
-        }
-        if (earlier < hf_majority(l->servers) && as_early >= hf_majority(l->servers))
-            return until[i];
-    }
-    return HF_NEVER;
-}
-
-/* Of those who hold it somewhere, the one that holds it on most servers: one of its seats; *servers: how many. */
-static const struct seat *find_holder(const struct hf_redlock *l, const struct ballot *b, unsigned *servers)
-{
-    const struct seat *holder = NULL;
-    *servers = 0;
-    for (unsigned i = 0; i < l->servers; i++) {
-        unsigned same = 0;
-        for (unsigned j = 0; j < l->servers; j++)
-            same += b->quorum.vote[j] == HF_VOTE_NO && b->seat[j].holds == b->seat[i].holds;
-        if (b->quorum.vote[i] == HF_VOTE_NO && same > *servers) {
-            holder = &b->seat[i];
-            *servers = same;
-        }
-    }
-    return holder;
-}
-
-static void say_who_holds(const struct hf_redlock *l, const struct ballot *b, char words[WORDS])
-{
-    unsigned servers, refused = hf_quorum_count(&b->quorum, HF_VOTE_NO);
-    const struct seat *holder = find_holder(l, b, &servers);
-    int len = snprintf(words, WORDS, "held by %s on %u of %u servers",
-                       holder && holder->holder[0] ? holder->holder : "another program", servers, l->servers);
-    if (refused > servers)
-        len += snprintf(words + len, WORDS - (size_t)len, ", by others on %u", refused - servers);
-    add_failures(l, b, words, len);
-}
-
-static void say_who_is_away(const struct hf_redlock *l, const struct ballot *b, char words[WORDS])
-{
-    unsigned away = hf_quorum_count(&b->quorum, HF_VOTE_FAILED) + hf_quorum_count(&b->quorum, HF_VOTE_UNCOUNTED);
-    bool open = hf_quorum_count(&b->quorum, HF_VOTE_OPEN) > 0; /* it was decided without them */
-    int len = snprintf(words, WORDS, "%s%u of %u servers can be counted on, and %u are needed", open ? "at most " : "",
-                       l->servers - away, l->servers, hf_majority(l->servers));
-    add_failures(l, b, words, len);
-}
-
-/* Taken back everywhere before the caller hears of it. */
-static void end_try(struct hf_redlock *l, struct ballot *b, const struct hf_news *news, hf_nanos now)
-{
-    struct bid *bid = b->bid;
-    hf_give_back_alone(l, b, now);
-    if (!bid)
-        return;
-    bid->tried = true;
-    hf_bid_listen(l, bid, now);
-    hf_bid_tell(l, bid, news);
-}
-
-/* If nobody else has a majority either, nobody will tell of a release. */
-static void lose_try(struct hf_redlock *l, struct ballot *b, hf_nanos now)
-{
-    struct bid *bid = b->bid;
-    char words[WORDS];
-    unsigned most;
-    bool silent = hf_quorum_is_silent(&b->quorum), split = hf_quorum_count(&b->quorum, HF_VOTE_YES) > 0;
-    struct hf_news news = news_of(b, silent ? HF_N_FAILED : HF_N_BUSY);
-    (silent ? say_who_is_away : say_who_holds)(l, b, words);
-    find_holder(l, b, &most);
-    news.status = HF_NO_QUORUM;
-    news.text = words;
-    news.retry_at = silent ? HF_NEVER : free_at(l, b);
-    end_try(l, b, &news, now);
-    if (!bid)
-        return;
-    bid->splits = split ? bid->splits + 1 : 0;
-    if (split && most < hf_majority(l->servers))
-        hf_bid_hint_soon(l, bid, now);
-}
-
-/* A majority said yes, but its time was over before all of them had: somebody stood still meanwhile. */
-static void lose_expired(struct hf_redlock *l, struct ballot *b, hf_nanos now)
-{
-    struct hf_news news = news_of(b, HF_N_FAILED);
-    char text[160];
-    snprintf(text, sizeof text, "a majority granted it, but after %lld ms, when its ttl of %lld ms was over",
-             (long long)((now - b->first_asked) / HF_MS(1)), (long long)b->ttl_ms);
-    news.status = HF_TIMEOUT;
-    news.text = text;
-    end_try(l, b, &news, now);
 }
 
 /* ---- A try that is won ---- */
@@ -150,7 +22,7 @@ static void grant(struct hf_redlock *l, struct ballot *b, hf_nanos now)
 {
     struct hf_news news = news_of(b, HF_N_GRANTED);
     if (end_of_try(l, b) <= now) {
-        lose_expired(l, b, now);
+        hf_try_expire(l, b, now);
         return;
     }
     b->valid_until = end_of_try(l, b);
@@ -169,7 +41,7 @@ static void raise_tokens(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     struct hf_quorum asked = b->quorum;
     unsigned agreed = 0;
     if (end_of_try(l, b) <= now) {
-        lose_expired(l, b, now);
+        hf_try_expire(l, b, now);
         return;
     }
     b->token = 0;
@@ -191,14 +63,15 @@ static void raise_tokens(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     }
 }
 
-/* An owner that enters again from elsewhere shall find the same token on whichever majority it meets: so the slow ones
- * get a moment to hear of it before the first hold is told. */
+/* What others shall find, whichever majority they meet, is told when the slow ones have had time to hear of it, too: an
+ * owner that enters again from elsewhere finds the same token, and a hold that outlives its process, which repairs
+ * nothing any more, does not end with the first server that dies. */
 static bool awaits_slow(struct ballot *b, hf_nanos now)
 {
-    if (!b->seat[0].ask.named || !hf_quorum_count(&b->quorum, HF_VOTE_OPEN))
+    const struct hf_ask *ask = &b->seat[0].ask;
+    if (!(ask->named || ask->detached) || !hf_quorum_count(&b->quorum, HF_VOTE_OPEN))
         return false;
-    if (now + SLOW_PAUSE < b->over_at)
-        b->over_at = now + SLOW_PAUSE;
+    hf_ballot_hurry(b, now);
     return true;
 }
 
@@ -253,7 +126,7 @@ static void settle_hold(struct hf_redlock *l, struct ballot *b, bool won, hf_nan
 {
     enum round round = b->round;
     unsigned gone = hf_quorum_count(&b->quorum, HF_VOTE_NO), open = hf_quorum_count(&b->quorum, HF_VOTE_OPEN);
-    bool is_gone = l->servers - gone < hf_majority(l->servers);
+    bool is_gone = hf_quorum_is_refused(&b->quorum);
     if (!won && !is_gone && l->servers - gone - open < hf_majority(l->servers))
         return;
     b->round = ROUND_NONE;
@@ -283,11 +156,11 @@ void hf_round_judge(struct hf_redlock *l, struct ballot *b, hf_nanos now)
     bool won = verdict == HF_VERDICT_WON;
     switch (b->round) {
     case ROUND_ASK:
-        (won ? raise_tokens : lose_try)(l, b, now);
+        (won ? raise_tokens : hf_try_lose)(l, b, now);
         break;
     case ROUND_RAISE:
         if (!won || !awaits_slow(b, now))
-            (won ? grant : lose_try)(l, b, now);
+            (won ? grant : hf_try_lose)(l, b, now);
         break;
     case ROUND_EXTEND:
     case ROUND_CHECK:
@@ -321,7 +194,7 @@ static void hear_asked(struct hf_redlock *l, struct seat *seat, bool this_round,
         if (b->round == ROUND_RAISE || (b->held && seat->token != b->token))
             hf_ballot_ask(l, seat, HF_V_EXTEND, now);
         else if (this_round && !b->held)
-            *vote = hf_member_counts(l, seat->server, b->asked_at) ? HF_VOTE_YES : HF_VOTE_UNCOUNTED;
+            *vote = hf_member_counts(l, seat->server, &b->quorum, b->asked_at) ? HF_VOTE_YES : HF_VOTE_UNCOUNTED;
         return;
     }
     bool busy =
@@ -329,6 +202,18 @@ static void hear_asked(struct hf_redlock *l, struct seat *seat, bool this_round,
     note_refusal(seat, news);
     if ((this_round && !b->held) || (b->round == ROUND_RAISE && *vote == HF_VOTE_OPEN))
         *vote = busy ? HF_VOTE_NO : HF_VOTE_FAILED;
+    if (*vote == HF_VOTE_NO && b->round == ROUND_ASK)
+        hf_try_look_later(l, seat, now);
+}
+
+/* A server that agreed a moment ago and has the key no more: it restarted, was flushed, or the key was taken away. So
+ * nobody holds it there, and nobody refused. */
+static enum hf_vote lose_grant(struct hf_redlock *l, const struct seat *seat)
+{
+    struct member *m = &l->member[seat->server];
+    snprintf(m->trouble, sizeof m->trouble, "%.100s: agreed, and had lost the key a moment later",
+             hf_quorum_member_where(m->redis));
+    return HF_VOTE_FAILED;
 }
 
 static void hear_extended(struct hf_redlock *l, struct seat *seat, bool this_round, const struct hf_news *news,
@@ -342,9 +227,12 @@ static void hear_extended(struct hf_redlock *l, struct seat *seat, bool this_rou
     }
     if (!this_round)
         return;
-    b->quorum.vote[seat->server] = yes ? HF_VOTE_YES : gone ? HF_VOTE_NO : HF_VOTE_FAILED;
-    if (yes && !hf_member_counts(l, seat->server, b->asked_at))
-        b->quorum.vote[seat->server] = HF_VOTE_UNCOUNTED;
+    enum hf_vote vote = yes ? HF_VOTE_YES : gone ? HF_VOTE_NO : HF_VOTE_FAILED;
+    if (yes && !hf_member_counts(l, seat->server, &b->quorum, b->asked_at))
+        vote = HF_VOTE_UNCOUNTED;
+    else if (gone && b->round == ROUND_RAISE)
+        vote = lose_grant(l, seat);
+    b->quorum.vote[seat->server] = vote;
     if (gone)
         repair(l, seat, now);
 }

@@ -151,7 +151,7 @@ static void show_server(struct hf_redlock *l, struct bid *bid, unsigned server)
                                    .status = t->status[server],
                                    .holder = answered ? holder_on(t, server) : NULL,
                                    .text = ""};
-    standing.counts = answered && hf_member_counts(l, server, t->asked_at);
+    standing.counts = answered && hf_member_counts(l, server, NULL, t->asked_at);
     if (!standing.counts)
         standing.text = without_name(answered ? m->trouble : t->trouble[server], standing.where);
     l->host->stand(l->host->ctx, bid->ask, &standing);
@@ -165,7 +165,7 @@ static void find_trouble(struct hf_redlock *l, struct bid *bid, unsigned server)
     bool answered = t->quorum.vote[server] == HF_VOTE_YES;
     struct hf_finding finding = {
         .size = sizeof finding, .where = hf_quorum_member_where(m->redis), .what = "quorum", .health = HF_HEALTH_WARN};
-    if (answered && hf_member_counts(l, server, t->asked_at)) {
+    if (answered && hf_member_counts(l, server, NULL, t->asked_at)) {
         finding.health = HF_HEALTH_OK;
         finding.text = "counts";
         finding.advice = "";

@@ -20,7 +20,7 @@ static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
     if (!record)
         return;
     record->answered = true;
-    hf_wire_record_put(record, news);
+    hf_wire_record_put(wire, record, news);
     hf_wire_record_touch(wire, record);
 }
 
@@ -143,9 +143,8 @@ static bool submit(struct hf_wire *wire, struct hf_wire_record *record, hf_nanos
     uint32_t unread = record->count;
     record->attended = !ask->bell;
     record->answered = false;
-    wire->expected -= wire->expected && !ask->bell;
     wire->type->submit(wire->engine, ask, now);
-    bool at_once = unread == 0 && record->count == 1 && hf_wire_record_take(record, news);
+    bool at_once = unread == 0 && record->count == 1 && hf_wire_record_take(wire, record, news);
     hf_wire_record_touch(wire, record);
     hf_wire_settle(wire);
     if (ask->bell || at_once) /* else the caller parks, and sends */
@@ -162,7 +161,7 @@ bool hf_wire_submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news
         record = hf_wire_record_make(wire, ask);
     bool answered = true;
     hf_wire_look_at_idle(wire, now);
-    if (record)
+    if (record && hf_wire_record_expect(wire, record))
         answered = submit(wire, record, now, news);
     else
         *news = (struct hf_news){
@@ -177,7 +176,7 @@ bool hf_wire_peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *
     (void)now;
     pthread_mutex_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_of(wire, ask);
-    bool unread = record && hf_wire_record_take(record, news);
+    bool unread = record && hf_wire_record_take(wire, record, news);
     hf_wire_unlock(wire);
     return unread;
 }

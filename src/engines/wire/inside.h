@@ -1,8 +1,8 @@
 /* inside.h - the driver's own structs, and how it works: whoever waits, drives.
  *
  * The way through this folder: driver.c has the functions of the door that ask and look; waiting.c those that sleep:
- * callers park, the background thread attends; lines.c has the connections; records.c the mailbox of each ask;
- * errands.c what is done for people: list, break, resize, watch.
+ * callers park, the background thread attends; driving.c what they do meanwhile; lines.c has the connections; records.c
+ * the mailbox of each ask; errands.c what is done for people: list, break, resize, watch.
  *
  * One mutex, `io`, guards the engine, the lines and the records. The order of locks: a lease's (the caller has it), io,
  * the client's (the host's functions take it). Nobody holds io while he sleeps.
@@ -12,6 +12,10 @@
  * sleeps on a word. The background thread drives lines in which unattended asks have a stake and that nobody else
  * drives. So a cycle of one caller concerns no other thread, and one that waits in a queue, on a line of its own, slows
  * nobody. Who stops driving a line offers it to another that has a stake in it.
+ *
+ * Who drives one line, and has no stake in another, first dozes: a recv that sleeps costs half of a poll with a time
+ * and a recv behind it. Nobody can rouse it, so it ends by itself after a moment; whatever it was to be roused for it
+ * sees then, when it has the lock again. Only then does it poll, and can be kicked.
  *
  * Each sleep ends at the latest when the engine wants to be ticked, as far as was known when it began. Whoever brings
  * that time forward is about to sleep himself, or makes sure that the background thread looks again. */
@@ -25,7 +29,7 @@
 
 #include <pthread.h>
 
-enum { HF_WIRE_BOX = 8, HF_WIRE_READ = 64 * 1024, HF_WIRE_WAKES = 64 };
+enum { HF_WIRE_BOX = 8, HF_WIRE_CHUNK = 32, HF_WIRE_LETTERS = 64, HF_WIRE_READ = 64 * 1024, HF_WIRE_WAKES = 64 };
 
 /* A thread that waits in here: a parked caller (on its stack), or the background thread. While another thread has the
  * io lock, it polls or sleeps. */
@@ -34,31 +38,38 @@ struct hf_wire_waiter {
     struct hf_wire_waiter *beside;      /* on the same record */
     struct hf_wire_record *record;      /* NULL: the background thread */
     uint32_t lines;                     /* that it drives */
-    enum { HF_WIRE_AWAKE, HF_WIRE_POLLING, HF_WIRE_SLEEPING, HF_WIRE_GATHERING } how;
+    enum { HF_WIRE_AWAKE, HF_WIRE_POLLING, HF_WIRE_DOZING, HF_WIRE_SLEEPING } how;
+    bool dozed;  /* in vain: from here on it polls */
     bool woken;  /* by hf_wire_wake */
     int kick;    /* an eventfd that it polls with its lines */
     bool kicked; /* that was written to */
     hf_word word;
 };
 
-/* What is kept of an ask from its first submit until it is forgotten. */
+/* News that were told and not yet taken out. */
+struct hf_wire_letter {
+    struct hf_wire_letter *next;
+    struct hf_news news;
+    char *text;
+};
+
+/* What is kept of an ask from its first submit until it is forgotten: little, as there is one for each hold. */
 struct hf_wire_record {
     struct hf_ask *ask; /* NULL: free */
     uint32_t index, generation;
-    uint32_t told; /* how many news there were, also those that gave way to later ones */
-    uint32_t first, count;
-    struct {
-        struct hf_news news;
-        char *text;
-    } box[HF_WIRE_BOX]; /* a ring of `count` unread ones */
-    char *said;         /* the text of the last one that was taken out */
-    bool attended;      /* a caller parks; without one the news are nudged about */
-    bool answered;      /* there were news since the last submit */
-    bool woken;         /* hf_wire_wake came while nobody was parked */
-    bool touched;       /* stands in hf_wire.touched */
-    uint32_t stake;     /* lines that it counts for in hf_wire.stakes */
+    uint32_t told;                 /* how many news there were, also those that gave way to later ones */
+    uint32_t stake;                /* lines that it counts for in hf_wire.stakes */
+    struct hf_wire_letter *oldest; /* of `count` unread ones */
+    struct hf_wire_letter *empty;  /* for the next one, while it may come: it shall not fail for lack of memory */
+    char *said;                    /* the text of the last one that was taken out */
     struct hf_wire_waiter *parked;
     struct hf_wire_record *next; /* touched, or free */
+    uint8_t count;
+    bool attended; /* a caller parks; without one the news are nudged about */
+    bool answered; /* there were news since the last submit */
+    bool final;    /* the last of them needs none behind it */
+    bool woken;    /* hf_wire_wake came while nobody was parked */
+    bool touched;  /* stands in hf_wire.touched */
 };
 
 struct hf_wire_line {
@@ -92,12 +103,13 @@ struct hf_wire {
     uint32_t staked;                /* lines with such asks */
     uint32_t orphaned;              /* lines with answers that no ask stands for */
     hf_nanos background_until;      /* when the background thread looks again by itself */
-    uint32_t expected;              /* callers that were told something and have not asked again since */
     hf_nanos spin;                  /* how long callers look before they sleep; 0: there is no CPU to spare */
 
     struct hf_wire_record **chunk;
     uint32_t chunks;
     struct hf_wire_record *free, *touched;
+    struct hf_wire_letter *letters; /* empty ones, */
+    uint32_t letters_kept;          /* so many */
 
     struct hf_wire_waiter *waiters;
     hf_word *wake[HF_WIRE_WAKES]; /* of sleepers that wake when the io lock is free: they would need it at once */
@@ -128,19 +140,41 @@ static inline bool hf_wire_is_background(const struct hf_wire *wire)
     return wire->entered && pthread_equal(wire->background_thread, pthread_self());
 }
 
+static inline uint64_t hf_wire_slot_of(const struct hf_wire_record *record)
+{
+    return (uint64_t)record->generation << 32 | (record->index + 1);
+}
+
+/* NULL: forgotten. */
+static inline struct hf_wire_record *hf_wire_record_at(const struct hf_wire *wire, uint64_t slot)
+{
+    uint32_t index = (uint32_t)slot - 1;
+    if (!slot || index / HF_WIRE_CHUNK >= wire->chunks)
+        return NULL;
+    struct hf_wire_record *record = &wire->chunk[index / HF_WIRE_CHUNK][index % HF_WIRE_CHUNK];
+    return record->ask && hf_wire_slot_of(record) == slot ? record : NULL;
+}
+
+static inline struct hf_wire_record *hf_wire_record_of(const struct hf_wire *wire, const struct hf_ask *ask)
+{
+    struct hf_wire_record *record = hf_wire_record_at(wire, ask->slot);
+    return record && record->ask == ask ? record : NULL;
+}
+
 void hf_wire_unlock(struct hf_wire *wire); /* gives the io lock up, and wakes those that were roused under it */
 
 /* All of these under the io lock. */
 
 /* ---- records.c ---- */
 struct hf_wire_record *hf_wire_record_make(struct hf_wire *wire, struct hf_ask *ask); /* NULL: no memory */
-struct hf_wire_record *hf_wire_record_at(const struct hf_wire *wire, uint64_t slot);  /* NULL: forgotten */
-struct hf_wire_record *hf_wire_record_of(const struct hf_wire *wire, const struct hf_ask *ask);
+/* There will be room for news. False: no memory. */
+bool hf_wire_record_expect(struct hf_wire *wire, struct hf_wire_record *record);
 void hf_wire_record_drop(struct hf_wire *wire, struct hf_wire_record *record);
 void hf_wire_records_free(struct hf_wire *wire);
-void hf_wire_record_put(struct hf_wire_record *record, const struct hf_news *news); /* its text is copied */
+/* Its text is copied. */
+void hf_wire_record_put(struct hf_wire *wire, struct hf_wire_record *record, const struct hf_news *news);
 /* The oldest unread news; false: none. Its text is good until the next one is taken. */
-bool hf_wire_record_take(struct hf_wire_record *record, struct hf_news *news);
+bool hf_wire_record_take(struct hf_wire *wire, struct hf_wire_record *record, struct hf_news *news);
 void hf_wire_record_touch(struct hf_wire *wire, struct hf_wire_record *record); /* to be settled */
 
 /* ---- lines.c ---- */
@@ -150,10 +184,20 @@ void hf_wire_hang_up(void *wire, unsigned line);
 void hf_wire_flush_lines(struct hf_wire *wire);
 bool hf_wire_line_ready(const struct hf_wire_line *line);              /* there is work without polling */
 void hf_wire_serve(struct hf_wire *wire, unsigned line, hf_nanos now); /* does what came up there */
+/* What a doze on that line brought: bytes that have not filled the room, or what hf_link_doze() said. */
+void hf_wire_take(struct hf_wire *wire, unsigned line, const char *bytes, size_t room, ssize_t came, hf_nanos now);
 /* Reads what lines that nobody drives have had to say for a while: that they are closed, for one. */
 void hf_wire_look_at_idle(struct hf_wire *wire, hf_nanos now);
 void hf_wire_bury(struct hf_wire_line *line); /* its driver came back */
 void hf_wire_lines_close(struct hf_wire *wire);
+
+/* ---- driving.c ---- */
+/* Drives those of the wanted lines that nobody else does, and no others. */
+void hf_wire_choose_lines(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t wanted);
+void hf_wire_leave_lines(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t lines);
+void hf_wire_give_up(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t lines); /* and offers them */
+/* Waits for something to happen on our lines, and does what follows from it. */
+void hf_wire_drive(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now, hf_nanos until);
 
 /* ---- waiting.c ---- */
 void hf_wire_rouse(struct hf_wire *wire, struct hf_wire_waiter *waiter); /* ends its sleep */

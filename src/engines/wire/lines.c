@@ -39,7 +39,8 @@ bool hf_wire_send(void *ctx, unsigned number, const void *bytes, size_t len)
 /* Is somebody polling this very link? A corpse says that its driver polls that one. */
 static bool is_polled(const struct hf_wire_line *line)
 {
-    return line->driver && line->driver->how == HF_WIRE_POLLING && !line->corpse;
+    return line->driver && (line->driver->how == HF_WIRE_POLLING || line->driver->how == HF_WIRE_DOZING) &&
+           !line->corpse;
 }
 
 void hf_wire_hang_up(void *ctx, unsigned number)
@@ -68,22 +69,13 @@ void hf_wire_bury(struct hf_wire_line *line)
     line->corpse = NULL;
 }
 
-/* Whoever gathers sends for all. */
-static bool is_gathered(const struct hf_wire_line *line)
-{
-    return line->driver && line->driver->how == HF_WIRE_GATHERING;
-}
-
 void hf_wire_flush_lines(struct hf_wire *wire)
 {
     uint32_t dirty = wire->dirty;
     wire->dirty = 0;
     while (dirty) {
-        unsigned number = hf_wire_pop(&dirty);
-        struct hf_wire_line *line = &wire->line[number];
-        if (is_gathered(line))
-            wire->dirty |= hf_wire_bit(number);
-        if (!line->link || is_gathered(line))
+        struct hf_wire_line *line = &wire->line[hf_wire_pop(&dirty)];
+        if (!line->link)
             continue;
         hf_link_flush(line->link);
         if (is_polled(line) && hf_link_events(line->link) & ~line->polled)
@@ -142,6 +134,29 @@ static void read_line(struct hf_wire *wire, unsigned number, hf_nanos now)
         wire->type->line_bytes(wire->engine, number, wire->bytes, got, now);
         hf_wire_settle(wire);
     }
+}
+
+void hf_wire_take(struct hf_wire *wire, unsigned number, const char *bytes, size_t room, ssize_t came, hf_nanos now)
+{
+    struct hf_wire_line *line = &wire->line[number];
+    struct hf_link *link = line->link;
+    size_t got;
+    bool more;
+    if (line->corpse) {
+        hf_wire_bury(line); /* what came there concerns nobody any more */
+        return;
+    }
+    line->read_at = now;
+    if (!hf_link_dozed(link, came, room, &got, &more)) {
+        lose_link(wire, number, now);
+        return;
+    }
+    if (got) {
+        wire->type->line_bytes(wire->engine, number, bytes, got, now);
+        hf_wire_settle(wire);
+    }
+    if (more && line->link == link)
+        read_line(wire, number, now);
 }
 
 void hf_wire_serve(struct hf_wire *wire, unsigned number, hf_nanos now)

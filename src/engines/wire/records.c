@@ -1,34 +1,36 @@
 /* records.c - what is kept of each ask: a mailbox of news that were told and not yet taken out.
  *
  * Records lie in chunks that stay where they are until the wire is closed: a slot that was forgotten can be looked up
- * without harm. */
+ * without harm. Letters belong to a record only while there are news, or may be: a client may have very many holds, and
+ * asks for few at a time. */
 #include "inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 32 };
+/* ---- Letters ---- */
 
-/* ---- Finding ---- */
-
-static uint64_t slot_of(const struct hf_wire_record *record)
+static struct hf_wire_letter *take_letter(struct hf_wire *wire)
 {
-    return (uint64_t)record->generation << 32 | (record->index + 1);
+    struct hf_wire_letter *letter = wire->letters;
+    if (!letter)
+        return malloc(sizeof *letter);
+    wire->letters = letter->next;
+    wire->letters_kept--;
+    return letter;
 }
 
-struct hf_wire_record *hf_wire_record_at(const struct hf_wire *wire, uint64_t slot)
+static void give_letter(struct hf_wire *wire, struct hf_wire_letter *letter)
 {
-    uint32_t index = (uint32_t)slot - 1;
-    if (!slot || index / CHUNK >= wire->chunks)
-        return NULL;
-    struct hf_wire_record *record = &wire->chunk[index / CHUNK][index % CHUNK];
-    return record->ask && slot_of(record) == slot ? record : NULL;
-}
-
-struct hf_wire_record *hf_wire_record_of(const struct hf_wire *wire, const struct hf_ask *ask)
-{
-    struct hf_wire_record *record = hf_wire_record_at(wire, ask->slot);
-    return record && record->ask == ask ? record : NULL;
+    if (!letter)
+        return;
+    if (wire->letters_kept == HF_WIRE_LETTERS) {
+        free(letter);
+        return;
+    }
+    letter->next = wire->letters;
+    wire->letters = letter;
+    wire->letters_kept++;
 }
 
 /* ---- Making and dropping ---- */
@@ -39,12 +41,12 @@ static bool add_chunk(struct hf_wire *wire)
     if (!chunk)
         return false;
     wire->chunk = chunk;
-    struct hf_wire_record *records = calloc(CHUNK, sizeof *records);
+    struct hf_wire_record *records = calloc(HF_WIRE_CHUNK, sizeof *records);
     if (!records)
         return false;
-    for (uint32_t i = 0; i < CHUNK; i++) {
-        records[i].index = wire->chunks * CHUNK + i;
-        records[i].next = i + 1 < CHUNK ? &records[i + 1] : NULL;
+    for (uint32_t i = 0; i < HF_WIRE_CHUNK; i++) {
+        records[i].index = wire->chunks * HF_WIRE_CHUNK + i;
+        records[i].next = i + 1 < HF_WIRE_CHUNK ? &records[i + 1] : NULL;
     }
     wire->chunk[wire->chunks++] = wire->free = records;
     return true;
@@ -57,24 +59,28 @@ struct hf_wire_record *hf_wire_record_make(struct hf_wire *wire, struct hf_ask *
     struct hf_wire_record *record = wire->free;
     wire->free = record->next;
     *record = (struct hf_wire_record){.ask = ask, .index = record->index, .generation = record->generation + 1};
-    ask->slot = slot_of(record);
+    ask->slot = hf_wire_slot_of(record);
     ask->seen = 0;
     return record;
 }
 
-static void empty(struct hf_wire_record *record)
+static void empty(struct hf_wire *wire, struct hf_wire_record *record)
 {
     for (; record->count; record->count--) {
-        free(record->box[record->first].text);
-        record->first = (record->first + 1) % HF_WIRE_BOX;
+        struct hf_wire_letter *letter = record->oldest;
+        record->oldest = letter->next;
+        free(letter->text);
+        give_letter(wire, letter);
     }
+    give_letter(wire, record->empty);
     free(record->said);
+    record->empty = NULL;
     record->said = NULL;
 }
 
 void hf_wire_record_drop(struct hf_wire *wire, struct hf_wire_record *record)
 {
-    empty(record);
+    empty(wire, record);
     record->ask->slot = 0;
     record->ask = NULL;
     record->next = wire->free;
@@ -84,63 +90,96 @@ void hf_wire_record_drop(struct hf_wire *wire, struct hf_wire_record *record)
 void hf_wire_records_free(struct hf_wire *wire)
 {
     for (uint32_t i = 0; i < wire->chunks; i++) {
-        for (uint32_t k = 0; k < CHUNK; k++)
-            empty(&wire->chunk[i][k]);
+        for (uint32_t k = 0; k < HF_WIRE_CHUNK; k++)
+            empty(wire, &wire->chunk[i][k]);
         free(wire->chunk[i]);
     }
     free(wire->chunk);
+    while (wire->letters)
+        free(take_letter(wire));
 }
 
 /* ---- The mailbox ---- */
 
-/* The place in the ring of the n-th unread one. */
-static uint32_t place(const struct hf_wire_record *record, uint32_t n)
+bool hf_wire_record_expect(struct hf_wire *wire, struct hf_wire_record *record)
 {
-    return (record->first + n) % HF_WIRE_BOX;
+    if (!record->empty)
+        record->empty = take_letter(wire);
+    return record->empty;
 }
 
-/* The oldest that a later one may stand for: a hint, or a place in the queue. */
-static uint32_t least_needed(const struct hf_wire_record *record)
+/* A later one may stand for it. */
+static bool is_final(const struct hf_news *news)
 {
-    for (uint32_t n = 0; n < record->count; n++) {
-        enum hf_cue cue = record->box[place(record, n)].news.cue;
-        if (cue == HF_N_HINT || cue == HF_N_QUEUED)
-            return n;
-    }
-    return 0;
+    return news->cue != HF_N_HINT && news->cue != HF_N_QUEUED;
 }
 
-static void make_room(struct hf_wire_record *record)
+/* Takes out the oldest that this one may stand for: a hint, or a place in the queue. But no hint stands for an answer:
+ * whoever asked would wait for it for ever. */
+static struct hf_wire_letter *least_needed(struct hf_wire_record *record, const struct hf_news *by)
 {
-    uint32_t n = least_needed(record);
-    free(record->box[place(record, n)].text);
-    for (record->count--; n < record->count; n++)
-        record->box[place(record, n)] = record->box[place(record, n + 1)];
-}
-
-void hf_wire_record_put(struct hf_wire_record *record, const struct hf_news *news)
-{
-    if (record->count == HF_WIRE_BOX)
-        make_room(record);
-    uint32_t at = place(record, record->count++);
-    char *text = news->text ? strdup(news->text) : NULL; /* without memory the words are lost, the news are not */
-    record->box[at].news = *news;
-    record->box[at].news.text = record->box[at].text = text;
-    record->told++;
-}
-
-bool hf_wire_record_take(struct hf_wire_record *record, struct hf_news *news)
-{
-    bool unread = record->count > 0;
-    if (unread) {
-        *news = record->box[record->first].news;
-        free(record->said);
-        record->said = record->box[record->first].text;
-        record->first = place(record, 1);
+    bool hints = by->cue == HF_N_HINT;
+    struct hf_wire_letter **at = &record->oldest;
+    while (*at && (hints ? (*at)->news.cue != HF_N_HINT : is_final(&(*at)->news)))
+        at = &(*at)->next;
+    if (!*at && !hints)
+        at = &record->oldest;
+    struct hf_wire_letter *letter = *at;
+    if (letter) {
+        *at = letter->next;
+        free(letter->text);
         record->count--;
     }
+    return letter;
+}
+
+/* NULL: no room, where nothing was expected but a hint. */
+static struct hf_wire_letter *find_room(struct hf_wire *wire, struct hf_wire_record *record, const struct hf_news *news)
+{
+    struct hf_wire_letter *letter = NULL;
+    if (record->count < HF_WIRE_BOX && hf_wire_record_expect(wire, record)) {
+        letter = record->empty;
+        record->empty = NULL;
+    }
+    return letter ? letter : least_needed(record, news);
+}
+
+void hf_wire_record_put(struct hf_wire *wire, struct hf_wire_record *record, const struct hf_news *news)
+{
+    struct hf_wire_letter *letter = find_room(wire, record, news), **end = &record->oldest;
+    record->final = is_final(news);
+    record->told++;
+    if (!letter)
+        return;
+    letter->text = news->text ? strdup(news->text) : NULL; /* without memory the words are lost, the news are not */
+    letter->news = *news;
+    letter->news.text = letter->text;
+    letter->next = NULL;
+    while (*end)
+        end = &(*end)->next;
+    *end = letter;
+    record->count++;
+}
+
+bool hf_wire_record_take(struct hf_wire *wire, struct hf_wire_record *record, struct hf_news *news)
+{
+    struct hf_wire_letter *letter = record->oldest;
+    if (letter) {
+        *news = letter->news;
+        free(record->said);
+        record->said = letter->text;
+        record->oldest = letter->next;
+        record->count--;
+        give_letter(wire, letter);
+    }
     record->ask->seen = record->told - record->count;
-    return unread;
+    if (!record->count && record->final && !record->ask->lines) { /* nothing more will come */
+        give_letter(wire, record->empty);
+        record->empty = NULL;
+    } else {
+        hf_wire_record_expect(wire, record);
+    }
+    return letter;
 }
 
 void hf_wire_record_touch(struct hf_wire *wire, struct hf_wire_record *record)

@@ -3,13 +3,11 @@
 
 #include "sys/clock.h"
 
-#include <poll.h>
-#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
 #define ORPHAN_AFTER HF_MS(20)
-#define GATHER_LEAST 16 /* for fewer callers it does not pay to give the CPU away, which others may keep for long */
+#define FINISH_WITHIN HF_MS(500) /* as long as a request may take at most; a server that hangs holds up no longer */
 
 /* ---- Waking ---- */
 
@@ -114,10 +112,8 @@ static void announce(struct hf_wire *wire, struct hf_wire_record *record)
         wire->host->nudge(wire->host->ctx, record->ask);
         hf_wire_ring(wire);
     }
-    for (struct hf_wire_waiter *w = record->parked; w; w = w->beside) {
-        wire->expected += w->how != HF_WIRE_AWAKE;
+    for (struct hf_wire_waiter *w = record->parked; w; w = w->beside)
         hf_wire_rouse(wire, w);
-    }
 }
 
 /* The background thread is to look at new ones in a while. */
@@ -168,130 +164,7 @@ hf_nanos hf_wire_tick(struct hf_wire *wire, hf_nanos now)
     return again;
 }
 
-/* ---- Driving ---- */
-
-static void give_up(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t lines)
-{
-    me->lines &= ~lines;
-    wire->driven &= ~lines;
-    for (uint32_t left = lines; left;)
-        wire->line[hf_wire_pop(&left)].driver = NULL;
-    hf_wire_offer(wire, lines);
-}
-
-/* Drives those of the wanted lines that nobody else does, and no others. */
-static void choose_lines(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t wanted)
-{
-    wanted &= wire->open;
-    uint32_t taken = wanted & ~wire->driven;
-    me->lines |= taken;
-    wire->driven |= taken;
-    while (taken)
-        wire->line[hf_wire_pop(&taken)].driver = me;
-    if (me->lines & ~wanted)
-        give_up(wire, me, me->lines & ~wanted);
-    if (me->record && me->lines) /* the background thread has a bell of its own */
-        me->kick = wire->line[__builtin_ctz(me->lines)].kick;
-}
-
-static uint32_t ready_lines(const struct hf_wire *wire, uint32_t lines)
-{
-    uint32_t ready = 0;
-    while (lines) {
-        unsigned line = hf_wire_pop(&lines);
-        ready |= hf_wire_line_ready(&wire->line[line]) ? hf_wire_bit(line) : 0;
-    }
-    return ready;
-}
-
-/* Until then; signals may shorten it. Not ppoll(2): the time that a process is stopped does not count there, and a
- * lease that ended meanwhile would be noticed late. */
-static void poll_until(struct pollfd *fds, nfds_t count, hf_nanos until)
-{
-    int limit = -1;
-    if (until != HF_NEVER) {
-        hf_nanos ms = (until - hf_clock_boot() + HF_MS(1) - 1) / HF_MS(1);
-        limit = ms <= 0 ? 0 : ms < INT32_MAX ? (int)ms : INT32_MAX;
-    }
-    for (nfds_t i = 0; i < count; i++)
-        fds[i].revents = 0;
-    poll(fds, count, limit);
-}
-
-/* Looks without sleeping, until then; did something come? */
-static bool spin_until(struct pollfd *fds, nfds_t count, hf_nanos until)
-{
-    do {
-        if (poll(fds, count, 0) > 0)
-            return true;
-    } while (hf_clock_boot() < until);
-    return false;
-}
-
-/* The background thread has nobody who waits for its news; and where others wait, the CPU is theirs. */
-static bool may_spin(struct hf_wire *wire, struct hf_wire_waiter *me)
-{
-    bool alone = wire->waiters == me && !me->next;
-    return wire->spin && alone && hf_spin_pays(&wire->line[__builtin_ctz(me->lines)].spin);
-}
-
-/* With the io lock given up meanwhile. */
-static void poll_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, struct pollfd *fds, nfds_t count,
-                          hf_nanos until)
-{
-    bool spins = may_spin(wire, me), hit = false;
-    me->how = HF_WIRE_POLLING;
-    hf_wire_unlock(wire);
-    if (spins) {
-        hf_nanos limit = hf_clock_boot() + wire->spin;
-        hit = spin_until(fds, count, limit < until ? limit : until);
-    }
-    if (!hit)
-        poll_until(fds, count, until);
-    pthread_mutex_lock(&wire->io);
-    me->how = HF_WIRE_AWAKE;
-    if (spins)
-        hf_spin_learn(&wire->line[__builtin_ctz(me->lines)].spin, hit);
-    uint64_t kicks;
-    if ((me->kicked || fds[0].revents) && read(me->kick, &kicks, sizeof kicks) < 0) {
-        /* It was empty after all: then nothing needs to be emptied. */
-    }
-    me->kicked = false;
-}
-
-/* Polls our lines; those on which something happened. */
-static uint32_t poll_lines(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos until)
-{
-    struct pollfd fds[HF_WIRE_LINES + 1] = {{.fd = me->kick, .events = POLLIN}};
-    nfds_t count = 1;
-    uint32_t happened = 0;
-    for (uint32_t lines = me->lines; lines;) {
-        struct hf_wire_line *line = &wire->line[hf_wire_pop(&lines)];
-        line->polled = hf_link_events(line->link);
-        fds[count++] = (struct pollfd){.fd = hf_link_fd(line->link), .events = line->polled};
-    }
-    poll_unlocked(wire, me, fds, count, until);
-    count = 1;
-    for (uint32_t lines = me->lines; lines; count++) {
-        unsigned number = hf_wire_pop(&lines);
-        if (wire->line[number].corpse)
-            hf_wire_bury(&wire->line[number]); /* what happened there concerns nobody any more */
-        else if (fds[count].revents)
-            happened |= hf_wire_bit(number);
-    }
-    return happened;
-}
-
-/* Waits for something to happen on our lines, and does what follows from it. */
-static void drive(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos until)
-{
-    uint32_t happened = ready_lines(wire, me->lines);
-    if (!happened)
-        happened = poll_lines(wire, me, until);
-    hf_nanos now = hf_clock_boot();
-    while (happened)
-        hf_wire_serve(wire, hf_wire_pop(&happened), now);
-}
+/* ---- Sleeping ---- */
 
 /* All lines of ours are driven by others, or down: they will rouse us. */
 static void sleep_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos until)
@@ -300,18 +173,6 @@ static void sleep_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, hf_n
     atomic_store(&me->word, 0);
     hf_wire_unlock(wire);
     hf_futex_wait(&me->word, 0, until);
-    pthread_mutex_lock(&wire->io);
-    me->how = HF_WIRE_AWAKE;
-}
-
-/* Several callers were just told something: most of them ask again at once. Who is to drive lets them come first, and
- * sends for all. */
-static void gather(struct hf_wire *wire, struct hf_wire_waiter *me)
-{
-    wire->expected = 0;
-    me->how = HF_WIRE_GATHERING;
-    hf_wire_unlock(wire);
-    sched_yield();
     pthread_mutex_lock(&wire->io);
     me->how = HF_WIRE_AWAKE;
 }
@@ -341,8 +202,8 @@ static void part(struct hf_wire *wire, struct hf_wire_waiter *me)
     *(me->prev ? &me->prev->next : &wire->waiters) = me->next;
     if (me->next)
         me->next->prev = me->prev;
-    give_up(wire, me, me->lines);
-    hf_wire_offer(wire, wire->open); /* one may have been offered to us while we were on our way out */
+    hf_wire_leave_lines(wire, me, me->lines);
+    hf_wire_offer(wire, wire->open); /* also those that may have been offered to us while we were on our way out */
 }
 
 static void wait_for_news(struct hf_wire *wire, struct hf_wire_waiter *me, uint64_t slot, uint32_t seen, hf_nanos until)
@@ -353,15 +214,11 @@ static void wait_for_news(struct hf_wire *wire, struct hf_wire_waiter *me, uint6
         hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
         if (me->record->told != seen || now >= until)
             return;
-        choose_lines(wire, me, me->record->ask->lines);
-        if (me->lines && wire->expected >= GATHER_LEAST) {
-            gather(wire, me);
-            continue;
-        }
+        hf_wire_choose_lines(wire, me, me->record->ask->lines);
         hf_wire_flush_lines(wire);
         hf_nanos wake = again < until ? again : until;
         if (me->lines)
-            drive(wire, me, wake);
+            hf_wire_drive(wire, me, now, wake);
         else
             sleep_unlocked(wire, me, wake);
     }
@@ -429,11 +286,33 @@ void hf_wire_attend(void *self, hf_nanos until)
         uint32_t adopted = neglected_lines(wire, now) | (wire->orphaned & me->lines);
         if (wire->orphaned & ~adopted && now + ORPHAN_AFTER < bound)
             bound = now + ORPHAN_AFTER;
-        choose_lines(wire, me, wire->staked | adopted);
+        hf_wire_choose_lines(wire, me, wire->staked | adopted);
         wire->background_until = bound;
-        drive(wire, me, bound);
+        hf_wire_drive(wire, me, now, bound);
         wire->background_until = 0;
     }
-    give_up(wire, me, me->lines);
+    hf_wire_give_up(wire, me, me->lines);
+    hf_wire_unlock(wire);
+}
+
+/* ---- The end ---- */
+
+/* There is no other thread any more. */
+void hf_wire_finish(void *self, hf_nanos until)
+{
+    struct hf_wire *wire = self;
+    struct hf_wire_waiter *me = &wire->background;
+    hf_nanos bound = hf_clock_boot() + FINISH_WITHIN;
+    bound = bound < until ? bound : until;
+    pthread_mutex_lock(&wire->io);
+    for (;;) {
+        hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
+        hf_wire_flush_lines(wire);
+        hf_wire_choose_lines(wire, me, wire->orphaned);
+        if (!me->lines || now >= bound)
+            break;
+        hf_wire_drive(wire, me, now, again < bound ? again : bound);
+    }
+    hf_wire_give_up(wire, me, me->lines);
     hf_wire_unlock(wire);
 }

@@ -22,6 +22,7 @@ void hf_wire_park(void *self, uint64_t slot, uint32_t seen, hf_nanos until);
 void hf_wire_wake(void *self, uint64_t slot);
 void hf_wire_attend(void *self, hf_nanos until);
 void hf_wire_attend_wake(void *self);
+void hf_wire_finish(void *self, hf_nanos until);
 
 hf_status hf_wire_list(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg);
 /* Not in HF_WIRE_DOOR: for engines with several servers. */
@@ -37,4 +38,4 @@ void hf_wire_watch(void *self, uint32_t *seen, hf_nanos until);
     .unattend = hf_wire_unattend, .flush = hf_wire_flush, .forget = hf_wire_forget, .park = hf_wire_park,              \
     .wake = hf_wire_wake, .attend = hf_wire_attend, .attend_wake = hf_wire_attend_wake, .list = hf_wire_list,          \
     .break_hold = hf_wire_break_hold, .resize = hf_wire_resize, .examine = hf_wire_examine, .watch = hf_wire_watch,    \
-    .close = hf_wire_close
+    .finish = hf_wire_finish, .close = hf_wire_close

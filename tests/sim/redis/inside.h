@@ -224,7 +224,9 @@ void *lua_memory_move(void *memory, void *old, size_t old_size, size_t size);
 void lua_memory_keep(struct lua_memory *memory);    /* this is what it goes back to */
 void lua_memory_go_back(struct lua_memory *memory); /* all that was allocated since is gone */
 bool lua_memory_has_garbage(const struct lua_memory *memory);
+void lua_memory_scraps(struct lua_memory *memory, bool on); /* while on, what is small lasts until off */
 void lua_begin(struct redis_model *model);
+void lua_open_redis(struct redis_model *model); /* the functions of `redis`, and pcall() */
 void lua_end(struct redis_model *model);
 /* Compiles into script->function, or answers with the error and returns false. */
 bool lua_compile(struct call *call, struct script *script, struct slice body);

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <lauxlib.h>
-#include <lualib.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +26,26 @@ static void push_error(lua_State *lua, const char *text, size_t len)
     lua_setfield(lua, -2, "ignore_error_stats_update");
 }
 
+static int64_t read_number(const char *line, const char **end)
+{
+    uint64_t number = 0;
+    const char *at = line + (*line == '-');
+    for (; *at != '\r'; at++)
+        number = 10 * number + (uint64_t)(*at - '0');
+    *end = at;
+    return *line == '-' ? (int64_t)(0 - number) : (int64_t)number;
+}
+
 /* Pushes the first value of an answer; returns where the next one begins. The answer is our own: complete and right. */
 static const char *push_value(lua_State *lua, const char *at)
 {
-    const char *line = at + 1, *end = strchr(line, '\r'), *next = end + 2;
-    long long number = *at == '+' || *at == '-' ? 0 : strtoll(line, NULL, 10);
+    const char *line = at + 1, *end;
+    int64_t number = 0;
+    if (*at == '+' || *at == '-')
+        end = strchr(line, '\r');
+    else
+        number = read_number(line, &end);
+    const char *next = end + 2;
     switch (*at) {
     case ':':
         lua_pushnumber(lua, (lua_Number)number);
@@ -214,16 +228,6 @@ static int global_pcall(lua_State *lua)
     return lua_gettop(lua);
 }
 
-static int no_such_global(lua_State *lua)
-{
-    return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'", lua_tostring(lua, 2));
-}
-
-static int no_new_global(lua_State *lua)
-{
-    return luaL_error(lua, "Attempt to modify a readonly table");
-}
-
 /* ---- From a Lua value to an answer ------------------------------------------------------------------------------ */
 
 static void reply_value(struct call *call, lua_State *lua);
@@ -392,7 +396,7 @@ bool lua_compile(struct call *call, struct script *script, struct slice body)
     return true;
 }
 
-/* ---- The interpreter -------------------------------------------------------------------------------------------- */
+/* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
 static void add_function(struct redis_model *model, const char *name, lua_CFunction function)
 {
@@ -401,117 +405,9 @@ static void add_function(struct redis_model *model, const char *name, lua_CFunct
     lua_setfield(model->lua, -2, name);
 }
 
-static void open_library(lua_State *lua, const char *name, lua_CFunction library)
+void lua_open_redis(struct redis_model *model)
 {
-    lua_pushcfunction(lua, library);
-    lua_pushstring(lua, name);
-    lua_call(lua, 1, 0);
-}
-
-/* What would read files, print, or depend on more than data. A server's math.random() is the same after every start of
- * a script; here it is missed. */
-static void take_away(lua_State *lua)
-{
-    static const char *const globals[] = {"dofile", "loadfile", "print", "newproxy", "module", "require"};
-    for (unsigned i = 0; i < sizeof globals / sizeof *globals; i++) {
-        lua_pushnil(lua);
-        lua_setglobal(lua, globals[i]);
-    }
-    lua_getglobal(lua, "math");
-    lua_pushnil(lua);
-    lua_setfield(lua, -2, "random");
-    lua_pushnil(lua);
-    lua_setfield(lua, -2, "randomseed");
-    lua_pop(lua, 1);
-}
-
-/* ---- Whole numbers, which nearly all are, without the cost of printf() and strtod() ---- */
-
-/* string.format(): the format is text and %.0f, as often as there are numbers. */
-static int format_whole(lua_State *lua)
-{
-    char out[256];
-    size_t len, at = 0;
-    int next = 2;
-    const char *format = lua_tolstring(lua, 1, &len);
-    bool simple = lua_type(lua, 1) == LUA_TSTRING;
-    for (size_t i = 0; simple && i < len; i++) {
-        bool number = len - i >= 4 && memcmp(format + i, "%.0f", 4) == 0;
-        simple = at < sizeof out - DOUBLE_TEXT && (number ? is_whole(lua_tonumber(lua, next)) : format[i] != '%') &&
-                 (!number || lua_type(lua, next) == LUA_TNUMBER);
-        if (simple && number) {
-            at += integer_print(out + at, (int64_t)lua_tonumber(lua, next++));
-            i += 3;
-        } else if (simple) {
-            out[at++] = format[i];
-        }
-    }
-    if (simple) {
-        lua_pushlstring(lua, out, at);
-        return 1;
-    }
-    lua_pushvalue(lua, lua_upvalueindex(1));
-    lua_insert(lua, 1);
-    lua_call(lua, lua_gettop(lua) - 1, 1);
-    return 1;
-}
-
-/* tonumber(): digits, fewer than a double can miss one of. */
-static int number_of_digits(lua_State *lua)
-{
-    size_t len = 0;
-    const char *text = lua_gettop(lua) == 1 && lua_type(lua, 1) == LUA_TSTRING ? lua_tolstring(lua, 1, &len) : "";
-    int64_t value = 0;
-    size_t i = 0;
-    for (; i < len && i < 16 && text[i] >= '0' && text[i] <= '9'; i++)
-        value = 10 * value + (text[i] - '0');
-    if (len && i == len && value < INT64_C(1) << 53) {
-        lua_pushnumber(lua, (lua_Number)value);
-        return 1;
-    }
-    lua_pushvalue(lua, lua_upvalueindex(1));
-    lua_insert(lua, 1);
-    lua_call(lua, lua_gettop(lua) - 1, 1);
-    return 1;
-}
-
-/* The function of that name of the table on top, with the original one behind it. */
-static void put_before(lua_State *lua, const char *name, lua_CFunction function)
-{
-    lua_getfield(lua, -1, name);
-    lua_pushcclosure(lua, function, 1);
-    lua_setfield(lua, -2, name);
-}
-
-static void hasten_numbers(lua_State *lua)
-{
-    lua_pushvalue(lua, LUA_GLOBALSINDEX);
-    put_before(lua, "tonumber", number_of_digits);
-    lua_getfield(lua, -1, "string");
-    put_before(lua, "format", format_whole);
-    lua_pop(lua, 2);
-}
-
-static void guard_globals(lua_State *lua)
-{
-    lua_createtable(lua, 0, 2);
-    lua_pushcfunction(lua, no_such_global);
-    lua_setfield(lua, -2, "__index");
-    lua_pushcfunction(lua, no_new_global);
-    lua_setfield(lua, -2, "__newindex");
-    lua_setmetatable(lua, LUA_GLOBALSINDEX);
-}
-
-void lua_begin(struct redis_model *model)
-{
-    model->lua_memory = lua_memory_open();
-    lua_State *lua = model->lua = lua_newstate(lua_memory_move, model->lua_memory);
-    assert(lua);
-    open_library(lua, "", luaopen_base);
-    open_library(lua, LUA_TABLIBNAME, luaopen_table);
-    open_library(lua, LUA_STRLIBNAME, luaopen_string);
-    open_library(lua, LUA_MATHLIBNAME, luaopen_math);
-    take_away(lua);
+    lua_State *lua = model->lua;
     lua_pushcfunction(lua, global_pcall);
     lua_setglobal(lua, "pcall");
     lua_createtable(lua, 0, 4);
@@ -520,18 +416,4 @@ void lua_begin(struct redis_model *model)
     add_function(model, "error_reply", redis_error_reply);
     add_function(model, "status_reply", redis_status_reply);
     lua_setglobal(lua, "redis");
-    hasten_numbers(lua);
-    guard_globals(lua);
-    lua_settop(lua, 0);
-    lua_gc(lua, LUA_GCSTOP, 0);
-    lua_memory_keep(model->lua_memory);
-}
-
-void lua_end(struct redis_model *model)
-{
-    for (unsigned i = 0; i < model->script_count; i++)
-        free(model->scripts[i].text);
-    free(model->scripts);
-    lua_close(model->lua);
-    lua_memory_close(model->lua_memory);
 }

@@ -1,6 +1,10 @@
-/* lua_memory.c - memory for the interpreter: a heap that only grows while scripts run, and then goes back, as a whole,
- * to what it was after the last script was compiled. A run leaves nothing behind in Lua that anybody could see, so
- * nothing has to be collected: that, and the C library's malloc(), took half of a script's time. */
+/* lua_memory.c - memory for the interpreter: a heap that only grows while scripts run, and then goes back to what it
+ * was after the last script was compiled. A run leaves nothing behind in Lua that anybody could see, so nothing has to
+ * be collected: that, and the C library's malloc(), took half of a script's time.
+ *
+ * The heap's beginning is the interpreter with its tables and stacks, which every run writes to. Behind it lies what
+ * was compiled, ten times as much, which no run writes to: it need not be copied back, unless something of the
+ * beginning had to move, because it grew, and so came to lie there. A look now and then proves it. */
 #include "inside.h"
 
 #include <assert.h>
@@ -10,13 +14,19 @@
 
 /* Address space; memory comes with use. A script that needs more hears that there is none. */
 #define HEAP_ROOM ((size_t)256 << 20)
-#define GARBAGE ((size_t)512 << 10) /* so much of it is left lying: it stays in the processor's cache */
+#define GARBAGE ((size_t)192 << 10) /* so much of it is left lying: it stays in the processor's cache */
+#define SCRAPS_AT (HEAP_ROOM / 2)
 
-enum { STEP = 16 };
+enum { STEP = 16, SMALL = 64, PROOF = 1024 };
 
 struct lua_memory {
     char *heap, *kept; /* `kept` is a copy of its beginning */
     size_t used, kept_used;
+    size_t lively; /* the size of the beginning; 0: not known yet */
+    bool moved;    /* something that was kept has grown, or has been given up */
+    bool scraps;   /* what is small lies apart, and is gone when this ends */
+    size_t scrap_used;
+    unsigned returns;
 };
 
 struct lua_memory *lua_memory_open(void)
@@ -42,12 +52,19 @@ void lua_memory_keep(struct lua_memory *memory)
     assert(memory->kept);
     memcpy(memory->kept, memory->heap, memory->used);
     memory->kept_used = memory->used;
+    if (!memory->lively || memory->moved)
+        memory->lively = memory->used;
+    memory->moved = false;
 }
 
 void lua_memory_go_back(struct lua_memory *memory)
 {
-    memcpy(memory->heap, memory->kept, memory->kept_used);
+    size_t lively = memory->moved ? memory->kept_used : memory->lively;
+    memcpy(memory->heap, memory->kept, lively);
     memory->used = memory->kept_used;
+    memory->moved = false;
+    if (++memory->returns % PROOF == 0)
+        assert(memcmp(memory->heap, memory->kept, memory->kept_used) == 0);
 }
 
 bool lua_memory_has_garbage(const struct lua_memory *memory)
@@ -60,9 +77,17 @@ static size_t rounded(size_t size)
     return (size + STEP - 1) & ~(size_t)(STEP - 1);
 }
 
+void lua_memory_scraps(struct lua_memory *memory, bool on)
+{
+    memory->scraps = on;
+    memory->scrap_used = 0;
+}
+
 static void *take(struct lua_memory *memory, size_t size)
 {
-    if (HEAP_ROOM - memory->used < rounded(size))
+    if (memory->scraps && size <= SMALL)
+        return memory->heap + SCRAPS_AT + (memory->scrap_used += SMALL);
+    if (SCRAPS_AT - memory->used < rounded(size))
         return NULL;
     memory->used += rounded(size);
     return memory->heap + memory->used - rounded(size);
@@ -72,6 +97,7 @@ static void *take(struct lua_memory *memory, size_t size)
 void *lua_memory_move(void *self, void *old, size_t old_size, size_t size)
 {
     struct lua_memory *memory = self;
+    memory->moved |= (char *)old < memory->heap + memory->kept_used && old_size != size && old;
     if (size <= rounded(old_size))
         return size ? old : NULL;
     void *fresh = take(memory, size);

@@ -53,8 +53,8 @@ bool slice_integer(struct slice text, int64_t *value)
         return false;
     uint64_t sum = 0;
     for (; i < text.len; i++) {
-        if (!isdigit((unsigned char)text.bytes[i]) || __builtin_mul_overflow(sum, 10u, &sum) ||
-            __builtin_add_overflow(sum, (uint64_t)(text.bytes[i] - '0'), &sum))
+        unsigned digit = (unsigned char)text.bytes[i] - (unsigned)'0';
+        if (digit > 9 || __builtin_mul_overflow(sum, 10u, &sum) || __builtin_add_overflow(sum, digit, &sum))
             return false;
     }
     if (sum > (uint64_t)INT64_MAX + negative)
@@ -93,18 +93,17 @@ static void add(struct call *call, const char *text)
 
 size_t integer_print(char *into, int64_t value)
 {
-    char digits[20];
-    size_t n = 0, len = 0;
+    char digits[20], *first = digits + sizeof digits;
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     do {
-        digits[n++] = (char)('0' + rest % 10);
+        *--first = (char)('0' + rest % 10);
         rest /= 10;
     } while (rest);
     if (value < 0)
-        into[len++] = '-';
-    while (n)
-        into[len++] = digits[--n];
-    return len;
+        *into++ = '-';
+    size_t len = (size_t)(digits + sizeof digits - first);
+    memcpy(into, first, len);
+    return len + (value < 0);
 }
 
 static void add_number(struct call *call, char mark, int64_t value)

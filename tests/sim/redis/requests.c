@@ -167,14 +167,14 @@ static void refuse_bytes(struct redis_model *model, struct connection *c)
     c->closing = true;
 }
 
-/* Executes the first request of `in`, for the key `serve` if it waited for that. *size is that of the request. */
-static enum found execute_first(struct redis_model *model, struct connection *c, const struct slice *serve,
-                                size_t *size)
+/* Executes the first request of `bytes`, for the key `serve` if it waited for that. *size is that of the request. */
+static enum found execute_first(struct redis_model *model, struct connection *c, struct slice bytes,
+                                const struct slice *serve, size_t *size)
 {
-    struct reader reader = {c->in.bytes, c->in.bytes + c->in.len};
+    struct reader reader = {bytes.bytes, bytes.bytes + bytes.len};
     unsigned count = 0;
     enum found found = read_words(model, &reader, &count);
-    *size = (size_t)(reader.at - c->in.bytes);
+    *size = (size_t)(reader.at - bytes.bytes);
     if (found == FOUND && count)
         execute(&(struct call){.model = model,
                                .connection = c,
@@ -240,7 +240,7 @@ static void serve_key(struct redis_model *model, unsigned db, struct slice name)
         size_t before = c->out.len, size;
         if (c->db != db)
             continue;
-        execute_first(model, c, &name, &size);
+        execute_first(model, c, slice_of(&c->in), &name, &size);
         if (c->out.len != before)
             unblock(model, c, size);
     }
@@ -259,13 +259,27 @@ static void serve_ready(struct redis_model *model)
 
 /* ---- The loop --------------------------------------------------------------------------------------------------- */
 
+/* Executes what came whole where it lies, in the caller's memory; returns what is left for execute_all(). */
+static struct slice execute_whole(struct redis_model *model, struct connection *c, struct slice bytes)
+{
+    size_t size;
+    while (bytes.len && !c->in.len && !c->closing) {
+        store_compact(&model->store);
+        if (execute_first(model, c, bytes, NULL, &size) != FOUND || c->blocked)
+            break;
+        bytes = (struct slice){bytes.bytes + size, bytes.len - size};
+        serve_ready(model);
+    }
+    return bytes;
+}
+
 static void execute_all(struct redis_model *model, struct connection *c)
 {
     enum found found = FOUND;
     while (found == FOUND && c->in.len && !c->blocked && !c->closing) {
         size_t size;
         store_compact(&model->store);
-        found = execute_first(model, c, NULL, &size);
+        found = execute_first(model, c, slice_of(&c->in), NULL, &size);
         if (found == BROKEN)
             refuse_bytes(model, c);
         if (found == FOUND && !c->blocked)
@@ -292,7 +306,8 @@ void model_feed(struct redis_model *model, unsigned connection, const void *byte
     struct connection *c = &model->connections[connection];
     if (!model_connected(model, connection))
         return;
-    buffer_add(&c->in, bytes, len);
+    struct slice rest = execute_whole(model, c, (struct slice){bytes, len});
+    buffer_add(&c->in, rest.bytes, rest.len);
     execute_all(model, c);
     execute_rest(model);
 }
@@ -348,7 +363,7 @@ void model_replicas(struct redis_model *model, unsigned count)
         size_t size = c->blocked ? read_blocked(model, c) : 0, before = c->out.len;
         if (!c->blocked || !slice_is(model->words[0], "wait"))
             continue;
-        execute_first(model, c, NULL, &size);
+        execute_first(model, c, slice_of(&c->in), NULL, &size);
         if (c->out.len != before)
             unblock(model, c, size);
     }

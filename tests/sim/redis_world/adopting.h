@@ -20,7 +20,7 @@ static void hear_adoption(unsigned id, const struct hf_news *news)
         refuse_adoption(id);
         return;
     }
-    hf_nanos until = news->asked_at + news->good - hf_timing_drift(&a->claim.limits, news->good);
+    hf_nanos until = news->asked_at + news->good - hf_timing_drift(&a->claim.sheet->limits, news->good);
     hf_claim_adopt(&a->claim, news->asked_at, until, news->token);
     if (w.options.plant == PLANT_ADOPT_SURE)
         a->claim.doubt = false;
@@ -28,7 +28,7 @@ static void hear_adoption(unsigned id, const struct hf_news *news)
     tally.adopted++;
     a->adopts = false;
     a->decided = a->adopted = true;
-    a->disturbed |= until - local_time(p, w.now) < 2 * a->claim.t.answer; /* there is hardly time to renew it */
+    a->disturbed |= until - local_time(p, w.now) < 2 * a->claim.sheet->t.answer; /* there is hardly time to renew it */
     a->sure_from = real_time(p, news->asked_at);
     arm_timer(id, a->claim.renew_at < until ? a->claim.renew_at : until);
     check_beliefs();
@@ -47,12 +47,12 @@ static void adopt(unsigned process, unsigned from)
     struct attempt_of_user *a = &w.attempt[id], *left = &w.attempt[from];
     struct hf_limits limits = HF_REDIS_LIMITS;
     struct hf_timing_wishes wishes = {.acknowledge_ms = w.acknowledge_ms};
-    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(2), .shared = w.owners};
+    struct hf_claim_terms terms = {.auto_renew = draw(2), .shared = w.owners};
     left->was_taken = true;
     a->ask = left->ask;
     a->ask.engine_state = NULL;
     a->ask.token = left->claim.token;
-    a->ask.ttl_ms = terms.ttl_ms;
+    a->ask.ttl_ms = w.ttl / HF_MS(1);
     memcpy(a->id, left->id, sizeof a->id);
     a->owner = left->owner;
     a->units = left->units;
@@ -64,9 +64,10 @@ static void adopt(unsigned process, unsigned from)
     a->disturbed = w.now < p->disturbed_until;
     a->adopts = a->alive = a->ended = true;
     a->leaves = !draw(3);
-    hf_claim_init(&a->claim, &terms, &limits, &wishes);
+    hf_sheet_fill(&a->sheet, a->ask.ttl_ms, &limits, &wishes);
+    hf_claim_init(&a->claim, &terms, &a->sheet);
     note((int)process, "a%d asks for what a%u left behind", id, from);
     look(&w.sight);
-    arm_timer((unsigned)id, local + a->claim.t.answer);
+    arm_timer((unsigned)id, local + a->claim.sheet->t.answer);
     submit(a, &(struct hf_move){.verb = HF_V_CHECK}, local);
 }

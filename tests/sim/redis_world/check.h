@@ -191,7 +191,7 @@ static void check_outcome(unsigned id, hf_nanos local)
     if (a->decided)
         fails("a%u has two outcomes", id);
     /* An ask without wait, then a leave: each until silence counts as an answer. */
-    if (a->claim.deadline != HF_NEVER && local > due + 2 * a->claim.t.answer + HF_MS(1))
+    if (a->claim.deadline != HF_NEVER && local > due + 2 * a->claim.sheet->t.answer + HF_MS(1))
         fails("a%u ended %lld us after its deadline", id, (long long)(local - due) / 1000);
     a->decided = true;
 }
@@ -207,7 +207,7 @@ static void check_loss(unsigned id, hf_nanos local)
         return;
     if (a->claim.auto_renew)
         fails("a%u lost its lease although nothing went wrong", id);
-    if (!a->adopted && local + round_trip < a->claim.granted_at + a->claim.t.stop)
+    if (!a->adopted && local + round_trip < a->claim.granted_at + a->claim.sheet->t.stop)
         fails("a%u lost its lease before the ttl was over", id);
 }
 
@@ -257,6 +257,27 @@ static void check_order(const struct sight *was, const struct sight *is, int id)
         const struct seen_place *still = find_place(is, other->attempt);
         if (other->attempt >= 0 && still && still->arrival == other->arrival && other->due_us > server_us())
             fails("a%d is let in before a%d, which waits for longer", id, other->attempt);
+    }
+}
+
+/* Whoever let its time pass holds up nobody: it is let in by a request of its own only. For any fault. */
+static void check_alive(const struct sight *was, int id)
+{
+    const struct seen_place *own = find_place(was, id);
+    const struct attempt_of_user *a = &w.attempt[id];
+    const struct link *link = w.served < 0 ? NULL : &links[w.served];
+    bool asks_itself = link && link->process == a->process && link->life == a->life;
+    if (own && own->due_us <= server_us() && !asks_itself)
+        fails("a%d let its time pass, and is let in by somebody else", id);
+}
+
+/* Who holds does not wait. For any fault. */
+static void check_apart(const struct sight *is)
+{
+    for (unsigned i = 0; i < is->places; i++) {
+        int id = is->place[i].attempt;
+        if (id >= 0 && find_hold(is, id))
+            fails("a%d holds, and waits in the queue", id);
     }
 }
 
@@ -359,6 +380,7 @@ static void check_history(const struct sight *was, const struct sight *is)
             tally.hand_overs += find_place(was, id) != NULL;
             w.attempt[id].let_in_at = w.now;
             check_order(was, is, id);
+            check_alive(was, id);
         }
         if (is->hold[i].end_us > server_us())
             check_leak(id, "holds");
@@ -366,6 +388,7 @@ static void check_history(const struct sight *was, const struct sight *is)
     }
     for (unsigned i = 0; i < is->places; i++)
         check_leak(is->place[i].attempt, "waits in the queue");
+    check_apart(is);
     check_turns(was, is);
     check_work(was, is);
 }

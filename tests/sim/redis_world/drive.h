@@ -31,6 +31,14 @@ static void spoil_undo(char *bytes, size_t len)
         at[-1] ^= 1;
 }
 
+/* What takes a grant or an upgrade back is the only release and the only downgrade on that line. */
+static bool takes_back(unsigned line, const void *bytes, size_t len)
+{
+    static const char release[] = "\r\n$1\r\nr\r\n$1\r\n0\r\n", downgrade[] = "\r\n$1\r\nd\r\n";
+    return line == LINE_STRONG && len < 4096 &&
+           (memmem(bytes, len, release, sizeof release - 1) || memmem(bytes, len, downgrade, sizeof downgrade - 1));
+}
+
 static bool host_send(void *ctx, unsigned line, const void *bytes, size_t len)
 {
     static char spoilt[4096];
@@ -40,7 +48,10 @@ static bool host_send(void *ctx, unsigned line, const void *bytes, size_t len)
         spoil_undo(spoilt, len);
         bytes = spoilt;
     }
-    carry((unsigned)p->line[line], true, bytes, (uint32_t)len);
+    if (takes_back(line, bytes, len) && strikes(FAULT_CUT, 400))
+        carry_last((unsigned)p->line[line], bytes, (uint32_t)len);
+    else
+        carry((unsigned)p->line[line], true, bytes, (uint32_t)len);
     return true;
 }
 
@@ -66,7 +77,7 @@ static struct attempt_of_user *attempt_of(const struct hf_ask *ask)
 static void spoil_news(const struct process *p, struct attempt_of_user *a, struct hf_news *news)
 {
     hf_nanos local = local_time(p, w.now);
-    struct attempt *engines = a->ask.engine_state;
+    const struct memo *memo = a->ask.engine_state;
     bool pushed = news->cue == HF_N_GRANTED && news->brief && a->claim.state != HF_S_LEAVING;
     if (w.options.plant == PLANT_PUSH_START && pushed)
         news->asked_at = local;
@@ -80,8 +91,8 @@ static void spoil_news(const struct process *p, struct attempt_of_user *a, struc
         news->good = w.ttl;
     if (w.options.plant == PLANT_RETRY_TIME && news->cue == HF_N_QUEUED) {
         if (!a->first_pair_at)
-            a->first_pair_at = engines->pair.at;
-        engines->pair.at = a->first_pair_at;
+            a->first_pair_at = memo->awake->pair.at;
+        memo->awake->pair.at = a->first_pair_at;
     }
 }
 
@@ -93,7 +104,7 @@ static void host_tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
         fails("process %u hears too much at once", number_of(p));
         return;
     }
-    struct told *told = &p->news[(p->first_news + p->news_count++) % MAX_NEWS];
+    struct told *told = &news_of[number_of(p)][(p->first_news + p->news_count++) % MAX_NEWS];
     *told = (struct told){.ask = ask, .news = *news};
     told->news.text = NULL;
     if (a && news->cue == HF_N_FAILED && news->status == HF_NOT_REPLICATED)
@@ -146,7 +157,7 @@ static void submit(struct attempt_of_user *a, const struct hf_move *move, hf_nan
     a->ask.verb = move->verb;
     a->ask.doubt = move->doubt;
     a->ask.bell = true;
-    a->ask.until = local + a->claim.t.op_timeout;
+    a->ask.until = local + a->claim.sheet->t.op_timeout;
     if (move->verb == HF_V_EXTEND) {
         a->ask.ttl_ms = move->ttl / HF_MS(1);
         if (w.options.plant == PLANT_ROUNDED)
@@ -268,7 +279,7 @@ static void settle(struct process *p)
 {
     do {
         while (p->news_count) {
-            struct told told = p->news[p->first_news];
+            struct told told = news_of[number_of(p)][p->first_news];
             p->first_news = (p->first_news + 1) % MAX_NEWS;
             p->news_count--;
             struct attempt_of_user *a = attempt_of(told.ask);

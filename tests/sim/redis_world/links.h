@@ -4,42 +4,38 @@
 #pragma once
 #include "world.h"
 
-/* Bytes under way. Most are few, and lie there until the schedule ends; a connection that begins sends every script,
- * and what has that size is used again at once: else each schedule would drive everything else out of the processor's
+/* Bytes under way. Most are few, and lie there until the schedule ends. Every connection begins with the texts of the
+ * scripts: those are kept once and for all, else each schedule would drive everything else out of the processor's
  * cache. */
-static char *crates[CRATES];
-static unsigned crate_count; /* that are empty */
+static struct said {
+    char bytes[LONG_MOST];
+    size_t len;
+} said_often[OFTEN];
+static unsigned said_count;
 
-static bool is_crate(size_t len)
+static const char *what_was_said(const void *bytes, size_t len)
 {
-    return len > CRATE / 16 && len <= CRATE;
+    for (unsigned i = 0; i < said_count; i++)
+        if (said_often[i].len == len && memcmp(said_often[i].bytes, bytes, len) == 0)
+            return said_often[i].bytes;
+    if (said_count == OFTEN)
+        return NULL;
+    memcpy(said_often[said_count].bytes, bytes, len);
+    said_often[said_count].len = len;
+    return said_often[said_count++].bytes;
 }
 
-static char *room_for_bytes(size_t len)
+static const char *keep_bytes(const void *bytes, size_t len)
 {
-    if (is_crate(len) && crate_count)
-        return crates[--crate_count];
-    size_t takes = is_crate(len) ? CRATE : len;
-    if (bytes_used + takes > BYTES_ROOM) {
+    const char *said = len >= LONG && len <= LONG_MOST ? what_was_said(bytes, len) : NULL;
+    if (said)
+        return said;
+    if (bytes_used + len > BYTES_ROOM) {
         fails("too many bytes are under way");
         return NULL;
     }
-    bytes_used += takes;
-    return bytes_room + bytes_used - takes;
-}
-
-static char *keep_bytes(const void *bytes, size_t len)
-{
-    char *copy = room_for_bytes(len);
-    if (copy)
-        memcpy(copy, bytes, len);
-    return copy;
-}
-
-static void drop_bytes(const struct occurrence *o)
-{
-    if (o->bytes && is_crate(o->len) && crate_count < CRATES)
-        crates[crate_count++] = o->bytes;
+    bytes_used += len;
+    return memcpy(bytes_room + bytes_used - len, bytes, len);
 }
 
 static hf_nanos later(hf_nanos a, hf_nanos b)
@@ -143,7 +139,7 @@ static void carry(unsigned number, bool up, const void *bytes, uint32_t len)
     uint32_t fate = perhaps_break(number, up, len), kept = fate & (UINT32_MAX >> 2), heard = fate >> 30;
     if (dead)
         return;
-    char *copy = kept ? keep_bytes(bytes, kept) : NULL;
+    const char *copy = kept ? keep_bytes(bytes, len) : NULL;
     if (copy) {
         *last = later(*last, w.now + takes);
         schedule((struct occurrence){
@@ -151,6 +147,22 @@ static void carry(unsigned number, bool up, const void *bytes, uint32_t len)
     }
     if (heard)
         break_heard(number, heard);
+}
+
+/* Its last words: the client hears at once that the line is gone, and they reach the server all the same, some time. */
+static void carry_last(unsigned number, const void *bytes, uint32_t len)
+{
+    struct link *link = &links[number];
+    hf_nanos extra = draw_time(draw(2) ? 3 * w.ttl : 2 * w.op_timeout);
+    tally.lates++;
+    disturb(link->process);
+    note((int)link->process, "line %u breaks, and what it said last takes %lld ms", link->line,
+         (long long)(extra / HF_MS(1)));
+    link->up_last = later(link->up_last, w.now + extra);
+    carry(number, true, bytes, len);
+    link->up_dead = link->down_dead = true;
+    plan_down(number);
+    plan_closed(number);
 }
 
 /* ---- The server's side ----------------------------------------------------------------------------------------- */

@@ -2,9 +2,6 @@
  * the server's model reads it (spoil_script), around the engine and around the claim's step function; never in the
  * product. */
 #pragma once
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 /* id, name, what is wrong; and for those in a script: the script, what its text says, and what it says instead. */
 #define PLANTS(X)                                                                                                      \
@@ -20,11 +17,10 @@
     X(LEAVE_ALONE, "leave-alone", "one that leaves the queue admits nobody", "release", "' or 'r') end\nadmit()\n",    \
       "' or 'r') end\nif held then admit() end\n")                                                                     \
     X(SHORT_TURN, "short-turn", "a hand-over ends before its waiter's next look", "*",                                 \
-      "  local till = math.max(w.due, now + w.grace * 1000)\n", "  local till = now + w.grace * 125\n")                \
+      "  local till = max(w.due, now + w.grace * 1000)\n", "  local till = now + w.grace * 125\n")                     \
     X(PUSH_START, "push-start", "a hand-over is counted from its message", NULL, NULL, NULL)                           \
     X(OLD_PUSH, "old-push", "a message that is older than the answer is believed", "ask",                              \
-      "return { 0, left, again, whole(now), whole(number), place }",                                                   \
-      "return { 0, left, again, whole(now), '0', place }")                                                             \
+      "arrival or whole(number), place }", "arrival or '0', place }")                                                  \
     X(RETRY_TIME, "retry-time", "the time of a second ask goes with the server's time in the answer to the first",     \
       NULL, NULL, NULL)                                                                                                \
     X(REPLY_TIME, "reply-time", "a grant is counted from its answer", NULL, NULL, NULL)                                \
@@ -32,7 +28,7 @@
     X(NO_TOMBSTONE, "no-tombstone", "a doubt leaves no tombstone", "release",                                          \
       "if doubt > 0 then bury(id, doubt) end\n", "")                                                                   \
     X(BUSY_STAYS, "busy-stays", "one that is told busy stays in the queue", "ask",                                     \
-      "  if ARGV[9] ~= '0' then leave_queue(me.id) end\n",                                                             \
+      "  if ARGV[9] ~= '0' then leave_queue(me.id, me) end\n",                                                         \
       "  call('ZADD', queue, next_number(), me.id)\n"                                                                  \
       "  call('HSET', waiters, me.id, whole(now + me.grace * 4000) .. ' ' .. me.grace * 4 .. ' ' .. me.grace .. ' ' "  \
       ".. me.ttl .. ' ' .. "                                                                                           \
@@ -68,30 +64,29 @@
     X(STEP_COUNTS, "step-counts", "one who looks is shown the time that a clock's step back added", "extend",          \
       "return { token, math.min(left, tonumber(given)) }", "return { token, left }")                                   \
     X(STEP_WAITS, "step-waits", "a hand-over lasts as much longer as the clock stepped back", "*",                     \
-      "local till = math.min(tonumber(due), now + tonumber(span) * 1000)", "local till = tonumber(due)")               \
+      "  return min(tonumber(due), now + tonumber(span) * 1000)\n", "  return tonumber(due)\n")                        \
     X(GATHERED, "gathered", "an ask that is let in beside its owner's other one is told to wait", "ask",               \
       "held = not token and me.owner ~= '-' and read_hold(me.id)\n", "held = false\n")                                 \
     X(GATHER_DEAD, "gather-dead", "a dead ask of an owner is let in with the others", "*",                             \
       "    if w and w.due > now then\n", "    if w then\n")                                                            \
     X(WAIT_LEFT, "wait-left", "a grant that too few replicas acknowledged is not taken back", NULL, NULL, NULL)        \
+    X(LATE_UNDO, "late-undo", "what takes a grant back takes a later one, too", "release",                             \
+      "if held and round and round_of(held.meta) > round then held = nil end\n", "")                                   \
+    X(LATE_DOWNGRADE, "late-downgrade", "what takes an upgrade back takes a later one, too", "convert",                \
+      "  return who == me and tonumber(since) <= round\n", "  return true\n")                                          \
     X(WAIT_SHORT, "wait-short", "a grant counts before the replica has acknowledged it", NULL, NULL, NULL)             \
     X(LATE_TOKEN, "late-token", "a token is taken after the lock, from an extra counter", NULL, NULL, NULL)            \
     X(ADOPT_SURE, "adopt-sure", "who took a hold up releases it without a tombstone", NULL, NULL, NULL)                \
-    X(ADOPT_BLIND, "adopt-blind", "a hold that is taken up is believed to be new", NULL, NULL, NULL)
+    X(ADOPT_BLIND, "adopt-blind", "a hold that is taken up is believed to be new", NULL, NULL, NULL)                   \
+    X(UNORDERED, "unordered", "two names are taken in the order in which they were named", NULL, NULL, NULL)           \
+    X(HALF_KEPT, "half-kept", "who loses one of two names keeps the other", NULL, NULL, NULL)
 
-enum plant {
-#define X(id, name, text, script, from, to) PLANT_##id,
-    PLANTS(X)
-#undef X
-        PLANT_COUNT
-};
+#include "sim/planting.h"
 
-struct plant_row {
-    const char *name, *text, *script, *from, *to;
-};
-
-static const struct plant_row plants[] = {
-#define X(id, name, text, script, from, to) {name, text, script, from, to},
+static const struct spoiling {
+    const char *script, *from, *to; /* script "*": wherever the text is; NULL: it is none of these */
+} spoilings[] = {
+#define X(id, name, text, script, from, to) {script, from, to},
     PLANTS(X)
 #undef X
 };

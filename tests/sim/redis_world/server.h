@@ -142,8 +142,10 @@ static void serve_bytes(unsigned number, const char *bytes, uint32_t len)
     if (!link->server_open || !w.server_up)
         return;
     uint64_t scripts = model_counts(model).scripts;
+    w.served = (int)number;
     model_feed(model, link->connection, bytes, len);
     observe();
+    w.served = -1;
     if (model_counts(model).scripts != scripts)
         note_sight();
     let_server_speak();

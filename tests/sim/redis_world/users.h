@@ -49,7 +49,7 @@ static void user_got_it(unsigned id)
         plan_wish(id, HF_I_FORFEIT, after_forfeit);
     if (converts && convertible && w.options.faults & FAULT_CONVERT)
         plan_wish(id, HF_I_CONVERT, after_convert);
-    if (a->several && !a->name && a->other < 0)
+    if (a->several && a->other < 0)
         ask_other_name(id); /* which is held from then on, until both are given back */
     else
         plan_wish(id, HF_I_RELEASE, a->hold_for);
@@ -87,6 +87,8 @@ static void hear_conversion(unsigned id, hf_status status)
     enum hf_verb wanted = a->wants;
     a->wants = HF_V_NONE;
     a->upgrade_doubt |= status != HF_OK && status != HF_BUSY;
+    if (wanted == HF_V_UPGRADE && w.strong && status != HF_OK && draw(2))
+        plan_wish(id, HF_I_CONVERT, draw_time(w.ttl)); /* while what takes the first one back may be under way */
     if (wanted == HF_V_NONE || status != HF_OK)
         return;
     a->ask.kind = wanted == HF_V_UPGRADE ? HF_WRITE : HF_READ;
@@ -153,6 +155,8 @@ static void grant_wish(unsigned id, enum hf_input wish)
 static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *was, hf_nanos local)
 {
     struct attempt_of_user *a = &w.attempt[id];
+    if (a->claim.state == HF_S_QUEUED)
+        check_embrace(id);
     if (move->report == HF_R_GRANTED || move->report == HF_R_DENIED)
         check_outcome(id, local);
     if (move->report == HF_R_GRANTED && a->claim.cancelled)
@@ -225,7 +229,7 @@ static void begin(unsigned id)
     hf_nanos possible[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), HF_NEVER};
     hf_nanos wait = possible[draw(4)], cancel_after = draw_time(12 * w.ttl);
     bool cancels = !draw(8), barges = !draw(12), detaches = !draw(10);
-    struct hf_claim_terms terms = {.ttl_ms = w.ttl / HF_MS(1), .auto_renew = draw(3) > 0, .shared = w.owners};
+    struct hf_claim_terms terms = {.auto_renew = draw(3) > 0, .shared = w.owners};
     terms.max_hold_ms = draw(6) ? 0 : draw((uint32_t)(2 * w.ttl / HF_MS(1)));
     terms.deadline = wait == HF_NEVER ? HF_NEVER : local + wait;
     draw_id(&a->ask.attempt);
@@ -238,7 +242,7 @@ static void begin(unsigned id)
     a->ask.name = lock_names[a->name];
     a->ask.name_len = 1;
     a->ask.label = "";
-    a->ask.ttl_ms = terms.ttl_ms;
+    a->ask.ttl_ms = w.ttl / HF_MS(1);
     a->ask.queue = wait > 0;
     a->ask.barging = barges && w.options.faults & FAULT_BARGE;
     a->ask.detached = a->leaves = detaches && !a->several && w.options.faults & FAULT_DETACH;
@@ -251,7 +255,8 @@ static void begin(unsigned id)
     shape_ask(a);
     struct hf_limits limits = HF_REDIS_LIMITS;
     struct hf_timing_wishes wishes = {.acknowledge_ms = w.acknowledge_ms};
-    hf_claim_init(&a->claim, &terms, &limits, &wishes);
+    hf_sheet_fill(&a->sheet, a->ask.ttl_ms, &limits, &wishes);
+    hf_claim_init(&a->claim, &terms, &a->sheet);
     if (wait == HF_NEVER || (cancels && w.options.faults & FAULT_CANCEL))
         plan_wish(id, HF_I_CANCEL, cancel_after);
     apply(id, (struct hf_event){.in = HF_I_START});
@@ -280,6 +285,7 @@ static void next_round(unsigned user)
     if (id < 0)
         return;
     w.attempt[id].several = several && w.options.faults & FAULT_SEVERAL;
+    w.attempt[id].name = w.attempt[id].several ? first_name() : 0;
     begin((unsigned)id);
 }
 

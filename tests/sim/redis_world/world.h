@@ -18,7 +18,7 @@
 enum { MAX_EVENTS = 8192, MAX_LINKS = 2048, MAX_ATTEMPTS = 128, MAX_ERRANDS = 16, MAX_NEWS = 512 };
 enum { PROCESSES = 4, ROUNDS = 3 };
 #define BYTES_ROOM (64u << 20)
-enum { CRATE = 1 << 18, CRATES = 32 }; /* room for a message that has every script in it; see links.h */
+enum { LONG = 2048, LONG_MOST = 32768, OFTEN = 16 }; /* messages with the text of a script; see links.h */
 
 /* What can go wrong, a bit each: a failing schedule is tried again with fewer of them. The draws are made in any case,
  * so that the rest of the schedule stays as it was. */
@@ -70,6 +70,8 @@ struct options {
     unsigned processes, rounds; /* at most */
     unsigned faults;
     enum plant plant;
+    bool replicas; /* every grant waits for the replica */
+    bool converts; /* readers and writers, in every schedule */
 };
 
 enum happening {
@@ -103,9 +105,11 @@ struct occurrence {
     uint8_t what;
     uint8_t wish; /* enum hf_input; of an ERRAND the verb */
     uint32_t who, serial;
-    char *bytes;
+    const char *bytes;
     uint32_t len;
 };
+
+#include "sim/calendar.h"
 
 /* One connection. Client and server each have their view of whether it is open. */
 struct link {
@@ -135,8 +139,7 @@ struct process {
     int line[LINES]; /* its links; -1: none */
     hf_nanos tick_at;
     uint32_t tick;
-    struct told news[MAX_NEWS];
-    unsigned first_news, news_count;
+    unsigned first_news, news_count; /* in news_of */
     struct hf_ask errand[MAX_ERRANDS];
     unsigned errands;
 };
@@ -145,6 +148,7 @@ struct process {
 struct attempt_of_user {
     struct hf_ask ask;
     struct hf_claim claim;
+    struct hf_sheet sheet; /* the claim's */
     char id[HF_ID_TEXT + 1];
     unsigned process, life, user, owner, level;
     unsigned name; /* 0: L, the one that is looked at; 1: M, which those want who want several */
@@ -227,7 +231,6 @@ struct world {
     bool strong;            /* what is granted waits for the replica */
     int64_t acknowledge_ms; /* so long */
     struct process process[PROCESSES];
-    struct attempt_of_user attempt[MAX_ATTEMPTS];
     unsigned attempts, links;
     int rounds_of_user[2 * PROCESSES];
     unsigned events;
@@ -240,12 +243,15 @@ struct world {
         broken[MAX_ERRANDS * PROCESSES]; /* tokens; whoever has one may have been let in after the break was sent */
     unsigned broken_owner[MAX_ERRANDS * PROCESSES], breaks;
     uint64_t scripts_seen;
+    int served; /* the link whose bytes the server reads; -1: none */
     struct sight sight;
     uint64_t hash;
     char failure[200];
+    struct attempt_of_user attempt[MAX_ATTEMPTS]; /* the last: what is not in use is not cleared */
 };
 
 static struct world w;
+static struct told news_of[PROCESSES][MAX_NEWS];
 static struct link links[MAX_LINKS];
 static struct occurrence heap[MAX_EVENTS];
 static char *bytes_room;
@@ -336,11 +342,6 @@ static hf_nanos real_time(const struct process *p, hf_nanos local)
     return real;
 }
 
-static bool before(const struct occurrence *a, const struct occurrence *b)
-{
-    return a->at != b->at ? a->at < b->at : a->order < b->order;
-}
-
 static void schedule(struct occurrence o)
 {
     if (w.events == MAX_EVENTS) {
@@ -348,25 +349,7 @@ static void schedule(struct occurrence o)
         return;
     }
     o.order = ++w.order;
-    unsigned i = w.events++;
-    for (; i && before(&o, &heap[(i - 1) / 2]); i = (i - 1) / 2)
-        heap[i] = heap[(i - 1) / 2];
-    heap[i] = o;
-}
-
-static struct occurrence take_next(void)
-{
-    struct occurrence first = heap[0], last = heap[--w.events];
-    unsigned i = 0;
-    for (unsigned child; (child = 2 * i + 1) < w.events; i = child) {
-        if (child + 1 < w.events && before(&heap[child + 1], &heap[child]))
-            child++;
-        if (!before(&heap[child], &last))
-            break;
-        heap[i] = heap[child];
-    }
-    heap[i] = last;
-    return first;
+    calendar_add(heap, &w.events, o);
 }
 
 static hf_nanos travel(void)

@@ -13,20 +13,34 @@
 --       6 past    sorted set, only with history: token -> a note about that hold; +inf -> "N age"
 --
 -- kind: e exclusive, s semaphore, r reader, w writer. class: e, s, x (readers and writers). owner: "-" where nobody gave
--- one. meta: "ticket flags pid host label"; ticket is the arrival number, 0 where it did not wait. Times are microseconds of the server's clock; ttl, grace, PX are milliseconds. ttl in a record is the longest time
--- that was ever given to it: more left than that means that the clock stepped back.
+-- one. meta: "ticket flags pid host label"; ticket is the arrival number, 0 where it did not wait; flags: d detached, b not,
+-- and the round in which it was asked for, where that is not 0. Times are microseconds of the server's clock; ttl, grace, PX
+-- are milliseconds. ttl in a record is the longest time that was ever given to it: more left than that means that the clock
+-- stepped back.
+--
+-- Rounds: a client whose grant lacks replicas takes it back, and begins a new round with that; the request may come late, on
+-- a connection that is gone. It names its round, and means nothing that was asked for in a later one. @w "id client round":
+-- the upgrade that alone made a writer of its owner; without it nobody can take that back.
 --
 -- The rule for every script that writes: it ends with admit(), so that nobody fits and waits, and with keep_counter().
-local format = string.format
+local format, min, max, ceil = string.format, math.min, math.max, math.ceil
 local lock, counter, queue, waiters, ends, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local now = clock[1] * 1000000 + clock[2]
 local HOUR, DAY, BATCH, GATHER = 3600000, 90000000, 64, 128
+local number, tombs = 0, 0 -- read_counter()
+local form = 'free' -- look(): free, plain (a string of ours), many (a hash), foreign (another client's string)
+local class, capacity, declared, used, plain = '', 0, 0, 0, nil
+local is_over = false -- a plain hold was given back, and its string still stands: whoever holds next overwrites it
+local history = false
+
+-- The functions, and the script behind them, are one level down, and scripts.cmake closes that: a function is made at every
+-- call, and gets what it shares from the one around it at no cost, but would search for each variable of its own level.
+return (function()
 
 local function whole(number) return format('%.0f', number) end -- .. would print 1e+15
 
 -- ---- The counter, and tombstones
 
-local number, tombs = 0, 0
 local function read_counter(text)
   if text then
     local n, till = text:match('^~?(%d+) ?(%d*)')
@@ -39,8 +53,10 @@ local function next_number()
   return whole(number)
 end
 
-local function keep_counter()
-  local closer = tombs > now or call('EXISTS', queue) == 1
+-- waits: whether somebody does, where that is known.
+local function keep_counter(waits)
+  local closer = tombs > now or waits
+  if closer == nil then closer = call('EXISTS', queue) == 1 end
   call('SET', counter, closer and format('~%.0f %.0f', number, tombs) or whole(number), 'PX', HOUR)
 end
 
@@ -51,7 +67,7 @@ local function is_buried(id)
 end
 
 local function bury(id, for_ms)
-  tombs = math.max(tombs, now + for_ms * 1000)
+  tombs = max(tombs, now + for_ms * 1000)
   -- Those that are over meet nobody while nobody comes to wait: each new one looks at two.
   local sample = call('HRANDFIELD', waiters, 2, 'WITHVALUES')
   for i = 1, #sample, 2 do
@@ -93,26 +109,25 @@ end
 
 -- ---- Who holds
 
-local form = 'free' -- free, plain (a string of ours), many (a hash), foreign (another client's string)
-local class, capacity, declared, used, plain = '', 0, 0, 0, nil
-local history = false
+local function class_of(kind) return (kind == 'r' or kind == 'w') and 'x' or kind end
 
-local classes = { e = 'e', s = 's', r = 'x', w = 'x' }
-
-local function look()
-  local value = redis.pcall('GET', lock)
-  if not value then return end
-  if type(value) == 'string' then
-    local id, token, ttl, meta = value:match('^(%S+) (%d+) (%d+) (.*)$')
-    form = id and #id == 22 and 'plain' or 'foreign'
-    class, capacity, declared, used = 'e', 1, 1, 1
-    plain = form == 'plain' and { id = id, token = token, ttl = tonumber(ttl), meta = meta } or nil
-    return
+-- value: what GET, state: what HMGET said of the lock, where somebody asked already. Returns an error, if it is no lock.
+local function look(value, state)
+  if not state then
+    if value == nil then value = redis.pcall('GET', lock) end
+    if not value then return end
+    if type(value) == 'string' then
+      local id, token, ttl, meta = value:match('^(%S+) (%d+) (%d+) (.*)$')
+      form = id and #id == 22 and 'plain' or 'foreign'
+      class, capacity, declared, used = 'e', 1, 1, 1
+      plain = form == 'plain' and { id = id, token = token, ttl = tonumber(ttl), meta = meta } or nil
+      return
+    end
+    if value.err:sub(1, 9) ~= 'WRONGTYPE' then call('GET', lock) end -- raises it, with its place
+    state = redis.pcall('HMGET', lock, '@k', '@c', '@d', '@u')
+    if state.err and state.err:sub(1, 9) ~= 'WRONGTYPE' then call('HMGET', lock, '@k') end
+    if state.err or not state[1] then return redis.error_reply('WRONGTYPE the key of this lock holds something else') end
   end
-  if value.err:sub(1, 9) ~= 'WRONGTYPE' then call('GET', lock) end -- raises it, with its place
-  local state = redis.pcall('HMGET', lock, '@k', '@c', '@d', '@u')
-  if state.err and state.err:sub(1, 9) ~= 'WRONGTYPE' then call('HMGET', lock, '@k') end
-  if state.err or not state[1] then return redis.error_reply('WRONGTYPE the key of this lock holds something else') end
   form, class = 'many', state[1]
   capacity, declared, used = tonumber(state[2]), tonumber(state[3]), tonumber(state[4])
 end
@@ -125,9 +140,12 @@ local function read_hold(id)
   return { id = id, units = tonumber(units), token = token, ttl = tonumber(ttl), kind = kind, owner = owner, meta = meta }
 end
 
+local function hold_text(units, token, ttl, kind, owner, meta)
+  return units .. ' ' .. token .. ' ' .. ttl .. ' ' .. kind .. ' ' .. owner .. ' ' .. meta
+end
+
 local function write_hold(h)
-  call('HSET', lock, h.id,
-    h.units .. ' ' .. h.token .. ' ' .. h.ttl .. ' ' .. h.kind .. ' ' .. h.owner .. ' ' .. h.meta)
+  call('HSET', lock, h.id, hold_text(h.units, h.token, h.ttl, h.kind, h.owner, h.meta))
 end
 
 local function set_used(units)
@@ -161,22 +179,23 @@ end
 
 -- w holds until `till`; `joins`: beside another id of its owner, which has the units, and holds as that kind.
 local function hold(w, till, token, joins)
-  local ms = math.ceil((till - now) / 1000)
-  local ttl = math.max(w.ttl, ms)
+  local ms = ceil((till - now) / 1000)
+  local ttl = max(w.ttl, ms)
   if history then note_begin(w, token, till, history, w.age) end
   if w.kind == 'e' and w.owner == '-' then
     call('SET', lock, w.id .. ' ' .. token .. ' ' .. ttl .. ' ' .. w.meta, 'PX', ms)
-    form, class, capacity, used = 'plain', 'e', 1, 1
+    form, class, capacity, used, is_over = 'plain', 'e', 1, 1, false
     plain = { id = w.id, token = token, ttl = ttl, meta = w.meta }
     return
   end
   if form == 'free' then
-    form, class, capacity, declared, used = 'many', classes[w.kind], w.capacity, w.capacity, 0
+    if is_over then call('DEL', lock) end
+    form, class, capacity, declared, used, is_over = 'many', class_of(w.kind), w.capacity, w.capacity, 0, false
     call('HSET', lock, '@k', class, '@c', capacity, '@d', declared)
   end
   local units = joins and 0 or w.units
-  set_used(used + units)
-  write_hold({ id = w.id, units = units, token = token, ttl = ttl, kind = joins or w.kind, owner = w.owner, meta = w.meta })
+  used = used + units
+  call('HSET', lock, '@u', used, w.id, hold_text(units, token, ttl, joins or w.kind, w.owner, w.meta))
   call('ZADD', ends, whole(till), w.id)
   if w.owner ~= '-' then add_to(lock, w.owner, w.id) end
   keep_holds()
@@ -190,9 +209,13 @@ end
 -- why: as in note().
 local function drop_hold(h, why)
   if history then note(h.token, now, why) end
-  if form == 'plain' then return set_free() end
-  call('HDEL', lock, h.id)
+  if form == 'plain' then
+    form, class, used, plain, is_over = 'free', '', 0, nil, true
+    return
+  end
   call('ZREM', ends, h.id)
+  if call('EXISTS', ends) == 0 then return set_free() end
+  call('HDEL', lock, h.id)
   local heirs = h.owner ~= '-' and take_from(lock, h.owner, h.id)
   if heirs and h.units > 0 then
     local heir = read_hold(heirs:match('%S+'))
@@ -203,7 +226,6 @@ local function drop_hold(h, why)
     end
   end
   if h.units > 0 then set_used(used - h.units) end
-  if call('ZCARD', ends) == 0 then set_free() end
 end
 
 -- How long from now the hold that ends first still has, in ms; -1: it has no end. Cuts back what has more left than it was
@@ -211,7 +233,7 @@ end
 local function time_left()
   if form == 'many' then
     local first = call('ZRANGE', ends, 0, 0, 'WITHSCORES')
-    return math.ceil((tonumber(first[2]) - now) / 1000)
+    return ceil((tonumber(first[2]) - now) / 1000)
   end
   local left = call('PTTL', lock)
   if form == 'plain' and left > plain.ttl then
@@ -233,28 +255,41 @@ end
 -- Ends what is over, for holds in a hash; the server does it for strings.
 local function reap()
   if form ~= 'many' then return end
-  for _, id in ipairs(call('ZRANGEBYSCORE', ends, '-inf', whole(now), 'LIMIT', 0, BATCH)) do
-    local h = read_hold(id)
-    if h then drop_hold(h, 'l') else call('ZREM', ends, id) end
-  end
-  if form ~= 'many' then return end
   local first = call('ZRANGE', ends, 0, 0, 'WITHSCORES')
+  if first[1] and tonumber(first[2]) <= now then
+    for _, id in ipairs(call('ZRANGEBYSCORE', ends, '-inf', whole(now), 'LIMIT', 0, BATCH)) do
+      local h = read_hold(id)
+      if h then drop_hold(h, 'l') else call('ZREM', ends, id) end
+    end
+    if form ~= 'many' then return end
+    first = call('ZRANGE', ends, 0, 0, 'WITHSCORES')
+  end
   if not first[1] then return set_free() end
   local h = read_hold(first[1])
   if h and tonumber(first[2]) > now + h.ttl * 1000 then cut_back() end
 end
 
+local function rewrite(h)
+  if form ~= 'plain' then return write_hold(h) end
+  call('SET', lock, h.id .. ' ' .. h.token .. ' ' .. h.ttl .. ' ' .. h.meta, 'KEEPTTL')
+end
+
 -- The hold gets the token that a quorum agreed on (redlock), and whatever is granted next gets a higher one.
 local function raise(h, agreed)
-  number = math.max(number, tonumber(agreed))
+  number = max(number, tonumber(agreed))
   if agreed == '0' or h.token == agreed then return end
   if history then note_again(h.token, agreed) end
   h.token = agreed
-  if form == 'plain' then
-    call('SET', lock, h.id .. ' ' .. h.token .. ' ' .. h.ttl .. ' ' .. h.meta, 'KEEPTTL')
-  else
-    write_hold(h)
-  end
+  rewrite(h)
+end
+
+local function round_of(meta) return tonumber(meta:match('^%d+ %a(%d+)')) or 0 end
+
+-- The hold was asked for again, by a client that may have taken it back in between.
+local function renew_round(h, meta)
+  if round_of(meta) <= round_of(h.meta) then return end
+  h.meta = h.meta:match('^%d+') .. meta:sub(2)
+  rewrite(h)
 end
 
 -- At least `ttl` from now; never shortens. The time that it has then, in ms; what a clock that stepped back adds does not
@@ -270,33 +305,41 @@ local function extend_hold(h, ttl)
     elseif left < ttl then
       call('PEXPIRE', lock, ttl)
     end
-    return math.min(math.max(left, ttl), h.ttl)
+    return min(max(left, ttl), h.ttl)
   end
   if longer then write_hold(h) end
-  local till = math.max(tonumber(call('ZSCORE', ends, h.id)) or 0, now + ttl * 1000)
+  local till = max(tonumber(call('ZSCORE', ends, h.id)) or 0, now + ttl * 1000)
   call('ZADD', ends, whole(till), h.id)
   if ttl > 0 then keep_holds() end
-  return math.min(math.floor((till - now) / 1000), h.ttl)
+  return min(math.floor((till - now) / 1000), h.ttl)
 end
 
 -- ---- Who waits
+
+-- Until when it counts as alive, by the first words of its record; the clock may have stepped back since.
+local function alive_until(due, span)
+  return min(tonumber(due), now + tonumber(span) * 1000)
+end
 
 local function read_waiter(id)
   local text = call('HGET', waiters, id)
   if not text then return nil end
   local due, span, grace, ttl, units, cap, kind, owner, box, meta =
     text:match('^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+) (.*)$')
-  local till = math.min(tonumber(due), now + tonumber(span) * 1000) -- the clock may have stepped back
-  return { id = id, due = till, grace = tonumber(grace), ttl = tonumber(ttl), units = tonumber(units),
+  return { id = id, due = alive_until(due, span), grace = tonumber(grace), ttl = tonumber(ttl), units = tonumber(units),
     capacity = tonumber(cap), kind = kind, owner = owner, box = box, meta = meta, age = AGE }
 end
 
--- True: it was in the queue.
-local function leave_queue(id)
-  if call('ZREM', queue, id) == 0 then return false end
-  local w = read_waiter(id)
+-- Of one that is out of the queue. w: its record, if it has one.
+local function forget_waiter(id, w)
   call('HDEL', waiters, id)
   if w and w.owner ~= '-' then take_from(waiters, w.owner, id) end
+end
+
+-- True: it was in the queue. w: its record, where that was read already.
+local function leave_queue(id, w)
+  if call('ZREM', queue, id) == 0 then return false end
+  forget_waiter(id, w or read_waiter(id))
   return true
 end
 
@@ -314,13 +357,12 @@ end
 
 local function fits(w)
   if form == 'free' then return true end
-  return form == 'many' and class == classes[w.kind] and used + w.units <= capacity
+  return form == 'many' and class == class_of(w.kind) and used + w.units <= capacity
 end
 
--- Makes the first in line a holder until its own next look plus a grace: a lost message must not cost it its turn.
+-- Makes one that has left the queue a holder until its own next look plus a grace: a lost message must not cost it its turn.
 local function hand_over(w, joins, token, arrival)
-  local till = math.max(w.due, now + w.grace * 1000)
-  leave_queue(w.id)
+  local till = max(w.due, now + w.grace * 1000)
   w.meta = arrival .. w.meta:sub(2)
   hold(w, till, token, joins)
   tell(w, token, till)
@@ -335,16 +377,18 @@ local function gather(owner, kind, token)
   for id in (call('HGET', waiters, '+' .. owner) or ''):gmatch('%S+') do
     if met == GATHER then break end
     met = met + 1
-    local w = read_waiter(id)
-    if not w or w.due <= now then
-      leave_queue(id) -- dead
-    elseif w.kind == 'w' and kind == 'r' then
-      leave_queue(id)
-      tell(w, token, now)
-    else
-      hand_over(w, kind, token, call('ZSCORE', queue, id))
+    local w, arrival = read_waiter(id), call('ZSCORE', queue, id)
+    leave_queue(id, w)
+    if w and w.due > now then
+      if w.kind == 'w' and kind == 'r' then tell(w, token, now) else hand_over(w, kind, token, arrival) end
     end
   end
+end
+
+-- The record is read as far as it takes to see that.
+local function is_alive(id)
+  local due, span = (call('HGET', waiters, id) or ''):match('^(%d+) (%d+)')
+  return due and alive_until(due, span) > now
 end
 
 -- Lets in whoever is first in line and fits; `me`, who is asking right now, with its whole ttl and without a message.
@@ -352,21 +396,21 @@ end
 local function admit(me)
   local mine
   for _ = 1, BATCH do
-    local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+    local is_free = form == 'free' -- then the first one leaves the queue in any case: it is dead, or let in
+    local first = is_free and call('ZPOPMIN', queue) or call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     local id, arrival = first[1], first[2]
-    if not id then break end
-    local w = me and id == me.id and me or read_waiter(id)
-    if not w or (w ~= me and w.due <= now) then
-      leave_queue(id) -- dead
-    elseif form == 'many' and class == classes[w.kind] and w.units > capacity then
-      leave_queue(id)
+    local is_me = me and id == me.id
+    if not id or (form ~= 'many' and not is_free and (is_me or is_alive(id))) then break end
+    local w = is_me and me or read_waiter(id)
+    local is_dead = not w or (w ~= me and w.due <= now)
+    local is_too_big = not is_dead and form == 'many' and class == class_of(w.kind) and w.units > capacity
+    if not (is_dead or is_too_big or fits(w)) then break end
+    if is_free then forget_waiter(id, w) else leave_queue(id, w) end
+    if is_too_big then
       tell(w, '0', now)
-    elseif not fits(w) then
-      break
-    else
+    elseif not is_dead then
       local token = next_number()
       if w == me then
-        leave_queue(id)
         me.meta = arrival .. me.meta:sub(2)
         hold(me, now + me.ttl * 1000, token)
         mine = token
@@ -374,7 +418,12 @@ local function admit(me)
         hand_over(w, nil, token, arrival)
       end
       gather(w.owner, w.kind, token)
+      if form == 'plain' then break end
     end
+  end
+  if is_over then
+    call('DEL', lock)
+    is_over = false
   end
   return mine
 end

@@ -9,9 +9,9 @@
 --       {0}             not held
 -- cost  plain: TIME, GET, PTTL, PEXPIRE. Otherwise O(log n).
 local call = redis.call
-local id, ttl = ARGV[1], tonumber(ARGV[2])
+local id, ttl, value = ARGV[1], tonumber(ARGV[2]), nil
 if ARGV[3] == '0' and ARGV[5] ~= '1' and ARGV[6] == '0' then
-  local value = redis.pcall('GET', KEYS[1])
+  value = redis.pcall('GET', KEYS[1])
   if not value then return { 0 } end
   if type(value) == 'string' then
     if value:sub(1, 23) ~= id .. ' ' then return { 0 } end
@@ -29,7 +29,7 @@ end
 local clock, AGE = call('TIME'), ARGV[4]
 -- common.lua
 history = ARGV[3] ~= '0' and tonumber(ARGV[3])
-local trouble = look()
+local trouble = look(value)
 if trouble then return trouble end
 read_counter(call('GET', counter))
 reap()

@@ -16,6 +16,10 @@ local clock, AGE = call('TIME'), '0'
 -- common.lua
 local trouble = look()
 if trouble then return trouble end
+if plain then
+  read_counter(call('GET', counter))
+  if is_buried(plain.id) then form, class, capacity, used, plain = 'free', '', 0, 0, nil end -- as in ask.lua
+end
 
 local function is_held(token)
   if form == 'plain' then return plain.token == token end

@@ -1,0 +1,146 @@
+/* schedule.h - one schedule: what the seed draws, and the run from its first event to its rest. */
+#pragma once
+#include "happen.h"
+
+/* At most `most` of them, at any time before things heal. */
+static void plan_faults(enum fault_bit bit, unsigned most)
+{
+    for (unsigned i = w.calm ? 0 : draw(most + 1); i; i--)
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = SERVER_FAULT, .who = bit});
+}
+
+static void plan_all_faults(void)
+{
+    plan_faults(FAULT_BIT_RESTART, draw(4) ? 0 : 1);
+    plan_faults(FAULT_BIT_WIPE, draw(5) ? 0 : 1);
+    if (!w.calm && !draw(w.strong ? 2 : 6))
+        for (unsigned i = 0; i < (w.strong ? 6 : 2); i++)
+            schedule((struct occurrence){.at = draw_time(w.heals_at), .what = SERVER_FAULT, .who = FAULT_BIT_FAILOVER});
+    plan_faults(FAULT_BIT_STEP, draw(4) ? 0 : 2);
+    plan_faults(FAULT_BIT_FULL, draw(6) ? 0 : 1);
+    plan_faults(FAULT_BIT_FLUSH, draw(6) ? 0 : 1);
+    if (w.kind == EXCLUSIVE || w.kind == REENTRANT)
+        for (unsigned i = draw(3) ? 0 : 1 + draw(3); i; i--)
+            schedule((struct occurrence){.at = draw_time(w.heals_at), .what = FOREIGN_ASK});
+}
+
+static void plan_process(unsigned p)
+{
+    bool plays = p < w.options.processes;
+    bool wild = !draw(5) || w.rough;
+    w.process[p].rate_ppm = wild ? (int64_t)draw(18001) - 9000 : (int64_t)draw(8001) - 4000;
+    w.process[p].offset = HF_MS(1000 + draw(100000));
+    for (unsigned user = p; user < w.users * PROCESSES; user += PROCESSES) {
+        hf_nanos at = draw_time(w.ttl);
+        if (plays)
+            schedule((struct occurrence){.at = at, .what = NEXT_ROUND, .who = user});
+    }
+    for (unsigned i = w.calm || draw(2) ? 0 : draw(3); i; i--)
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = STALL, .who = p});
+    if (!w.calm && !draw(8))
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = KILL, .who = p});
+    if (!w.calm && !draw(5))
+        schedule((struct occurrence){.at = draw_time(w.heals_at), .what = PART, .who = p});
+    bool breaks = !draw(12), resizes = draw(2), looks = !draw(12);
+    hf_nanos at = draw_time(w.heals_at);
+    if (breaks && plays && w.options.faults & FAULT_BREAK)
+        schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = HF_V_BREAK});
+    if (resizes && plays && w.kind == SEMAPHORE && w.options.faults & FAULT_RESIZE)
+        schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = HF_V_RESIZE});
+    if (looks && plays)
+        schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = HF_V_LIST});
+    if (plays)
+        start_process(p);
+    else
+        w.process[p].dead = true;
+}
+
+static void set_up(const struct options *options)
+{
+    static const int64_t ttls_ms[] = {100, 200, 500, 1000, 10000};
+    static const char *const wakes[] = {"inbox", "inbox", "pubsub", "poll"};
+    memset(&w, 0, offsetof(struct world, attempt));
+    w.options = *options;
+    w.hash = UINT64_C(0xcbf29ce484222325);
+    w.random = (options->seed + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    for (unsigned i = 0; i < 4; i++)
+        draw(2);
+    w.ttl = HF_MS(ttls_ms[draw(5)]);
+    w.kind = draw(2) ? EXCLUSIVE : (enum kind)draw(KINDS);
+    if (options->converts)
+        w.kind = options->seed % 2 ? READ_WRITE : READ_WRITE_AGAIN;
+    w.wake = wakes[draw(4)];
+    w.calm = !draw(10);
+    w.rough = !w.calm && !draw(3);
+    if (w.rough)
+        w.options.faults &= FAULT_CUT | FAULT_HALF | FAULT_LATE | FAULT_PART | FAULT_STALL | FAULT_KILL | FAULT_EXTEND;
+    if (w.rough && draw(2))
+        w.ttl = HF_MS(10000);
+    w.history = draw(8) ? 0 : 3;
+    w.users = 1 + !draw(3);
+    w.owners = w.kind == REENTRANT || w.kind == READ_WRITE_AGAIN;
+    w.shared_owners = w.owners && draw(2);
+    w.several = !draw(5);
+    w.strong = !draw(6) || options->replicas;
+    w.acknowledge_ms = w.strong ? 1 + draw((uint32_t)(w.ttl / HF_MS(10))) : 0;
+    w.rounds = 1 + draw(ROUNDS);
+    if (w.rounds > options->rounds)
+        w.rounds = options->rounds;
+    if (w.options.processes == PROCESSES)
+        w.options.processes -= draw(3);
+    w.capacity = w.kind == READ_WRITE || w.kind == READ_WRITE_AGAIN ? HF_CAPACITY_MAX
+                 : w.kind == SEMAPHORE                              ? 1 + draw(4)
+                                                                    : 1;
+    w.capacity_most = w.capacity;
+    w.heals_at = 12 * w.ttl;
+    w.server_up = true;
+    w.lost_at = w.forgot_at = -1;
+    w.server_tick = HF_NEVER;
+    w.served = -1;
+    struct hf_timing sheet;
+    struct hf_limits limits = HF_REDIS_LIMITS;
+    struct hf_timing_wishes wishes = {.acknowledge_ms = w.acknowledge_ms};
+    hf_timing_fill(&sheet, w.ttl / HF_MS(1), &limits, &wishes);
+    w.op_timeout = sheet.op_timeout;
+    w.refresh = sheet.refresh;
+    w.turn = sheet.turn;
+    has_snapshot = false;
+    bytes_used = 0;
+    model_reset(model, options->seed);
+    model_replicas(model, w.strong);
+    w.server_offset_us = model_time(model);
+    plan_all_faults();
+    for (unsigned p = 0; p < PROCESSES; p++)
+        plan_process(p);
+}
+
+static void tear_down(void)
+{
+    for (unsigned p = 0; p < PROCESSES; p++)
+        if (w.process[p].engine)
+            kill_process(p, false);
+}
+
+/* Runs one schedule; what went wrong, or "". */
+static const char *run(const struct options *options)
+{
+    set_up(options);
+    unsigned steps = 0;
+    while (w.events && !*w.failure) {
+        struct occurrence o = calendar_take(heap, &w.events);
+        w.now = o.at;
+        mix((uint64_t)o.at ^ (uint64_t)o.what << 56 ^ (uint64_t)o.who << 40 ^ o.len);
+        if (!is_postponed(o))
+            happen(&o);
+        if (++steps > 100000)
+            fails("it does not come to rest");
+    }
+    if (!*w.failure) {
+        set_server_time();
+        check_rest();
+    }
+    tally.schedules++;
+    tally.events += steps;
+    tear_down();
+    return w.failure;
+}

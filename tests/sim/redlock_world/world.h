@@ -1,0 +1,143 @@
+/* world.h - the world of a quorum: five servers with clocks of their own, three clients, and virtual time. Included
+ * once, by sim/redlock.c, as are the other headers here. */
+#pragma once
+#include "base/settings.h"
+#include "base/url.h"
+#include "engines/redis/keys.h"
+#include "engines/redlock/redlock.h"
+#include "sim/redis/model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SERVERS = 5, CLIENTS = 3, LINES_EACH = SERVERS * HF_MEMBER_LINES, LINKS = 20000, ROUNDS = 8 };
+#define MAX_TTL_MS 5000
+#define START_US INT64_C(1735689600000000)
+#define FIRST_DAY HF_MS(INT64_C(3600000)) /* servers have run for that long when the clients come */
+
+enum what { LINK_UP, LINK_DOWN, TO_SERVER, TO_CLIENT, SERVER_CLOSES, TICK, WISH, FAULT };
+
+struct occurrence {
+    hf_nanos at;
+    uint64_t order; /* among those at the same time */
+    enum what what;
+    unsigned who; /* link, client */
+    char *bytes;
+    size_t len;
+};
+
+#include "sim/calendar.h"
+
+struct link {
+    unsigned client, line, server, connection;
+    bool client_open, server_open;
+    hf_nanos last_up, last_down; /* bytes do not overtake each other */
+};
+
+struct server {
+    struct redis_model *model;
+    hf_nanos hangs_until;
+    int64_t wrong_us;  /* its clock, at the beginning, */
+    int64_t fast_ppm;  /* and how it runs */
+    bool lies;         /* planted: it looks old when it has just started */
+    int64_t jumped_us; /* because of that */
+};
+
+enum state { IDLE, ASKING, PAUSED, HOLDING, EXTENDING, RELEASING, DONE };
+
+struct client {
+    void *engine;
+    struct hf_wire_host host;
+    int link[LINES_EACH];  /* -1: down */
+    bool unheard[SERVERS]; /* what it asked there was not answered */
+    uint32_t max_ttl_ms;
+    hf_nanos stands_until, ticks_at;
+    int64_t ahead, fast_ppm; /* of its clock */
+    struct hf_ask ask;
+    enum state state;
+    hf_nanos valid_until, release_at; /* on its own clock */
+    uint64_t token, wishes, ticks;
+    unsigned rounds;
+    struct hf_news news[64]; /* told inside a call of the engine: dealt with afterwards */
+    unsigned count;
+};
+
+static struct {
+    hf_nanos now;
+    uint64_t seed, orders;
+    struct occurrence *heap;
+    unsigned count, room;
+    struct server server[SERVERS];
+    struct client client[CLIENTS];
+    struct link link[LINKS];
+    unsigned links;
+    bool data_is_lost, peace;
+    uint64_t last_token;
+    unsigned grants, expiries, busy, failed;
+    char flaw[300];
+} w;
+
+/* Each mistake that is planted must be found. */
+#define PLANTS(X)                                                                                                      \
+    X(NONE, "none", "")                                                                                                \
+    X(FORGETS_AGREED, "forgets-agreed", "servers do not keep the token that was agreed on")                            \
+    X(EMPTY_COUNTS, "empty-counts", "a server that restarted empty counts at once")                                    \
+    X(BELIEVED_ONLY, "believed-only", "a release goes only where the hold is believed to be")                          \
+    X(OWN_TTL, "own-ttl", "a server that restarted counts when the ttl of whoever asks is over, not the longest one")
+#include "sim/planting.h"
+
+static enum plant planted;
+
+static struct redis_model *models[SERVERS];
+static struct hf_limits limits = HF_REDLOCK_LIMITS;
+
+static void flaw(const char *format, ...)
+{
+    if (w.flaw[0])
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w.flaw, sizeof w.flaw, format, args);
+    va_end(args);
+}
+
+static uint32_t draw(uint32_t below)
+{
+    w.seed = w.seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(w.seed >> 33) % below;
+}
+
+/* ---- Time ---- */
+
+static void schedule(struct occurrence o)
+{
+    if (w.count == w.room) {
+        w.room = w.room ? w.room * 2 : 1024;
+        w.heap = realloc(w.heap, w.room * sizeof *w.heap);
+        if (!w.heap)
+            abort();
+    }
+    o.order = w.orders++;
+    calendar_add(w.heap, &w.count, o);
+}
+
+static hf_nanos local_time(const struct client *c)
+{
+    return w.now + c->ahead + w.now / 1000000 * c->fast_ppm;
+}
+
+static void set_clock(struct server *s)
+{
+    int64_t us = w.now / 1000;
+    model_time_set(s->model, START_US + us + us / 1000000 * s->fast_ppm + s->wrong_us + s->jumped_us);
+}
+
+/* Mostly a moment, sometimes longer than any time-out. */
+static hf_nanos delay(void)
+{
+    if (w.peace || draw(40))
+        return HF_MS(1) / 4 + (hf_nanos)draw(1000000);
+    return HF_MS(draw(400));
+}
