@@ -77,6 +77,8 @@ is "and it keeps nobody out" "$("$HOLDFAST" run -n --ttl 1s part -- echo in)" in
 like "a wrong password costs one vote, and is told of" "$(HOLDFAST_URL=${HOLDFAST_URL/cret@/crets@} "$HOLDFAST" show job)" \
     "127.0.0.1:$port_password +silent .*(WRONGPASS|password)"
 is "and the others still give it" "$(HOLDFAST_URL=${HOLDFAST_URL/cret@/crets@} "$HOLDFAST" run -n --ttl 1s job -- echo in)" in
+all_free() { "$HOLDFAST" show --json job | jq -e 'map(select(.role == "server") | .state) | unique == ["free"]'; }
+ok "each has heard of the last release" eventually all_free
 stop_server "$pid_plain" KILL
 kill -STOP "$pid_other"
 is "with one dead and one hung it is given" "$("$HOLDFAST" run -n --ttl 5s job -- echo in)" in

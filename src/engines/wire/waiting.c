@@ -8,6 +8,7 @@
 
 #define ORPHAN_AFTER HF_MS(20)
 #define FINISH_WITHIN HF_MS(500) /* as long as a request may take at most; a server that hangs holds up no longer */
+#define REDIAL_WITHIN HF_MS(50)  /* and one that cannot be reached no longer than this */
 
 /* ---- Waking ---- */
 
@@ -302,16 +303,17 @@ void hf_wire_finish(void *self, hf_nanos until)
 {
     struct hf_wire *wire = self;
     struct hf_wire_waiter *me = &wire->background;
-    hf_nanos bound = hf_clock_boot() + FINISH_WITHIN;
-    bound = bound < until ? bound : until;
+    hf_nanos begin = hf_clock_boot(), bound = begin + FINISH_WITHIN < until ? begin + FINISH_WITHIN : until;
+    hf_nanos redialled = begin + REDIAL_WITHIN < bound ? begin + REDIAL_WITHIN : bound;
     pthread_mutex_lock(&wire->io);
     for (;;) {
         hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
         hf_wire_flush_lines(wire);
         hf_wire_choose_lines(wire, me, wire->orphaned);
-        if (!me->lines || now >= bound)
+        hf_nanos end = me->lines ? bound : redialled;
+        if (!wire->orphaned || now >= end)
             break;
-        hf_wire_drive(wire, me, now, again < bound ? again : bound);
+        hf_wire_drive(wire, me, now, again < end ? again : end);
     }
     hf_wire_give_up(wire, me, me->lines);
     hf_wire_unlock(wire);
