@@ -207,6 +207,7 @@ static void fail_over(void)
     w.wiped = true;
     has_snapshot = false;
     w.forgot_at = w.now;
+    w.asked_since_loss = HF_NEVER; /* what a waiter had cut back may be long again */
     cut_all_links();
     if (w.strong)
         model_replicas(model, 1);
