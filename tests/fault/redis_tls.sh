@@ -125,13 +125,13 @@ serve unknown --tls-auth-clients no
 refused "of an unknown authority" 78 'from an unknown authority' "rediss://localhost:$REDIS_PORT/0?$ours"
 stop_server
 eval "launch_server() $(declare -f launch_plain | tail -n +2)"
-start_server "$kind" --requirepass Geheim123 || exit 70
+secret=Geheim$$ # of this run alone: other suites show theirs to ps meanwhile
+start_server "$kind" --requirepass "$secret" || exit 70
 exits "TLS to a plain port: 69, for it does not answer" 69 run_at "rediss://localhost:$REDIS_PORT/0?$ours&connect_timeout=300ms" 700ms
 like "TLS to a plain port: it says what" "$said" 'no connection within 300 ms: is this a port for TLS'
 printf '# %-38s %-4s %s\n' "TLS to a plain port" 69 "${said##*$'\n'}"
 
 # ---- Passwords
-secret=Geheim123
 echo $secret >password && chmod 600 password
 plain=redis://127.0.0.1:$REDIS_PORT/0
 exits "a password in a file" 0 run_at "$plain?password_file=$certificates/password"

@@ -216,6 +216,7 @@ ask POST /v1/locks/silent/leases '{}'
 like "an acquire is 503 or 504" "$STATUS" '^50[34]$'
 fails "and no address is told" grep -q "$REDIS_PORT" <<<"$REPLY"
 ok "the stream says so within two seconds" until_true 2 grep -q '^event: silence' stream
+ok "what cannot be renewed ends meanwhile" until_true 5 grep -q 'event=lost name="renewed"' "$SERVICE_LOG"
 kill -CONT "$REDIS_PID"
 ok "it comes back by itself" until_true 10 answers
 ask GET /metrics
