@@ -101,7 +101,7 @@ static ssize_t glance_until(int fd, char *bytes, size_t size, hf_nanos until)
 }
 
 /* Sleeps in a recv, with the io lock given up meanwhile. */
-static void doze(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now)
+static void doze(struct hf_wire *wire, struct hf_wire_waiter *me)
 {
     unsigned number = (unsigned)__builtin_ctz(me->lines);
     int fd = hf_link_fd(wire->line[number].link);
@@ -111,7 +111,7 @@ static void doze(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now)
     me->how = HF_WIRE_DOZING;
     hf_wire_unlock(wire);
     if (spins)
-        came = glance_until(fd, bytes, sizeof bytes, now + wire->spin);
+        came = glance_until(fd, bytes, sizeof bytes, hf_clock_boot() + wire->spin); /* from after the send on */
     bool hit = came != -EAGAIN;
     if (!hit)
         came = hf_link_doze(fd, bytes, sizeof bytes);
@@ -174,7 +174,7 @@ void hf_wire_drive(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now
 {
     uint32_t happened = ready_lines(wire, me->lines);
     if (!happened && may_doze(wire, me, now, until)) {
-        doze(wire, me, now);
+        doze(wire, me);
         return;
     }
     if (!happened)
