@@ -41,8 +41,9 @@ void servers_end(void); /* all of them */
 
 uint16_t server_port(const struct server *s); /* on 127.0.0.1; the same after a restart */
 const char *server_directory(const struct server *s);
-const char *server_socket(const struct server *s); /* path of its Unix socket: plain even where the port speaks TLS */
-pid_t server_pid(const struct server *s);          /* 0: it is down */
+const char *server_socket(const struct server *s);   /* path of its Unix socket: plain even where the port speaks TLS */
+const char *server_password(const struct server *s); /* of the user "default"; NULL: none */
+pid_t server_pid(const struct server *s);            /* 0: it is down */
 /* Path of a file in its directory, valid until the fourth call from here: "log"; with TLS also ca.crt, client.crt,
  * client.key, and another authority's stranger-ca.crt, stranger.crt, stranger.key. */
 const char *server_file(const struct server *s, const char *name);
@@ -68,6 +69,7 @@ const char *locker_right(size_t index);
 
 /* ---- Questions ---- */
 
+bool server_answers(const struct server *s); /* to a PING; false also while it is not up yet */
 /* A connection of the test's own, past any password; freed by the caller. For what needs more than one command. */
 redisContext *server_connect(const struct server *s);
 /* One command on a connection of its own, written as for redisCommand(): "SET %s %b". The reply, which may be an error,
