@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Adds to what is there, as far as there is room. */
 __attribute__((format(printf, 2, 3))) static void add(struct holders_text *words, const char *format, ...)
@@ -53,6 +54,21 @@ struct holders_text holders_describe(const char *name, const struct rows *rows)
         add(&words, ", and by %zu more (%" PRIu32 " of %" PRIu32 " units used)", count - 1, first->used,
             first->capacity);
     return words;
+}
+
+static bool is_us(const struct hf_row *row)
+{
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    return row->pid == getpid() && (!*row->host || strcmp(row->host, host) == 0);
+}
+
+bool holders_include_us(const struct rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->all[i].role == HF_HOLDER && is_us(&rows->all[i]))
+            return true;
+    return false;
 }
 
 uint32_t holders_place(const struct rows *rows, int64_t pid, size_t *waiters)

@@ -17,7 +17,7 @@ bool table_path(const char *url, char *path, size_t size)
     path[0] = 0;
     if (!url)
         url = getenv("HOLDFAST_URL");
-    if (!url || !*url)
+    if (!url)
         url = "local:";
     if (strncmp(url, "local:", 6) != 0)
         return false;

@@ -2,6 +2,7 @@
  */
 #include "terminal.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,13 @@ static bool is_pipe(int fd)
     return fstat(fd, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode));
 }
 
+/* As inside `$(...)` of an interactive bash: there who reads from the background is not stopped, its read fails. */
+static bool asking_is_ignored(void)
+{
+    struct sigaction action;
+    return sigaction(SIGTTIN, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 /* In a pipeline (`holdfast run x cmd | less`) and in a script our group has other members that need the terminal, and
  * that Ctrl-C is meant for too. There CMD gets it only when it asks: it reads, and is stopped by SIGTTIN. A job of its
  * own in an interactive shell is a group leader. */
@@ -18,7 +26,8 @@ void terminal_open(struct terminal *terminal, pid_t front, pid_t front_group)
 {
     terminal->fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     terminal->front_group = front_group;
-    terminal->at_once = front == front_group && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO);
+    terminal->at_once =
+        asking_is_ignored() || (front == front_group && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO));
 }
 
 void terminal_close(struct terminal *terminal)

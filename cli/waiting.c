@@ -64,6 +64,9 @@ static void describe(const struct waiting *waiting, const struct glance *glance,
     size_t waiters;
     if (glance->status != HF_OK)
         snprintf(line, room, "waiting for \"%s\" (%.300s)", text_shown(waiting->name).text, glance->words);
+    else if (holders_include_us(&glance->rows))
+        snprintf(line, room, "waiting: \"%s\" is ours on the server, and not confirmed yet",
+                 text_shown(waiting->name).text);
     else
         snprintf(line, room, "waiting: %s", holders_describe(waiting->name, &glance->rows).text);
     uint32_t place = holders_place(&glance->rows, getpid(), &waiters);

@@ -9,7 +9,7 @@ install(TARGETS holdfast)
 install(TARGETS holdfast-shared holdfast-static EXPORT holdfast)
 install(FILES include/holdfast.h TYPE INCLUDE)
 install(DIRECTORY include/holdfast TYPE INCLUDE)
-install(FILES docs/json.md docs/guarantees.md docs/serve.md TYPE DOC)
+install(FILES docs/json.md docs/guarantees.md docs/redlock.md docs/serve.md docs/serve.png TYPE DOC)
 install(DIRECTORY packaging/serve DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT holdfast FILE holdfast-targets.cmake NAMESPACE holdfast:: DESTINATION ${package_dir})

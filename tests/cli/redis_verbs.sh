@@ -90,6 +90,9 @@ like "a strange host name is made printable" "$(unshare --uts bash -c 'named "ou
 like "one of 64 bytes is told whole" "$(unshare --uts bash -c "named $long")" "name=holdfast/$long/[0-9]+ "
 
 exits "an empty URL is no URL" 78 "$HOLDFAST" -u "" run x -- true
+exits "nor is an empty variable" 78 env HOLDFAST_URL= "$HOLDFAST" run x -- true
+like "who waits for replicas is not told to wait for itself" "$("$HOLDFAST" -u "$HOLDFAST_URL?replicas=1" run -n own true 2>&1)" \
+    '"own" is ours on the server, and not confirmed yet'
 
 # ---- A server that says nothing holds up neither the end of a wait nor a signal, though both ask who holds it.
 now_ms() { echo $(($(date +%s%N) / 1000000)); }

@@ -49,6 +49,11 @@ out=$("$PTY" 'expect:PROMPT> ' 'send:$HOLDFAST run job -- bash reader | cat\r' '
     'expect:PROMPT> ' 'send:exit 5\r' -- "${shell[@]}")
 like "in a pipeline the command gets the terminal when it reads" "$out" $'FORE-GROUND.*\nexit 5$'
 
+echo 'echo READY >&2; read -r x; echo "got=$x"' >asker
+out=$("$PTY" 'expect:PROMPT> ' 'send:x=$($HOLDFAST run job -- bash asker); echo "heard $x"\r' 'expect:READY' 'send:typed\r' \
+    'expect:heard got=typed' 'send:exit 8\r' -- "${shell[@]}")
+like "and it has it where its words are taken, since nothing would stop it there" "$out" $'\nexit 8$'
+
 cat >script <<'END'
 "$HOLDFAST" run job -- sh sleeper
 echo WENT-ON
