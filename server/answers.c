@@ -91,7 +91,11 @@ json_t *read_body(struct exchange *x)
     json_t *body = json_loadb(x->body, x->body_len, JSON_REJECT_DUPLICATES, &error);
     if (body && json_is_object(body))
         return body;
-    answer_problem(x, 400, "invalid", body ? "the body is not a JSON object" : error.text, NULL);
+    const char *why =
+        json_error_code(&error) == json_error_null_character || json_error_code(&error) == json_error_null_byte_in_key
+            ? "the body has a NUL in a text"
+            : error.text;
+    answer_problem(x, 400, "invalid", body ? "the body is not a JSON object" : why, NULL);
     json_decref(body);
     return NULL;
 }

@@ -33,6 +33,8 @@ struct http {
     size_t count;
     void *addresses;
     bool draining;
+    struct event *resume; /* when to accept again */
+    bool pauses;          /* nobody could be accepted since the last one was */
 };
 
 /* ---- connection.c ---- */

@@ -17,7 +17,7 @@ static bool is_shared_memory(const char *url)
 {
     if (!url)
         url = getenv("HOLDFAST_URL");
-    return !url || !*url || strncmp(url, SHARED_MEMORY, strlen(SHARED_MEMORY)) == 0;
+    return !url || strncmp(url, SHARED_MEMORY, strlen(SHARED_MEMORY)) == 0;
 }
 
 static void arm(struct engine *engine)

@@ -21,13 +21,14 @@ bool lease_leave_behind(hf_lease *lease)
 }
 
 /* The same record under another token. */
-static void renew_record(hf_client *client, const struct keyed *keyed)
+static bool renew_record(hf_client *client, const struct keyed *keyed)
 {
     struct hf_request request = keyed_record_request(hf_lease_name(keyed->record), keyed);
     hf_lease *lease = NULL;
-    if (hf_release(keyed->record) == HF_OK && hf_acquire(client, &request, &lease) == HF_OK)
-        (void)lease_leave_behind(lease);
+    bool renewed = hf_release(keyed->record) == HF_OK && hf_acquire(client, &request, &lease) == HF_OK &&
+                   lease_leave_behind(lease);
     hf_lease_free(lease);
+    return renewed;
 }
 
 /* Without its turn an instance does not know whether another one has granted the same attempt meanwhile: then the lease
@@ -39,8 +40,10 @@ static void do_give_back(struct job *job)
     bool ours = !turn || hf_lease_ok(turn);
     if (give->lease && (ours || !lease_leave_behind(give->lease)))
         (void)hf_release(give->lease);
-    if (give->keyed.record && give->again && ours)
-        renew_record(engine_client(give->leases->server->engine), &give->keyed);
+    bool renewed = give->keyed.record && give->again && ours &&
+                   renew_record(engine_client(give->leases->server->engine), &give->keyed);
+    if (renewed && give->keyed.note)
+        (void)hf_release(give->keyed.note); /* nobody looks for it any more */
     if (turn)
         (void)hf_release(turn);
 }
@@ -48,6 +51,7 @@ static void do_give_back(struct job *job)
 static void free_given(const struct give_back *give)
 {
     hf_lease_free(give->lease);
+    hf_lease_free(give->keyed.note);
     hf_lease_free(give->keyed.record);
     hf_lease_free(give->keyed.turn);
 }

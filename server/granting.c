@@ -12,7 +12,7 @@ struct grant {
     hf_lease *lease;
     struct keyed keyed;
     size_t askers;
-    bool delivered, renews;
+    bool delivered, told, renews; /* told: an answer had it before */
     char id[LEASE_ID_MAX];
 };
 
@@ -20,13 +20,13 @@ static void end_grant(struct grant *grant)
 {
     struct leases *leases = grant->leases;
     bool stopping = leases->server->stopping;
-    if (!grant->delivered)
-        leases->server->metrics.undelivered++;
-    bool unwanted = !grant->delivered || (grant->renews && stopping);
+    bool nobodys = !grant->delivered && !grant->told;
+    leases->server->metrics.undelivered += nobodys;
+    bool unwanted = nobodys || (grant->renews && stopping);
     if (!unwanted && (!grant->renews || !kept_add(grant->id, grant->lease)))
         hf_lease_free(grant->lease);
     leases_watch_renewals(leases);
-    give_back(leases, unwanted ? grant->lease : NULL, &grant->keyed, unwanted);
+    give_back(leases, unwanted ? grant->lease : NULL, &grant->keyed, nobodys);
     explicit_bzero(grant->id, sizeof grant->id);
     free(grant);
 }
@@ -47,7 +47,8 @@ static void answer_granted(struct exchange *x, const struct grant *grant, const 
     answer_json(x, 201,
                 json_pack("{s:s, s:s, s:s, s:s, s:I, s:b}", "leaseId", grant->id, "name", wait->name, "kind",
                           hf_kind_name(wait->request.kind), "token", token, "expiresInMs",
-                          (json_int_t)hf_lease_left_ms(grant->lease), "autoRenew", (int)wait->renews));
+                          (json_int_t)hf_lease_left_ms(grant->lease), "autoRenew",
+                          (int)(wait->told ? kept_has(grant->id) : wait->renews)));
 }
 
 static bool print_grant(struct grant *grant)
@@ -63,16 +64,22 @@ void wait_granted(struct wait *wait)
 {
     struct grant *grant = calloc(1, sizeof *grant);
     if (!grant || !wait->askers) {
-        if (!wait->askers)
+        if (!wait->askers && !wait->told)
             wait->leases->server->metrics.undelivered++;
         free(grant);
-        give_back(wait->leases, wait->lease, &wait->keyed, true);
+        if (wait->told)
+            hf_lease_free(wait->lease);
+        give_back(wait->leases, wait->told ? NULL : wait->lease, &wait->keyed, !wait->told);
         for (struct exchange *x; (x = wait_take_asker(wait));)
             answer_status(x, HF_NO_MEMORY, NULL, NULL);
         return;
     }
-    *grant = (struct grant){
-        .leases = wait->leases, .lease = wait->lease, .keyed = wait->keyed, .renews = wait->renews, .askers = 1};
+    *grant = (struct grant){.leases = wait->leases,
+                            .lease = wait->lease,
+                            .keyed = wait->keyed,
+                            .told = wait->told,
+                            .renews = wait->renews && !wait->told,
+                            .askers = 1};
     wait->keyed = (struct keyed){.turn = NULL}; /* the grant's until its answer is written */
     bool fine = print_grant(grant);
     for (struct exchange *x; (x = wait_take_asker(wait));) {

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PAUSE_MS 100    /* before it is tried again to accept somebody */
 #define REFUSED_MAX 256 /* connections above the limit that get an answer that says so */
 
 int64_t clock_ms(void)
@@ -73,6 +74,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     int one = 1;
     bool tls = false;
     (void)len;
+    http->pauses = false;
     for (size_t i = 0; i < http->listener_count; i++)
         if (http->listeners[i] == listener)
             tls = http->listener_tls[i];
@@ -101,11 +103,40 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     bufferevent_enable(c->bev, tls ? EV_READ | EV_WRITE : EV_READ);
 }
 
+/* Out of descriptors, most of all: whoever knocks stays in the queue of the kernel, and the loop must not spin on it.
+ */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+    struct http *http = arg;
+    struct timeval time = {.tv_usec = PAUSE_MS * 1000};
+    (void)listener;
+    if (!http->pauses)
+        http->o.stuck(http->o.arg, strerror(errno));
+    http->pauses = true;
+    for (size_t i = 0; i < http->listener_count; i++)
+        evconnlistener_disable(http->listeners[i]);
+    event_add(http->resume, &time);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+    struct http *http = arg;
+    (void)fd;
+    (void)what;
+    for (size_t i = 0; i < http->listener_count; i++)
+        evconnlistener_enable(http->listeners[i]);
+}
+
 struct http *http_new(const struct http_options *options)
 {
     struct http *http = calloc(1, sizeof *http);
-    if (http)
-        http->o = *options;
+    struct event *resume = http ? event_new(options->base, -1, 0, on_resume, http) : NULL;
+    if (!resume) {
+        free(http);
+        return NULL;
+    }
+    http->o = *options;
+    http->resume = resume;
     return http;
 }
 
@@ -119,6 +150,7 @@ bool http_listen(struct http *http, int fd, bool tls)
         evconnlistener_new(http->o.base, on_accept, http, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
     if (!listener)
         return false;
+    evconnlistener_set_error_cb(listener, on_accept_error);
     http->listener_tls[http->listener_count] = tls;
     http->listeners[http->listener_count++] = listener;
     return true;
@@ -162,5 +194,6 @@ void http_free(struct http *http)
     while (http->connections)
         connection_lose(http->connections);
     tdestroy(http->addresses, free);
+    event_free(http->resume);
     free(http);
 }

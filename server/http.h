@@ -53,6 +53,7 @@ struct http_options {
     void (*handle)(void *arg, struct exchange *x);
     void (*refuse)(void *arg, struct exchange *x, int status, const char *why); /* answers what could not be read */
     void (*ended)(void *arg, const struct exchange *x, bool delivered);         /* for log and counters */
+    void (*stuck)(void *arg, const char *why); /* nobody can be accepted for now; told once until somebody is */
     void *arg;
 };
 

@@ -70,6 +70,14 @@ struct kept *kept_enter(const char *id, size_t len)
     return NULL;
 }
 
+bool kept_has(const char *id)
+{
+    struct kept *kept = all;
+    while (kept && strcmp(kept->id, id) != 0)
+        kept = kept->next;
+    return kept != NULL;
+}
+
 hf_lease *kept_lease(const struct kept *kept)
 {
     return kept->lease;

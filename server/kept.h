@@ -9,6 +9,7 @@ bool kept_add(const char *id, hf_lease *lease); /* takes the lease over; false: 
 
 /* The handle, kept until kept_leave; NULL: there is none. */
 struct kept *kept_enter(const char *id, size_t len);
+bool kept_has(const char *id); /* is it renewed here? */
 hf_lease *kept_lease(const struct kept *kept);
 void kept_leave(struct kept *kept, bool ended); /* ended: it is not held any more */
 

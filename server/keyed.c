@@ -8,7 +8,9 @@
  * again under the same key, has just granted. Therefore a key has a turn: a lock that an instance holds from before it
  * asks until its answer is written or its grant is given back. A retry elsewhere waits for that. And an engine may
  * refuse for a while what was given up in doubt, so a try after one that came to nothing needs another attempt: the
- * attempt is made of the key and the token of its record, and the record is taken anew then. */
+ * attempt is made of the key and the token of its record, and the record is taken anew then.
+ *
+ * A key names one lease for its life: what was granted is noted before it is answered (told.c). */
 #include "engine.h"
 #include "waits.h"
 #include <stdlib.h>
@@ -114,7 +116,7 @@ static void start_own(struct wait *wait, const struct hf_request *request)
         return;
     }
     snprintf(wait->words, sizeof wait->words, "%s", hf_error_text());
-    wait_refused(wait);
+    keyed_done(wait);
 }
 
 void keyed_start(struct wait *wait)
@@ -130,7 +132,6 @@ void keyed_start(struct wait *wait)
     start_own(wait, &request);
 }
 
-/* The record outlives whatever is done under its key. */
 struct hf_request keyed_record_request(const char *name, const struct keyed *keyed)
 {
     return (struct hf_request){.size = sizeof(struct hf_request),
@@ -144,7 +145,8 @@ struct hf_request keyed_record_request(const char *name, const struct keyed *key
 /* The record outlives whatever is done under its key. */
 static void start_record(struct wait *wait)
 {
-    wait->keyed.record_ms = bounded_ttl(wait, wait->request.ttl_ms + wait->request.wait_ms + RECORD_MS);
+    int64_t lasts = wait->renews ? wait->request.max_hold_ms : wait->request.ttl_ms;
+    wait->keyed.record_ms = bounded_ttl(wait, lasts + wait->request.wait_ms + RECORD_MS);
     struct hf_request request = keyed_record_request(wait->record, &wait->keyed);
     wait->phase = PHASE_RECORD;
     start_own(wait, &request);
@@ -177,6 +179,46 @@ static void name_attempt(struct wait *wait)
     wait->request.attempt = wait->attempt;
 }
 
+void keyed_start_lock(struct wait *wait)
+{
+    name_attempt(wait);
+    wait_start_lock(wait);
+}
+
+static void finish_note(struct wait *wait)
+{
+    hf_lease *granted = wait->granted;
+    bool noted = wait->outcome == HF_OK && lease_leave_behind(wait->lease);
+    wait->granted = NULL;
+    if (noted) {
+        wait->keyed.note = wait->lease;
+        wait->lease = granted;
+        wait_granted(wait);
+        wait_free(wait);
+        return;
+    }
+    hf_lease_free(wait->lease);
+    wait->lease = NULL;
+    if (wait->outcome == HF_OK)
+        wait->outcome = HF_LOST;
+    give_back(wait->leases, granted, &wait->keyed, true);
+    wait_refused(wait);
+}
+
+void keyed_start_note(struct wait *wait)
+{
+    struct told_note note;
+    wait->phase = PHASE_NOTE;
+    wait->granted = wait->lease;
+    wait->lease = NULL;
+    if (told_request(wait, &note)) {
+        start_own(wait, &note.request);
+        return;
+    }
+    wait->outcome = HF_LOST;
+    finish_note(wait);
+}
+
 static void finish_record(struct wait *wait)
 {
     hf_status outcome = wait->outcome;
@@ -188,8 +230,7 @@ static void finish_record(struct wait *wait)
         hf_lease_free(wait->lease);
     wait->lease = NULL;
     if (outcome == HF_OK && !wait->leases->server->stopping) {
-        name_attempt(wait);
-        wait_start_lock(wait);
+        told_recall(wait);
         return;
     }
     if (outcome == HF_BUSY) {
@@ -205,6 +246,8 @@ void keyed_done(struct wait *wait)
 {
     if (wait->phase == PHASE_TURN)
         finish_turn(wait);
-    else
+    else if (wait->phase == PHASE_RECORD)
         finish_record(wait);
+    else
+        finish_note(wait);
 }

@@ -100,6 +100,10 @@ void wait_done(hf_lease *lease, hf_status outcome, void *arg)
         keyed_done(wait);
         return;
     }
+    if (outcome == HF_OK && *wait->key && wait->askers) {
+        keyed_start_note(wait);
+        return;
+    }
     if (outcome == HF_OK) {
         wait_granted(wait);
         wait_free(wait);

@@ -15,6 +15,7 @@
 #define EXIT_UNAVAILABLE 69
 #define EXIT_CONFIG 78
 #define BACKLOG 1024
+#define PORT_MAX 65535
 #define FIRST_GIVEN 3 /* descriptors from systemd begin here */
 
 static const char UNIX_SCHEME[] = "unix:";
@@ -31,6 +32,12 @@ static int refuse(const char *text, const char *why)
     return EXIT_CONFIG;
 }
 
+/* getaddrinfo takes what fits into 16 bits of a larger number. */
+static bool is_beyond_ports(const char *port)
+{
+    return port[strspn(port, "0123456789")] == 0 && strtoul(port, NULL, 10) > PORT_MAX;
+}
+
 /* "HOST:PORT", "[::1]:PORT" or ":PORT". */
 static int look_up(const char *text, struct addrinfo **found)
 {
@@ -39,6 +46,8 @@ static int look_up(const char *text, struct addrinfo **found)
     struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
     if (!colon || colon[1] == 0 || (size_t)(colon - text) >= sizeof host)
         return refuse(text, "is neither HOST:PORT nor unix:/path");
+    if (is_beyond_ports(colon + 1))
+        return refuse(text, "a port is a number up to 65535");
     snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
     char *name = host;
     if (host[0] == '[' && host[strlen(host) - 1] == ']') {

@@ -7,9 +7,9 @@
 
 const struct route ROUTES[] = {
     {"POST", "/v1/locks/{name}/leases", RIGHT_ACQUIRE, leases_post_named, "acquire",
-     "Takes a lease on a name; waits for it up to waitMs.", "", ASKING, "201 409 422 429 501 504 507" ALWAYS},
+     "Takes a lease on a name; waits for it up to waitMs.", "", ASKING, "201 409 410 415 422 429 501 504 507" ALWAYS},
     {"POST", "/v1/leases", RIGHT_ACQUIRE, leases_post, "acquireNamed", "The same with the name in the body.", "",
-     "name!:string " ASKING, "201 409 422 429 501 504 507" ALWAYS},
+     "name!:string " ASKING, "201 409 410 415 422 429 501 504 507" ALWAYS},
     {"GET", "/v1/leases/{id}", RIGHT_READ, leases_get, "askLease", "How long a lease is still good.", "", "",
      "200 404 410 504" ALWAYS},
     {"PATCH", "/v1/leases/{id}", RIGHT_ACQUIRE, leases_patch, "extend", "Makes a lease last longer; never shortens it.",
@@ -70,12 +70,59 @@ static bool is_method(const struct exchange *x, const char *method)
     return piece_is(x->head.method, method) || (piece_is(x->head.method, "HEAD") && strcmp(method, "GET") == 0);
 }
 
+/* Is it one of the words, which may have a "!" behind them? */
+static bool is_word(const char *words, struct piece name)
+{
+    for (size_t len; *words; words += len + strspn(words + len, "! ")) {
+        len = strcspn(words, "! ");
+        if (name.len == len && memcmp(name.at, words, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static struct piece next_parameter(struct piece *rest)
+{
+    const char *end = memchr(rest->at, '&', rest->len);
+    size_t len = end ? (size_t)(end - rest->at) : rest->len;
+    struct piece name = {rest->at, 0};
+    while (name.len < len && name.at[name.len] != '=')
+        name.len++;
+    size_t used = len + (end != NULL);
+    *rest = (struct piece){rest->at + used, rest->len - used};
+    return name;
+}
+
+static bool refuse_parameter(struct exchange *x, struct piece name, const char *why)
+{
+    char words[160];
+    snprintf(words, sizeof words, "%.*s: %s", (int)(name.len < 64 ? name.len : 64), name.at, why);
+    answer_problem(x, 400, "invalid", words, NULL);
+    return false;
+}
+
+/* Each parameter of the query is one of the route's, and there once. False after it answered. */
+static bool check_query(struct exchange *x, const struct route *route)
+{
+    for (struct piece rest = x->head.query; rest.len > 0;) {
+        struct piece name = next_parameter(&rest);
+        if (!is_word(route->query, name))
+            return refuse_parameter(x, name, "no such parameter");
+        for (struct piece later = rest; later.len > 0;) {
+            struct piece other = next_parameter(&later);
+            if (other.len == name.len && memcmp(other.at, name.at, name.len) == 0)
+                return refuse_parameter(x, name, "stands there twice");
+        }
+    }
+    return true;
+}
+
 static void call(struct exchange *x, const struct route *route)
 {
     x->route = route;
     if (x->caller && !access_allows(x->caller, route->right, NULL))
         answer_problem(x, 403, "forbidden", "this token does not have the right that this needs", NULL);
-    else
+    else if (check_query(x, route))
         route->handle(x);
 }
 

@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define DESCRIPTORS_KEPT 320 /* of those that the process may have, not for connections */
 #define STOP_LOOK_MS 20
 #define STOP_PATIENCE_MS 8000
 #define REDLOCK "redlock"
@@ -21,7 +22,7 @@
 struct service {
     struct server server;
     SSL_CTX *tls;
-    struct event *term, *interrupt, *stop_timer;
+    struct event *stops[3], *stop_timer; /* stops: signals */
     int64_t stop_began_ms;
 };
 
@@ -90,6 +91,12 @@ static void on_ended(void *arg, const struct exchange *x, bool delivered)
     log_event(server->log_form, "request", fields, sizeof fields / sizeof fields[0]);
 }
 
+static void on_stuck(void *arg, const char *why)
+{
+    (void)arg;
+    log_complain("cannot accept connections: %s", why);
+}
+
 /* ---- Stopping ---- */
 
 static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
@@ -149,6 +156,30 @@ static int open_engines(struct server *server, const char *url)
     return code;
 }
 
+/* Each waiting client is a descriptor. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Connections must leave descriptors for the engine and for those who are told that there are too many. */
+static void cap_connections(struct http_limits *limits)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    size_t most =
+        (size_t)(limit.rlim_cur < 2 * DESCRIPTORS_KEPT ? limit.rlim_cur / 2 : limit.rlim_cur - DESCRIPTORS_KEPT);
+    if (limits->connections <= most)
+        return;
+    log_complain("max-connections is %zu: only %zu files may be open", most, (size_t)limit.rlim_cur);
+    limits->connections = most;
+}
+
 static int open_http(struct service *service)
 {
     struct server *server = &service->server;
@@ -165,9 +196,11 @@ static int open_http(struct service *service)
         .handle = on_request,
         .refuse = on_refused,
         .ended = on_ended,
+        .stuck = on_stuck,
         .arg = server,
     };
     const char *tokens = setting_text(settings, SET_TOKEN_FILE);
+    cap_connections(&options.limits);
     int code = listening_check(server);
     if (code == 0 && tokens && !access_open(tokens, &server->access))
         code = hf_status_exit_code(HF_CONFIG);
@@ -179,16 +212,26 @@ static int open_http(struct service *service)
     return code;
 }
 
+/* As nohup leaves it: who started it wants it to outlive the terminal. */
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 static int add_signals(struct service *service)
 {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     struct event_base *base = service->server.base;
-    service->term = evsignal_new(base, SIGTERM, on_stop, service);
-    service->interrupt = evsignal_new(base, SIGINT, on_stop, service);
     service->stop_timer = event_new(base, -1, EV_PERSIST, on_stop_timer, service);
-    if (!service->term || !service->interrupt || !service->stop_timer || event_add(service->term, NULL) != 0 ||
-        event_add(service->interrupt, NULL) != 0)
-        return no_memory();
-    return 0;
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        if (signals[i] == SIGHUP && is_ignored(SIGHUP))
+            continue;
+        service->stops[i] = evsignal_new(base, signals[i], on_stop, service);
+        if (!service->stops[i] || event_add(service->stops[i], NULL) != 0)
+            return no_memory();
+    }
+    return service->stop_timer ? 0 : no_memory();
 }
 
 static int open_parts(struct service *service)
@@ -201,16 +244,6 @@ static int open_parts(struct service *service)
         return no_memory();
     int code = classic_open(server, &server->classic);
     return code == 0 ? add_signals(service) : code;
-}
-
-/* Each waiting client is a descriptor. */
-static void raise_descriptors(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
 }
 
 static void close_service(struct service *service)
@@ -232,8 +265,8 @@ static void close_service(struct service *service)
     leases_free(server->leases);
     access_free(server->access);
     metrics_free(&server->metrics);
-    struct event *events[] = {service->term, service->interrupt, service->stop_timer};
-    for (size_t i = 0; i < 3; i++)
+    struct event *events[] = {service->stops[0], service->stops[1], service->stops[2], service->stop_timer};
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         if (events[i])
             event_free(events[i]);
     if (server->base)

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EXIT_USAGE 64
 #define EXIT_CONFIG 78
+#define FLAG "flag"
 #define LINE_BYTES 4096
 
 struct spec {
@@ -72,7 +74,7 @@ static const char *check(const struct spec *spec, const char *text, int64_t *num
 static int refuse(const struct spec *spec, const char *text, const char *source, const char *why)
 {
     log_complain("%s \"%s\" (%s) %s; expected: %s", spec->name, text, source, why, spec->argument);
-    return EXIT_CONFIG;
+    return strcmp(source, FLAG) == 0 ? EXIT_USAGE : EXIT_CONFIG;
 }
 
 /* A stronger source replaces what a weaker one said; within one source the items of a list add up. */
@@ -178,7 +180,7 @@ int settings_load(struct settings *settings, const struct serve_order *order)
     if (code == 0)
         code = read_environment(settings);
     for (size_t i = 0; code == 0 && i < order->flag_count; i++)
-        code = set(settings, find(order->flags[i].name), order->flags[i].value, "flag");
+        code = set(settings, find(order->flags[i].name), order->flags[i].value, FLAG);
     return code;
 }
 

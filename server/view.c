@@ -334,6 +334,10 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 void view_stream(struct exchange *x)
 {
     struct view *view = server_of(x)->view;
+    if (piece_is(x->head.method, "HEAD")) {
+        exchange_answer(x, 200, "text/event-stream", NULL, 0);
+        return;
+    }
     struct stream *stream = calloc(1, sizeof *stream);
     if (!stream || view->stopped) {
         free(stream);

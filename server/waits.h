@@ -1,6 +1,7 @@
 /* waits.h - what the files that serve a request for a lease share. A request becomes a `wait` (waits.c), which
  * lease_request.c fills in and leases.c starts; keyed.c does what an Idempotency-Key wants beforehand; granting.c
- * answers with a lease, leases.c without; giving_back.c takes back what nobody has. All on the loop. */
+ * answers with a lease, which told.c notes for later requests under the key, leases.c without; giving_back.c takes back
+ * what nobody has. All on the loop. */
 #pragma once
 #include "leases.h"
 #include <openssl/sha.h>
@@ -14,11 +15,11 @@ struct asker {
     struct asker *next;
 };
 
-enum phase { PHASE_TURN, PHASE_RECORD, PHASE_LOCK };
+enum phase { PHASE_TURN, PHASE_RECORD, PHASE_LOCK, PHASE_NOTE };
 
 /* What a request under an Idempotency-Key has besides its lease. */
 struct keyed {
-    hf_lease *turn, *record; /* NULL: not yet, or not any more */
+    hf_lease *turn, *record, *note; /* NULL: not yet, or not any more */
     int64_t record_ms;
     char body[HEX_BYTES]; /* caller, key and body: the attempt of the record */
 };
@@ -28,7 +29,9 @@ struct wait {
     struct wait *next, *prev;
     struct asker *askers;
     enum phase phase;
-    hf_lease *lease;
+    hf_lease *lease;           /* of the phase */
+    hf_lease *granted;         /* the lock's, while its note is written */
+    bool told;                 /* an answer had it before */
     int64_t until_ms;          /* the end of what it may wait */
     struct hf_request request; /* its texts are below */
     char name[HF_NAME_MAX + 1], label[HF_LABEL_MAX + 1], correlation[HF_CORRELATION_MAX + 1];
@@ -81,8 +84,19 @@ bool keyed_read(struct exchange *x, struct wait *wait, json_t *body); /* false a
 /* The wait under the same key, if this instance has one. */
 struct wait *keyed_shared(struct leases *leases, const struct wait *wanted);
 void keyed_start(struct wait *wait);
-void keyed_done(struct wait *wait); /* turn or record have their outcome */
+void keyed_done(struct wait *wait);       /* turn, record or note have their outcome */
+void keyed_start_lock(struct wait *wait); /* nothing was told under its key */
+void keyed_start_note(struct wait *wait); /* the lock is granted */
 struct hf_request keyed_record_request(const char *name, const struct keyed *keyed);
+
+/* ---- told.c ---- */
+
+struct told_note {
+    struct hf_request request; /* its texts are below */
+    char name[sizeof RECORD_PREFIX + HEX_BYTES + 24], label[HF_LABEL_MAX + 1];
+};
+bool told_request(const struct wait *wait, struct told_note *note); /* false: the lease is lost already */
+void told_recall(struct wait *wait); /* answers again what was told under its key, or goes on with the lock */
 
 /* ---- granting.c ---- */
 

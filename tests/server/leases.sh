@@ -68,6 +68,8 @@ refusals() {
 400 [1]
 400 {
 END
+    status "a NUL in the body is 400" 400 POST /v1/locks/refused/leases '{"label":"a\u0000b"}'
+    fails "in words of the service" grep -q JSON_ <<<"$REPLY"
     status "more units than the capacity is 422" 422 POST /v1/locks/refused/leases \
         '{"kind":"semaphore","units":3,"capacity":2}'
     status "an empty name is 404" 404 POST /v1/locks//leases '{}'
@@ -117,6 +119,78 @@ idempotency() {
     is "both get the same lease" "$(jq -r .leaseId one)" "$(jq -r .leaseId two)"
 }
 
+# A key names one lease for its life, on every engine and through every instance.
+key_ends() {
+    local body='{"ttlMs":20000,"waitMs":3000}' lease began
+    keyed() { ask POST "/v1/locks/$1/leases" "$3" -H "Idempotency-Key: $2"; }
+    keyed used used "$body"
+    lease=$(jq -r .leaseId <<<"$REPLY")
+    local grants counted
+    grants=$(grep -c 'event=granted name="used"' "$SERVICE_LOG")
+    counted=$(curl -s "$BASE/metrics" | awk '$1 == "holdfast_acquired_total" { print $2 }')
+    keyed used used "$body"
+    keyed used used "$body"
+    is "a lease that is told again" "$(jq -r .leaseId <<<"$REPLY")" "$lease"
+    is "is no grant" "$(grep -c 'event=granted name="used"' "$SERVICE_LOG")" "$grants"
+    is "and not counted as one" "$(curl -s "$BASE/metrics" | awk '$1 == "holdfast_acquired_total" { print $2 }')" "$counted"
+    ask DELETE "/v1/leases/$lease"
+    began=${EPOCHREALTIME/./}
+    keyed used used "$body"
+    is "after its release the key is used up" "$STATUS $(jq -r .code <<<"$REPLY")" "410 key_ended"
+    like "which names the key" "$REPLY" 'Idempotency-Key used: '
+    ok "at once" test $((${EPOCHREALTIME/./} - began)) -lt 2500000
+    ok "and nothing is taken" is_free used
+    BASE=$OTHER keyed used used "$body"
+    is "so it is at another instance" "$STATUS" 410
+    status "another key is granted" 201 POST /v1/locks/used/leases "$body" -H 'Idempotency-Key: unused'
+    keyed used used "$body"
+    is "it is used up also while another one holds" "$STATUS" 410
+    keyed used-short short '{"ttlMs":300}'
+    is "a short lease under a key" "$STATUS" 201
+    ok "ends by itself" until_true 3 is_free used-short
+    keyed used-short short '{"ttlMs":300}'
+    is "which uses its key up, too" "$STATUS" 410
+    # A duplicate that is reset does not end what the first answer gave.
+    keyed used-twice twice '{"ttlMs":20000}'
+    lease=$(jq -r .leaseId <<<"$REPLY")
+    python3 - "${BASE##*:}" <<'END'
+import socket, struct, sys
+for _ in range(20):
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    body = b'{"ttlMs":20000}'
+    s.sendall(b"POST /v1/locks/used-twice/leases HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: twice\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+END
+    keyed used-twice twice '{"ttlMs":20000}'
+    is "duplicates that are reset leave the lease alone" "$(jq -r .leaseId <<<"$REPLY")" "$lease"
+    keyed used-auto auto '{"ttlMs":2000,"autoRenew":true}'
+    lease=$(jq -r .leaseId <<<"$REPLY")
+    keyed used-auto auto '{"ttlMs":2000,"autoRenew":true}'
+    said "where it is renewed, it says so again" '.leaseId + " \(.autoRenew)"' "$lease true"
+    BASE=$OTHER keyed used-auto auto '{"ttlMs":2000,"autoRenew":true}'
+    said "elsewhere it does not" '.leaseId + " \(.autoRenew)"' "$lease false"
+    ask DELETE "/v1/leases/$lease"
+}
+
+# The records are in the engine: a new instance knows them.
+key_outlives() {
+    serve "$URL" || return
+    acquire_under() { ask POST "/v1/locks/outlived/leases" '{"ttlMs":20000}' -H 'Idempotency-Key: outlived'; }
+    acquire_under
+    local lease
+    lease=$(jq -r .leaseId <<<"$REPLY")
+    stop_service
+    serve "$URL" || return
+    acquire_under
+    is "after a restart the same key is the same lease" "$(jq -r .leaseId <<<"$REPLY")" "$lease"
+    ask DELETE "/v1/leases/$lease"
+    stop_service
+    serve "$URL" || return
+    acquire_under
+    is "and after its release used up" "$STATUS $(jq -r .code <<<"$REPLY")" "410 key_ended"
+}
+
 instances() {
     local lease
     acquire several '{"ttlMs":20000}'
@@ -150,6 +224,10 @@ instances() {
     said "and the cursor leads on" '[.locks[].name] | join(" ")' page3
     status "a bad limit is 400" 400 GET '/v1/locks?limit=x'
     status "a bad state is 400" 400 GET '/v1/locks?state=x'
+    status "an unknown parameter is 400" 400 GET '/v1/locks?limit=1&bogus=1'
+    like "and named" "$REPLY" 'bogus: no such parameter'
+    status "one that stands there twice is 400" 400 GET '/v1/locks?limit=1&limit=2'
+    like "and named, too" "$REPLY" 'limit: stands there twice'
 }
 
 leaving() {
@@ -251,6 +329,12 @@ stopping() {
     ok "within ten seconds" test $((${EPOCHREALTIME/./} - began)) -lt 10000000
     ok "a lease with autoRenew is released" is_free auto
     BASE=$OTHER status "another one is still there" 200 GET "/v1/leases/$kept"
+    serve "$URL" || return
+    acquire hung-up '{"ttlMs":20000,"autoRenew":true}'
+    kill -HUP "$SERVICE_PID"
+    wait "$SERVICE_PID"
+    is "SIGHUP ends it as well with 0" $? 0
+    ok "and gives back what it renewed" is_free hung-up
 }
 
 # Everything, on one engine: two instances of the service.
@@ -261,11 +345,13 @@ on_engine() {
     basics
     refusals
     idempotency
+    key_ends
     instances
     leaving
     renewing
     death
     stopping
+    key_outlives
 }
 
 start_redis || exit 70

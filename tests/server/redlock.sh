@@ -35,6 +35,13 @@ first=$(jq -r .leaseId <<<"$REPLY")
 BASE=$OTHER ask POST /v1/locks/keyed/leases '{"ttlMs":900}' -H 'Idempotency-Key: k'
 is "is the same at another instance" "$(jq -r .leaseId <<<"$REPLY")" "$first"
 status "another body is 422" 422 POST /v1/locks/keyed/leases '{"ttlMs":800}' -H 'Idempotency-Key: k'
+ask DELETE "/v1/leases/$first"
+BASE=$OTHER status "after its release the key is used up" 410 POST /v1/locks/keyed/leases '{"ttlMs":900}' -H 'Idempotency-Key: k'
+acquire contended '{"ttlMs":500}'
+ask POST /v1/locks/contended/leases '{"ttlMs":900,"waitMs":5000}' -H 'Idempotency-Key: waited'
+first=$(jq -r .leaseId <<<"$REPLY")
+ask POST /v1/locks/contended/leases '{"ttlMs":900,"waitMs":5000}' -H 'Idempotency-Key: waited'
+is "one that was waited for is told again, too" "$STATUS $(jq -r .leaseId <<<"$REPLY")" "201 $first"
 status "past holds are asked for, too" 200 GET /v1/locks/first/history
 status "the redlock route" 200 POST /api/locks/redlock/r '{"durationMs":100}'
 BASE=$BESIDE status "also beside another engine" 200 POST /api/locks/redlock/r2 '{"durationMs":100}'

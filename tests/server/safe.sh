@@ -14,9 +14,14 @@ exits() {
 exits "an address that others can reach is refused" 78 "$HOLDFAST" -u "$URL" serve --listen 0.0.0.0:3999
 like "with the reason" "$said" 'can be reached from outside'
 exits "so is one of IPv6" 78 "$HOLDFAST" -u "$URL" serve --listen '[::]:3999'
-exits "a bad setting is 78" 78 "$HOLDFAST" -u "$URL" serve --max-body lots
+for port in 65536 99999 99999999999999999999; do
+    exits "there is no port $port" 78 "$HOLDFAST" -u "$URL" serve --listen "127.0.0.1:$port"
+done
+like "with the reason" "$said" 'a port is a number up to 65535'
+exits "an empty HOLDFAST_URL is no URL" 78 env HOLDFAST_URL= "$HOLDFAST" serve --listen 127.0.0.1:0
+exits "a flag that cannot be read is 64" 64 "$HOLDFAST" -u "$URL" serve --max-body lots
 like "and named with its source" "$said" 'max-body "lots" \(flag\) is not a number'
-HOLDFAST_SERVE_MAX_BODY=1 exits "so is one of the environment" 78 "$HOLDFAST" -u "$URL" serve
+HOLDFAST_SERVE_MAX_BODY=1 exits "one of the environment is 78" 78 "$HOLDFAST" -u "$URL" serve
 like "and its source is named" "$said" 'environment'
 printf '# a comment\nmax-waits = 7\nlisten = 127.0.0.1:4001\nlisten = unix:/tmp/x\n' >config
 is "a file is read" "$("$HOLDFAST" serve --config config --print-config --json | jq -r '.[] | select(.name == "max-waits") | .value[0] + .source')" 7file
@@ -173,6 +178,31 @@ ok "and nobody waits" until_true 1 waiters_are halved 0
 ask POST /v1/locks/traced/leases '{"ttlMs":20000}' -H 'traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
 traced() { jq -r 'select(.event == "granted" and .name == "traced") | .correlation_id' < <(grep '^{' "$SERVICE_LOG"); }
 is "a line of JSON has the caller's traceparent" "$(traced)" 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+
+# ---- Out of descriptors ----
+cat >holdfast-few <<END
+#!/bin/sh
+ulimit -n 64
+exec "$HOLDFAST" "\$@"
+END
+chmod +x holdfast-few
+HOLDFAST=$SCRATCH/holdfast-few serve "$URL" --idle-timeout 60s || exit 70
+like "few descriptors make few connections" "$(<"$SERVICE_LOG")" 'max-connections is 32: only 64 files may be open'
+python3 - "${BASE##*:}" "$SERVICE_PID" >few 2>&1 <<'END'
+import os, socket, sys, time
+def ticks():
+    return sum(int(word) for word in open("/proc/%s/stat" % sys.argv[2]).read().rsplit(") ", 1)[1].split()[11:13])
+all = [socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5) for _ in range(120)]
+while len(os.listdir("/proc/%s/fd" % sys.argv[2])) < 60:
+    time.sleep(0.02)
+before = ticks()
+time.sleep(1)
+print("idle" if ticks() - before < 30 else "busy: %d" % (ticks() - before))
+END
+is "without any left it does not spin" "$(<few)" idle
+ok "nor fill its log" test "$(grep -c 'ccept' "$SERVICE_LOG")" -lt 10
+ok "and goes on when some are free again" until_true 5 curl -sf -o /dev/null "$BASE/livez"
+stop_service
 
 serve "$URL" --max-connections 4 --max-per-address 100 || exit 70
 hold() {

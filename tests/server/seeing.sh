@@ -149,6 +149,14 @@ is "operation ids are unique" "$(jq -r '[.paths[][].operationId] | group_by(.)[]
 is "every reference leads somewhere" "$(jq -r '. as $all | [.. | ."$ref"? // empty] | unique[] | ltrimstr("#/") | split("/") as $p | select($all | getpath($p) == null)' openapi.json)" ""
 
 # ---- The event stream ----
+is "HEAD of the stream has an end, and no body" "$(printf 'HEAD /v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' |
+    timeout 5 python3 -c 'import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(sys.stdin.buffer.read())
+data = b""
+while more := s.recv(65536):
+    data += more
+print(data.split(b" ")[1].decode(), len(data.split(b"\r\n\r\n", 1)[1]))' "${BASE##*:}")" "200 0"
 curl -sN -m 15 "$BASE/v1/events" >stream &
 stream=$!
 ok "the stream begins with what is there" until_true 5 grep -q '^event: snapshot' stream
