@@ -113,6 +113,23 @@ static void note_place(struct phrase *phrase, size_t at, size_t size)
         bench_fail("a word changes with each cycle and is neither id nor token: %.*s", (int)size, phrase->bytes + at);
 }
 
+size_t part_len(const char *word, size_t len)
+{
+    const char *space = memchr(word, ' ', len);
+    return space ? (size_t)(space - word) : len;
+}
+
+/* A word that two cycles say differently. */
+static void note_parts(struct phrase *phrase, size_t at, const char *other, size_t size)
+{
+    for (size_t part; size; at += part, other += part, size -= part) {
+        part = part_len(phrase->bytes + at, size);
+        if (memcmp(phrase->bytes + at, other, part) != 0)
+            note_place(phrase, at, part);
+        part += part < size; /* the space */
+    }
+}
+
 /* The same command of two cycles: what differs is what a cycle has anew. */
 static struct phrase learn(const struct words *one, const struct words *two)
 {
@@ -121,7 +138,7 @@ static struct phrase learn(const struct words *one, const struct words *two)
         bench_fail("two cycles differ: %.*s and %.*s", (int)one->len, one->bytes, (int)two->len, two->bytes);
     for (int i = 0; i < one->count; i++)
         if (!same_word(one, two, i))
-            note_place(&phrase, one->at[i], one->size[i]);
+            note_parts(&phrase, one->at[i], two->bytes + two->at[i], one->size[i]);
     return phrase;
 }
 

@@ -29,6 +29,9 @@ struct captured {
  * one entry a server, returns how many. A cycle is `phrases` commands. Afterwards the servers know the scripts. */
 int capture(const struct bench *b, int phrases, struct captured captured[SERVERS_MOST]);
 
+/* An argument may be several numbers and ids with spaces between them: the length of the first. */
+size_t part_len(const char *word, size_t len);
+
 /* The same for any kind of lock, without the comparing: what was sent after the first cycle is in the recorders. */
 struct recorder;
 int record_cycles(const struct bench *b, const struct lock_kind *kind, int cycles,

@@ -48,6 +48,16 @@ static void pair_up(struct pairs *p, const char *ours, const char *bare, size_t 
     p->pair[p->count++].len = len;
 }
 
+static void compare_word(struct pairs *p, const char *ours, const char *bare, size_t len)
+{
+    for (size_t part; len; ours += part, bare += part, len -= part) {
+        part = part_len(ours, len);
+        if (memcmp(ours, bare, part) != 0)
+            pair_up(p, ours, bare, part);
+        part += part < len; /* the space */
+    }
+}
+
 /* Both are commands one after the other: lines "*3" and "$22" that must be the same, and words of that length. */
 static void compare(struct pairs *p, const struct recording *ours, const struct recording *bare)
 {
@@ -61,8 +71,7 @@ static void compare(struct pairs *p, const struct recording *ours, const struct 
             bench_fail("they differ at byte %zu: %.40s and %.40s", at, ours->bytes + at, bare->bytes + at);
         size_t len = ours->bytes[at] == '$' ? strtoul(ours->bytes + at + 1, NULL, 10) : 0;
         at += head;
-        if (memcmp(ours->bytes + at, bare->bytes + at, len) != 0)
-            pair_up(p, ours->bytes + at, bare->bytes + at, len);
+        compare_word(p, ours->bytes + at, bare->bytes + at, len);
         at += len ? len + 2 : 0;
     }
 }

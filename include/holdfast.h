@@ -21,7 +21,7 @@
  * - Functions may be called from any thread unless they say otherwise; leases belong to no thread.
  * - No thread may be cancelled (pthread_cancel) inside a call.
  * - Callbacks run on the client's background thread (or inside hf_process), one at a time, with no lock of the library
- *   held: they may call anything here except hf_close.
+ *   held: they may call anything here except hf_close and what would wait (an acquire with wait_ms, hf_watch).
  * - Options structs carry their size first; zero means default; they are read during the call only and never written.
  * - Every function that can fail returns a status; hf_error_text() then says in words what happened to which thing. So
  * it does inside a callback that brings bad news. */

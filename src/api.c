@@ -92,15 +92,18 @@ static inline hf_status copy_sized(const char *what, void *to, size_t size, cons
     return HF_OK;
 }
 
-static hf_status check_range(const char *field, int64_t value, int64_t min, int64_t max)
+static hf_status refuse_range(const char *field, int64_t value, int64_t min, int64_t max)
 {
-    if (value >= min && value <= max)
-        return HF_OK;
     return hf_why(HF_INVALID, "%s: %lld is not between %lld and %lld", field, (long long)value, (long long)min,
                   (long long)max);
 }
 
-static hf_status check_name(const char *field, const char *name, size_t *len)
+static inline hf_status check_range(const char *field, int64_t value, int64_t min, int64_t max)
+{
+    return value >= min && value <= max ? HF_OK : refuse_range(field, value, min, max);
+}
+
+static inline hf_status check_name(const char *field, const char *name, size_t *len)
 {
     if (!name)
         return missing(field);
@@ -121,8 +124,18 @@ static hf_status check_id(const char *field, const char *text)
     return text ? hf_name_check(field, text, strlen(text), 1, ID_MAX) : HF_OK;
 }
 
+static hf_status check_texts(const struct hf_request *r)
+{
+    hf_status status = check_text("label", r->label, HF_LABEL_MAX);
+    if (status == HF_OK)
+        status = check_text("correlation_id", r->correlation_id, HF_CORRELATION_MAX);
+    if (status == HF_OK)
+        status = check_id("owner", r->owner);
+    return status == HF_OK ? check_id("attempt", r->attempt) : status;
+}
+
 /* Every kind is a lease on some units of a capacity. */
-static hf_status check_units(struct hf_request *r)
+static inline hf_status check_units(struct hf_request *r)
 {
     switch (r->kind) {
     case HF_EXCLUSIVE:
@@ -146,7 +159,7 @@ static hf_status check_units(struct hf_request *r)
     }
 }
 
-static hf_status check_offer(const struct hf_client *client, const struct hf_request *r)
+static inline hf_status check_offer(const struct hf_client *client, const struct hf_request *r)
 {
     const uint32_t flags = HF_AUTO_RENEW | HF_DETACHED | HF_BARGING | HF_TOKENLESS;
     if (r->flags & ~flags)
@@ -162,7 +175,7 @@ static hf_status check_offer(const struct hf_client *client, const struct hf_req
     return HF_OK;
 }
 
-static hf_status check_times(const struct hf_client *client, struct hf_request *r)
+static inline hf_status check_times(const struct hf_client *client, struct hf_request *r)
 {
     const struct hf_limits *limits = &client->limits;
     if (r->ttl_ms == 0)
@@ -188,14 +201,8 @@ static inline hf_status check_request(const struct hf_client *client, const stru
     hf_status status = copy_sized("request", r, sizeof *r, given);
     if (status == HF_OK)
         status = check_name("name", r->name, &r->name_len);
-    if (status == HF_OK)
-        status = check_text("label", r->label, HF_LABEL_MAX);
-    if (status == HF_OK)
-        status = check_text("correlation_id", r->correlation_id, HF_CORRELATION_MAX);
-    if (status == HF_OK)
-        status = check_id("owner", r->owner);
-    if (status == HF_OK)
-        status = check_id("attempt", r->attempt);
+    if (status == HF_OK && (r->label || r->correlation_id || r->owner || r->attempt))
+        status = check_texts(r);
     if (status == HF_OK)
         status = check_units(r);
     if (status == HF_OK)
@@ -240,11 +247,14 @@ hf_status hf_open(const char *url, const struct hf_client_options *given, hf_cli
     hf_status status = given ? copy_sized("options", &options, sizeof options, given) : HF_OK;
     if (status != HF_OK)
         return status;
-    if (url && !*url) /* a variable of a script that was never set must not become another lock than its author meant */
-        return hf_why(HF_CONFIG, "the URL is empty; without one it is $HOLDFAST_URL, else local:");
-    if (!url && !options.no_environment)
+    const char *from = "the URL";
+    if (!url && !options.no_environment) {
         url = getenv("HOLDFAST_URL");
-    return hf_client_open(url && *url ? url : "local:", &options, client);
+        from = "HOLDFAST_URL";
+    }
+    if (url && !*url) /* a variable of a script that was never set must not become another lock than its author meant */
+        return hf_why(HF_CONFIG, "%s is empty; local: is the locks of this machine", from);
+    return hf_client_open(url ? url : "local:", &options, client);
 }
 
 hf_status hf_close(hf_client *client, int64_t timeout_ms)
@@ -259,6 +269,8 @@ hf_status hf_client_setting(const hf_client *client, const char *name, int64_t *
 {
     if (!client || !name)
         return missing(client ? "name" : "client");
+    if (check_ours(client) != HF_OK)
+        return HF_FORKED;
     size_t count;
     const struct hf_setting *table = hf_settings_table(&count);
     for (size_t i = 0; i < count; i++)
@@ -276,6 +288,8 @@ hf_status hf_client_counters(const hf_client *client, struct hf_counters *counte
 {
     if (!client || !counters)
         return missing(client ? "counters" : "client");
+    if (check_ours(client) != HF_OK)
+        return HF_FORKED;
     size_t fit = counters->size < sizeof *counters ? counters->size : sizeof *counters;
     uint64_t *to = (uint64_t *)(void *)((char *)counters + offsetof(struct hf_counters, asked));
     for (size_t i = 0; i < HF_COUNTERS && offsetof(struct hf_counters, asked) + (i + 1) * sizeof *to <= fit; i++)
@@ -429,20 +443,20 @@ static bool is_ours(const hf_lease *lease)
 
 bool hf_lease_ok(const hf_lease *lease)
 {
-    return is_ours(lease) && atomic_load_explicit(&lease->ok, memory_order_acquire);
+    return is_ours(lease) && atomic_load_explicit(&lease->claim.valid_until, memory_order_acquire) != 0;
 }
 
 int64_t hf_lease_left_ms(const hf_lease *lease)
 {
     if (!is_ours(lease))
         return 0;
-    hf_nanos left = atomic_load_explicit(&lease->valid_until, memory_order_relaxed) - hf_clock_boot();
+    hf_nanos left = atomic_load_explicit(&lease->claim.valid_until, memory_order_relaxed) - hf_clock_boot();
     return left > 0 ? left / HF_MS(1) : 0;
 }
 
 uint64_t hf_lease_token(const hf_lease *lease)
 {
-    return is_ours(lease) ? atomic_load_explicit(&lease->token, memory_order_relaxed) : 0;
+    return is_ours(lease) ? atomic_load_explicit(&lease->claim.token, memory_order_relaxed) : 0;
 }
 
 const char *hf_lease_name(const hf_lease *lease)
@@ -689,7 +703,8 @@ hf_status hf_fence_admit(struct hf_fence *fence, uint64_t token)
 
 const struct hf_setting *hf_settings(size_t *count)
 {
-    return hf_settings_table(count);
+    size_t unasked;
+    return hf_settings_table(count ? count : &unasked);
 }
 
 hf_status hf_parse_duration(const char *text, int64_t *ms)

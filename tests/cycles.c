@@ -3,6 +3,7 @@
 
 #include "actors.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +122,50 @@ double count_allocations(const char *url, enum plant plant)
     uint64_t counted = atomic_load(&allocations) - before;
     assert_int_equal(hf_close(round.client, 1000), HF_OK);
     return (double)counted / CYCLES;
+}
+
+/* ---- Memory ---- */
+
+enum { HELD = 10000 };
+
+/* Of all arenas, with what the allocator adds to each block. */
+static size_t bytes_in_use(void)
+{
+    struct mallinfo2 heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+}
+
+static hf_lease *hold(hf_client *client, int number)
+{
+    char name[33];
+    hf_lease *lease;
+    snprintf(name, sizeof name, "held-%027d", number);
+    struct hf_request request = request_of(&(struct want){.name = name, .ttl_ms = 60000, .flags = HF_AUTO_RENEW});
+    assert_int_equal(hf_acquire(client, &request, &lease), HF_OK);
+    return lease;
+}
+
+/* Some are held before it is counted, so that what all share is there. */
+double count_held_bytes(const char *url, size_t planted)
+{
+    static hf_lease *lease[WARM_UP + HELD];
+    static void *beside[HELD];
+    hf_client *client;
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    for (int i = 0; i < WARM_UP; i++)
+        lease[i] = hold(client, i);
+    size_t before = bytes_in_use();
+    for (int i = 0; i < HELD; i++) {
+        lease[WARM_UP + i] = hold(client, WARM_UP + i);
+        beside[i] = planted ? malloc(planted) : NULL;
+    }
+    size_t after = bytes_in_use();
+    for (int i = 0; i < HELD; i++) {
+        assert_true(hf_lease_ok(lease[WARM_UP + i]));
+        free(beside[i]);
+    }
+    assert_int_equal(hf_close(client, 10000), HF_OK);
+    return (double)(after - before) / HELD;
 }
 
 /* ---- The part under the tools: PROGRAM cycles URL KINDS PLANT PLANTED ---- */

@@ -20,6 +20,10 @@ double count_allocations(const char *url, enum plant plant); /* of all threads *
 /* Of this process until now, also by shared libraries: for cycles of a test's own. */
 unsigned long allocations_so_far(void);
 
+/* What each of many locks with names of 32 bytes, held and renewed by one client, takes of this process's heap; so many
+ * bytes are planted beside each. */
+double count_held_bytes(const char *url, size_t planted);
+
 /* By the thread that makes the cycles; what other threads did meanwhile is in `strays`. */
 struct calls {
     double sends, receives, polls; /* that moved bytes, or slept */

@@ -21,12 +21,14 @@ void proxy_end(struct proxy *p);
 /* ---- Faults at a byte of a connection ---- */
 
 enum proxy_fault_kind {
-    PROXY_CUT,   /* both sides are closed */
-    PROXY_RESET, /* both sides are reset */
-    PROXY_STALL, /* nothing more is passed on in either direction, and nobody is told; what the client sends is kept */
-    PROXY_DROP,  /* nothing more is passed on in this direction; the other one goes on */
-    PROXY_LATE,  /* the client's side is closed; what it sent is kept. Only for requests */
-    PROXY_HALF,  /* whoever receives in this direction is told that nothing more comes; the other one goes on */
+    PROXY_CUT,    /* both sides are closed */
+    PROXY_RESET,  /* both sides are reset */
+    PROXY_STALL,  /* nothing more is passed on in either direction, and nobody is told; what the client sends is kept */
+    PROXY_DROP,   /* nothing more is passed on in this direction; the other one goes on */
+    PROXY_LATE,   /* the client's side is closed; what it sent is kept. Only for requests */
+    PROXY_HALF,   /* whoever receives in this direction is told that nothing more comes; the other one goes on */
+    PROXY_BEHIND, /* nothing more passes until other connections have overtaken this one, then it goes on. Only for
+                     requests */
 };
 
 /* Happens when byte `after` + 1 of the stream comes to the proxy: those before it are passed on, that one is not. So a
@@ -45,6 +47,20 @@ void proxy_await(const struct proxy *p, int fault); /* the test fails when it do
 /* What a PROXY_STALL or PROXY_LATE kept back reaches the server now, and after it the end of the stream. When this
  * returns the server has closed the connection: it is done with all of it. Returns the number of bytes. */
 uint64_t proxy_deliver(struct proxy *p, int fault);
+
+/* ---- Connections that change places ----
+ *
+ * What a PROXY_BEHIND holds back arrives behind requests that came later on other connections: behind those that the
+ * server has answered meanwhile, so it has carried them out. If the client has turned away by then, what it had sent
+ * reaches the server all the same, and after it the end of the stream. */
+
+/* Plants one that goes on by itself, behind so many bytes of others; those of proxy_plant() wait for proxy_go_on(). */
+int proxy_plant_behind(struct proxy *p, uint32_t connection, uint64_t after, uint64_t others);
+/* It goes on now; returns the number of bytes that had been held back. They have left the proxy; where the client is
+ * gone, the server is done with them. */
+uint64_t proxy_go_on(struct proxy *p, int fault);
+bool proxy_went_on(const struct proxy *p, int fault);       /* by itself, or because it was told to */
+uint64_t proxy_overtaken(const struct proxy *p, int fault); /* bytes of others that were answered meanwhile */
 
 /* ---- Faults of the whole line, until they are taken back ---- */
 

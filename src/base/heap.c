@@ -8,6 +8,11 @@
 
 #define ROOM_MIN 16
 
+static void set_key(struct hf_heap_node *node, int64_t key)
+{
+    atomic_store_explicit(&node->key, key, memory_order_relaxed);
+}
+
 static void place(struct hf_heap *heap, uint32_t position, struct hf_heap_node *node)
 {
     heap->node[position] = node;
@@ -53,10 +58,10 @@ hf_status hf_heap_reserve(struct hf_heap *heap, uint32_t n)
 {
     if (n <= heap->room)
         return HF_OK;
-    /* Doubled, so that reserving one more each time costs O(1) on average. */
-    uint32_t room = heap->room < ROOM_MIN ? ROOM_MIN : heap->room;
-    while (room < n)
-        room = room > UINT32_MAX / 2 ? UINT32_MAX : room * 2;
+    /* An eighth more, so that reserving one more each time costs O(1) on average. */
+    uint32_t room = n > UINT32_MAX - n / 8 ? UINT32_MAX : n + n / 8;
+    if (room < ROOM_MIN)
+        room = ROOM_MIN;
     struct hf_heap_node **node = reallocarray(heap->node, room, sizeof *node);
     if (!node)
         return hf_why(HF_NO_MEMORY, "no memory for %u timers", n);
@@ -67,7 +72,7 @@ hf_status hf_heap_reserve(struct hf_heap *heap, uint32_t n)
 
 void hf_heap_put(struct hf_heap *heap, struct hf_heap_node *node, int64_t key)
 {
-    node->key = key;
+    set_key(node, key);
     if (node->index == 0) {
         assert(heap->count < heap->room);
         rise(heap, heap->count++, node);
@@ -85,6 +90,7 @@ void hf_heap_remove(struct hf_heap *heap, struct hf_heap_node *node)
     uint32_t position = node->index - 1;
     struct hf_heap_node *last = heap->node[--heap->count];
     node->index = 0;
+    set_key(node, INT64_MAX);
     if (last != node)
         settle(heap, position, last);
 }

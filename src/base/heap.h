@@ -2,10 +2,12 @@
 #pragma once
 #include "holdfast.h"
 
+#include <stdatomic.h>
+
 /* Lives inside the thing that has the timer. Zero is a node that is in no heap. */
 struct hf_heap_node {
-    int64_t key;
-    uint32_t index; /* 0: in no heap, else its position + 1 */
+    _Atomic int64_t key; /* INT64_MAX after it was removed. May be read by threads that do not own the heap */
+    uint32_t index;      /* 0: in no heap, else its position + 1 */
 };
 
 /* Zero is an empty heap. It points to its nodes and owns none of them; hf_heap_free frees the array only. */

@@ -57,12 +57,12 @@ static hf_status explain(struct hf_lease *lease, hf_status status)
 
 /* `now` is the time from which the wait was counted. A client that is being closed begins nothing: hf_close may have
  * been at this lease already, when there was nothing to end. */
-static hf_status begin(struct hf_lease *lease, hf_nanos now)
+static inline hf_status begin(struct hf_lease *lease, hf_nanos now)
 {
     struct hf_event event = {.in = HF_I_START, .now = now};
     if (hf_client_closing(lease->client))
         return hf_why(HF_CLOSED, "%s: the client is being closed", lease->ask.name);
-    if (lease->group && hf_group_lost(lease))
+    if (hf_lease_group(lease) && hf_group_lost(lease))
         return hf_why(HF_LOST, "%s: a lock that was taken together with it is lost", lease->ask.name);
     atomic_fetch_add_explicit(&lease->client->count[COUNT_ASKED], 1, memory_order_relaxed);
     hf_drive(lease, &event);
@@ -73,9 +73,9 @@ static hf_status begin(struct hf_lease *lease, hf_nanos now)
  * it is this very thread. Twice does no harm. */
 static void wait_once(struct hf_lease *lease)
 {
-    hf_drive_sleep(lease, HF_NEVER);
-    hf_drive_peek(lease);
-    if (hf_clock_boot() >= lease->wake_at)
+    hf_nanos now = hf_drive_sleep(lease, HF_NEVER);
+    hf_drive_peek(lease, now);
+    if (now >= lease->wake_at)
         hf_drive_input(lease, HF_I_TIMER, HF_OK);
 }
 
@@ -85,7 +85,7 @@ static void wait_until(struct hf_lease *lease, const bool *over)
         wait_once(lease);
 }
 
-hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now)
+static inline hf_status begin_and_wait(struct hf_lease *lease, hf_nanos now)
 {
     lease->caller_drives = true;
     hf_drive_attend(lease);
@@ -98,6 +98,11 @@ hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now)
     return status;
 }
 
+hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now)
+{
+    return begin_and_wait(lease, now);
+}
+
 hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **out)
 {
     struct hf_lease *lease;
@@ -105,7 +110,7 @@ hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *req
     hf_status status = hf_lease_make(client, request, now, hf_deadline(now, request->wait_ms), &lease);
     if (status != HF_OK)
         return status;
-    status = hf_call_wait(lease, now);
+    status = begin_and_wait(lease, now);
     if (status == HF_OK) {
         *out = lease;
         hf_latch_unlock(&lease->lock);
@@ -123,10 +128,13 @@ hf_status hf_call_start(struct hf_client *client, const struct hf_request *reque
     hf_status status = hf_lease_make(client, request, now, hf_deadline(now, request->wait_ms), &lease);
     if (status != HF_OK)
         return status;
-    lease->done = done;
-    lease->done_arg = arg;
     *out = lease; /* before the callback can run */
-    status = begin(lease, now);
+    status = hf_hooks_need(lease);
+    if (status == HF_OK) {
+        lease->hooks->done = done;
+        lease->hooks->done_arg = arg;
+        status = begin(lease, now);
+    }
     hf_latch_unlock(&lease->lock);
     hf_keeper_flush(client);
     if (status == HF_OK)
@@ -214,6 +222,16 @@ static hf_status explain_ended(const struct hf_lease *lease, hf_nanos ended_at, 
                   (long long)((now - ended_at) / HF_MS(1)), *words ? "; " : "", words);
 }
 
+/* When it is given back. To a table that only says whether its time is over, and until that is seen there nobody else
+ * can have it: the last tick of the clock will do, unless somebody wants to read of it. */
+static inline hf_nanos release_time(const struct hf_lease *lease)
+{
+    if (hf_client_hears_later(lease->client) || lease->client->on_log)
+        return hf_clock_boot();
+    hf_nanos lately = hf_clock_boot_lately(), asked = lease->claim.asked_at;
+    return lately > asked ? lately : asked;
+}
+
 static hf_status finish_release(struct hf_lease *lease, hf_nanos now)
 {
     struct hf_event event = {.in = HF_I_RELEASE, .now = now};
@@ -232,7 +250,7 @@ static hf_status finish_release(struct hf_lease *lease, hf_nanos now)
 static hf_status explain_unreleased(const struct hf_lease *lease, hf_nanos now)
 {
     if (lease->lost_status != HF_OK)
-        return explain_ended(lease, lease->lost_at, now);
+        return explain_ended(lease, lease->claim.ended_at, now);
     return hf_why(HF_NOT_HELD, lease->release.open ? "%s: is being released" : "%s: not held", lease->ask.name);
 }
 
@@ -244,7 +262,7 @@ hf_status hf_call_release(struct hf_lease *lease)
         status = hf_client_refuse(lease->client);
     } else if (hf_lease_held(lease)) {
         hf_drive_attend(lease);
-        status = finish_release(lease, hf_clock_boot());
+        status = finish_release(lease, release_time(lease));
         hf_drive_unattend(lease);
     } else {
         status = explain_unreleased(lease, hf_clock_boot());
@@ -264,7 +282,7 @@ void hf_call_free(struct hf_lease *lease)
     if (hf_lease_held(lease) && lease->exported)
         hf_drive_disown(lease);
     else if (hf_lease_held(lease))
-        hf_drive_input(lease, HF_I_RELEASE, HF_OK);
+        hf_drive(lease, &(struct hf_event){.in = HF_I_RELEASE, .now = release_time(lease)});
     else if (!lease->decided)
         hf_drive_input(lease, HF_I_CANCEL, HF_CANCELLED);
     hf_latch_unlock(&lease->lock);

@@ -108,6 +108,8 @@ static hf_status open_parts(struct hf_client *client, const struct hf_url *url)
         error = errno;
     if (error)
         return hf_why(HF_NO_MEMORY, "%s: %s", client->url, strerror(error));
+    hf_entropy_take(&client->entropy, client->next_id, sizeof client->next_id);
+    hf_clock_tune();
     client->limits = client->type->limits;
     hf_timing_set_drift(&client->limits, &client->settings);
     client->host = (struct hf_host){.ctx = client, .nudge = nudge, .recheck = recheck, .lost_all = lost_all};
@@ -182,7 +184,8 @@ static void end_lease(struct hf_lease *lease, bool in_time)
 
 static void end_leases(struct hf_client *client, hf_nanos until)
 {
-    for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;)
+    struct hf_walk walk = {0};
+    for (struct hf_lease *l; (l = hf_lease_walk(client, &walk)) != NULL;)
         end_lease(l, hf_clock_boot() < until);
     hf_keeper_flush(client);
 }
@@ -215,7 +218,8 @@ static unsigned await_answers(struct hf_client *client, hf_nanos until)
 /* No answer came in time: whoever waits for the outcome hears of it now. */
 static void give_up_waits(struct hf_client *client)
 {
-    for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;) {
+    struct hf_walk walk = {0};
+    for (struct hf_lease *l; (l = hf_lease_walk(client, &walk)) != NULL;) {
         hf_latch_lock(&l->lock);
         if (!l->decided)
             hf_drive_input(l, HF_I_LOST_ALL, HF_CLOSED);
@@ -226,7 +230,8 @@ static void give_up_waits(struct hf_client *client)
 /* Whoever is at a lease now, and has not given its lock up to sleep, is done with it after this. */
 static void pass_leases(struct hf_client *client)
 {
-    for (struct hf_lease *l = NULL; (l = hf_lease_walk(client, l)) != NULL;) {
+    struct hf_walk walk = {0};
+    for (struct hf_lease *l; (l = hf_lease_walk(client, &walk)) != NULL;) {
         hf_latch_lock(&l->lock);
         hf_latch_unlock(&l->lock);
     }

@@ -1,10 +1,10 @@
 /* client.h - the client's own structs: what changes over time.
  *
- * The way through this folder: client.c opens and closes; lease.c makes handles and counts who needs them; drive.c
- * turns an event into moves of the claim (core) and submits them to the engine; calls.c are the blocking and starting
- * calls; many.c takes several names at once; export.c turns a detached hold into text and back; keeper.c is the
- * background thread: timers, news by the bell, callbacks; journal.c is the log; listing.c shows and watch.c tells of
- * changes.
+ * The way through this folder: client.c opens and closes; lease.c makes handles and counts who needs them, hooks.c what
+ * few of them need; drive.c turns an event into moves of the claim (core) and submits them to the engine; calls.c are
+ * the blocking and starting calls; many.c takes several names at once; export.c turns a detached hold into text and
+ * back; keeper.c is the background thread: timers, news by the bell, callbacks; journal.c is the log; listing.c shows
+ * and watch.c tells of changes.
  *
  * An engine answers inside submit(), or later (HF_LATER). Then whoever is blocked in a call on the lease parks in the
  * engine and looks at its news; when nobody is, they come by the bell, and the keeper looks.
@@ -65,12 +65,25 @@ struct hf_shared_sheet {
     uint32_t users;
 };
 
+/* What hangs on the outcome of a lease: callbacks, and those that were taken together with it. Most need none of these;
+ * when `done` has been called, and there is nothing else, it is given back. */
+struct hf_hooks {
+    hf_done_fn *done;
+    void *done_arg;
+    hf_lost_fn *on_lost;
+    void *lost_arg;
+    /* Under the client's lock: */
+    struct hf_group *group;     /* NULL: it was taken alone */
+    struct hf_lease *call_next; /* while a callback is due */
+    struct hf_hooks *next;      /* while they are unused */
+};
+
 enum { HF_SHEET_BITS = 6, HF_SHEET_BUCKETS = 1 << HF_SHEET_BITS };
 
 struct hf_lease {
     struct hf_client *client;
-    struct hf_lease *next, *prev; /* among all of the client; in the pool: next */
-    _Atomic uint32_t refs;        /* the caller's handle, the claim until it is over, each queue it stands in */
+    _Atomic uint32_t
+        refs; /* the caller's handle, the claim until it is over, each queue it stands in; 0: in the pool */
 
     hf_latch lock;
     bool alive;                     /* the claim counts as a ref */
@@ -79,40 +92,36 @@ struct hf_lease {
     bool freed;                     /* the caller gave the handle back */
     bool exported;                  /* the hold belongs to a text now */
     bool awaited;                   /* hf_close waits for its end */
+    bool has_block;                 /* its texts are there */
+    bool muted;                     /* the caller has yet to get the handle: nobody is told that it is lost */
     bool in_look, in_call;          /* under the client's lock, as are */
     uint8_t callbacks;              /* enum hf_callback that are due */
-    _Atomic bool ok;                /* this, and token and valid_until, without any lock */
     struct hf_pending_call change;  /* extend, upgrade or downgrade: one at a time, other threads wait for their turn */
     struct hf_pending_call release; /* the first one; a second is refused */
-    hf_status outcome, lost_status;
+    hf_status outcome : 16, lost_status : 16;
     uint32_t callers;    /* in a blocking call on it */
     uint32_t sleepers;   /* those of them that sleep on `news` */
     hf_word news;        /* rises when something was decided; callers sleep on it */
     _Atomic int lost_fd; /* -1: none was asked for */
     uint64_t parked;     /* the slot that one of the callers is parked on; 0: none */
-    hf_nanos wake_at, lost_at;
-    _Atomic int64_t valid_until;
-    _Atomic uint64_t token;
+    hf_nanos wake_at;
 
     struct hf_ask ask;
     struct hf_claim claim;
 
     /* Under the client's lock: */
-    struct hf_heap_node timer;
-    _Atomic hf_nanos timer_at; /* when the keeper looks at it; HF_NEVER: it stands in no heap. Read without the lock */
-    struct hf_lease *look_next, *call_next;
-    struct hf_group *group; /* those that were taken together with it; NULL: none */
+    struct hf_heap_node timer;  /* its key: when the keeper looks at it. Read without the lock */
+    struct hf_lease *look_next; /* in the queue of those to look at; in the pool */
 
-    hf_done_fn *done;
-    void *done_arg;
-    hf_lost_fn *on_lost;
-    void *lost_arg;
-
-    const char *correlation; /* this, and the ask's name and label: in `small`, or in `block` when they are long */
-    char *words;             /* what went wrong, NULL: nothing to add to the status */
-    char *block;             /* stays with the handle */
-    uint32_t block_size;
-    char small[44]; /* a name of 32 bytes, and a little */
+    struct hf_hooks *hooks; /* NULL: none */
+    char *words;            /* what went wrong, NULL: nothing to add to the status */
+    union {                 /* the ask's name and label, and behind them the correlation id */
+        char small[40];
+        struct {
+            char *at;
+            uint32_t size;
+        } block; /* when they were long once; stays with the handle */
+    } texts;
 };
 
 struct hf_client {
@@ -132,9 +141,11 @@ struct hf_client {
 
     hf_latch lock;
     struct hf_entropy entropy;
+    uint64_t next_id[2]; /* of asks in a table: random numbers at first, of which the first one counts on */
     struct hf_heap timers;
-    struct hf_lease *all, *pool;
-    struct hf_slab *slabs;
+    struct hf_lease *pool;
+    struct hf_slab *slabs; /* all leases */
+    struct hf_hooks *unused_hooks;
     struct hf_shared_sheet *sheets[HF_SHEET_BUCKETS]; /* by ttl */
     uint32_t leases;                                  /* made, whether in use or in the pool */
     struct hf_line look, call;
@@ -162,26 +173,47 @@ struct hf_client {
 /* With its lock held. */
 hf_status hf_lease_make(struct hf_client *client, const struct hf_request *request, hf_nanos now, hf_nanos deadline,
                         struct hf_lease **lease);
-void hf_lease_ref(struct hf_lease *lease);
+static inline void hf_lease_ref(struct hf_lease *lease)
+{
+    atomic_fetch_add_explicit(&lease->refs, 1, memory_order_relaxed);
+}
 /* For whoever finds it among the client's leases, under the client's lock. False: nobody needs it any more, and it is
  * on its way to the pool. */
 bool hf_lease_ref_listed(struct hf_lease *lease);
-void hf_lease_unref(struct hf_lease *lease);
+void hf_lease_give_back(struct hf_lease *lease); /* one that nobody refers to, to the pool */
+static inline void hf_lease_unref(struct hf_lease *lease)
+{
+    if (atomic_fetch_sub_explicit(&lease->refs, 1, memory_order_acq_rel) == 1)
+        hf_lease_give_back(lease);
+}
 void hf_lease_drop(struct hf_lease *lease);      /* unlocks one that came to nothing, and gives the reference back */
 bool hf_lease_pool_last(struct hf_lease *lease); /* gives the reference back if it is the last one */
-/* A walk through all leases of a client: the next one behind `lease` (NULL: the first) with a reference, while that of
- * `lease` is given back. Those that are made meanwhile are not met. */
-struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_lease *lease);
+/* A walk through all leases of a client. Begins as zeroes. */
+struct hf_walk {
+    struct hf_slab *slab;
+    uint32_t next; /* in the slab */
+    struct hf_lease *lease;
+};
+/* The next one, with a reference, while that of the last one is given back; NULL: it is over, and must come to that.
+ * Those that are made meanwhile may be met or not. */
+struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_walk *walk);
 void hf_lease_words(struct hf_lease *lease, const char *text); /* copied; under the lease's lock */
 void hf_leases_free(struct hf_client *client);
+
+/* ---- hooks.c ---- */
+hf_status hf_hooks_need(struct hf_lease *lease); /* it has some from here on; or HF_NO_MEMORY */
+void hf_hooks_done(struct hf_lease *lease);      /* `done` is not needed any more */
+void hf_hooks_give(struct hf_lease *lease);      /* back; under the client's lock */
+void hf_hooks_free(struct hf_client *client);    /* those that were given back */
 
 /* ---- drive.c ---- */
 /* An event happens to the claim, and all that follows from it. The lease's lock is held. */
 void hf_drive(struct hf_lease *lease, const struct hf_event *event);
 void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why);
-void hf_drive_peek(struct hf_lease *lease); /* looks at all news that there are */
-/* Sleeps until there may be news, the lease's timer is due, or until then. The lock is given up meanwhile. */
-void hf_drive_sleep(struct hf_lease *lease, hf_nanos until);
+void hf_drive_peek(struct hf_lease *lease, hf_nanos now); /* looks at all news that there are */
+/* Sleeps until there may be news, the lease's timer is due, or until then. The lock is given up meanwhile. Returns the
+ * time. */
+hf_nanos hf_drive_sleep(struct hf_lease *lease, hf_nanos until);
 /* A caller begins and ends to wait for answers. While one does, it looks at the news, and not the keeper. */
 static inline void hf_drive_attend(struct hf_lease *lease)
 {
@@ -190,7 +222,7 @@ static inline void hf_drive_attend(struct hf_lease *lease)
 void hf_drive_hand_on(struct hf_lease *lease);
 static inline void hf_drive_unattend(struct hf_lease *lease)
 {
-    if (--lease->callers || lease->alive)
+    if (--lease->callers || (lease->alive && (lease->client->limits.offers & HF_LATER)))
         hf_drive_hand_on(lease);
 }
 hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token);
@@ -274,6 +306,16 @@ static inline bool hf_client_hears_later(const struct hf_client *client)
     return client->limits.offers & HF_LATER;
 }
 
+static inline struct hf_group *hf_lease_group(const struct hf_lease *lease)
+{
+    return lease->hooks ? lease->hooks->group : NULL;
+}
+
+static inline const char *hf_lease_correlation(const struct hf_lease *lease)
+{
+    return lease->ask.label + lease->ask.label_len + 1;
+}
+
 static inline bool hf_lease_held(const struct hf_lease *lease)
 {
     return lease->claim.state == HF_S_HELD || lease->claim.state == HF_S_EXTENDING;
@@ -282,5 +324,7 @@ static inline bool hf_lease_held(const struct hf_lease *lease)
 /* The end of a wait that begins now. */
 static inline hf_nanos hf_deadline(hf_nanos now, int64_t wait_ms)
 {
+    if (!wait_ms)
+        return now;
     return wait_ms < 0 || wait_ms > (HF_NEVER - now) / HF_MS(1) - 1 ? HF_NEVER : now + HF_MS(wait_ms);
 }

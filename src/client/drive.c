@@ -37,23 +37,22 @@ static void decide(struct hf_lease *lease, hf_status outcome)
     lease->outcome = outcome;
     lease->caller_drives = false;
     count(lease->client, outcome == HF_OK ? COUNT_GRANTED : count_of_denial(outcome));
-    if (lease->done)
+    if (lease->hooks && lease->hooks->done)
         hf_keeper_call(lease, HF_CB_DONE);
 }
 
-static void lose(struct hf_lease *lease, hf_status why, hf_nanos when)
+static void lose(struct hf_lease *lease, hf_status why)
 {
     static const uint64_t one = 1;
     lease->lost_status = why;
-    lease->lost_at = when;
     count(lease->client, COUNT_LOST);
     int fd = atomic_load(&lease->lost_fd);
     if (fd >= 0 && write(fd, &one, sizeof one) < 0) {
         /* An eventfd refuses only when it is already as readable as can be. */
     }
-    if (lease->on_lost)
+    if (lease->hooks && lease->hooks->on_lost && !lease->muted)
         hf_keeper_call(lease, HF_CB_LOST);
-    if (lease->group)
+    if (hf_lease_group(lease))
         hf_keeper_call(lease, HF_CB_GROUP);
 }
 
@@ -73,44 +72,44 @@ static inline void wake_callers(struct hf_lease *lease)
         lease->client->type->wake(lease->client->engine, lease->parked);
 }
 
-static void report(struct hf_lease *lease, const struct hf_deed *deed, hf_nanos now)
+static void report(struct hf_lease *lease, struct hf_deed deed, hf_nanos now)
 {
-    switch (deed->report) {
+    switch (deed.report) {
     case HF_R_NONE:
         return;
     case HF_R_GRANTED:
         decide(lease, HF_OK);
         break;
     case HF_R_DENIED:
-        decide(lease, deed->status);
+        decide(lease, deed.status);
         break;
     case HF_R_QUEUED:
         count(lease->client, COUNT_QUEUED);
         break;
     case HF_R_EXTENDED:
-        if (deed->status == HF_OK)
+        if (deed.status == HF_OK)
             count(lease->client, COUNT_EXTENDED);
-        answer(&lease->change, deed->status);
+        answer(&lease->change, deed.status);
         break;
     case HF_R_WARN:
         break;
     case HF_R_LOST:
-        lose(lease, deed->status, now);
+        lose(lease, deed.status);
         answer(&lease->change, HF_LOST);
         break;
     case HF_R_RELEASED:
-        if (deed->status == HF_OK)
+        if (deed.status == HF_OK)
             count(lease->client, COUNT_RELEASED);
-        answer(&lease->release, deed->status);
+        answer(&lease->release, deed.status);
         break;
     }
     if (lease->client->on_log)
-        hf_journal_report(lease, deed->report, deed->status, now);
+        hf_journal_report(lease, deed.report, deed.status, now);
     wake_callers(lease);
 }
 
 /* A release by one thread ends the extend that another one waits for; the claim has no report for that. */
-static void end_change_unheld(struct hf_lease *lease)
+static inline void end_change_unheld(struct hf_lease *lease)
 {
     if (!lease->change.open || lease->change.over || hf_lease_held(lease))
         return;
@@ -120,18 +119,6 @@ static void end_change_unheld(struct hf_lease *lease)
 
 /* ---- Moves ---- */
 
-/* What can be seen without a lock changes with a hold alone. */
-static inline void publish(struct hf_lease *lease)
-{
-    const struct hf_claim *claim = &lease->claim;
-    bool held = hf_lease_held(lease);
-    if (!held && !atomic_load_explicit(&lease->ok, memory_order_relaxed))
-        return;
-    atomic_store_explicit(&lease->token, claim->token, memory_order_relaxed);
-    atomic_store_explicit(&lease->valid_until, held ? claim->valid_until : 0, memory_order_relaxed);
-    atomic_store_explicit(&lease->ok, held, memory_order_release);
-}
-
 /* Callers sleep until the time that was set when they began to: an earlier one is news for them. */
 static inline void arm(struct hf_lease *lease, hf_nanos when)
 {
@@ -139,7 +126,7 @@ static inline void arm(struct hf_lease *lease, hf_nanos when)
     lease->wake_at = when;
     if (earlier && (lease->sleepers || lease->parked))
         wake_callers(lease);
-    if (!lease->caller_drives && when < atomic_load(&lease->timer_at))
+    if (!lease->caller_drives && when < atomic_load_explicit(&lease->timer.key, memory_order_relaxed))
         hf_keeper_timer(lease, when);
 }
 
@@ -156,7 +143,8 @@ static bool lives(const struct hf_lease *lease)
     return lease->claim.state != HF_S_OVER && lease->claim.state != HF_S_NEW;
 }
 
-/* A claim that is not over needs its lease, whether or not the caller still has the handle. */
+/* A claim that is not over needs its lease, whether or not the caller still has the handle. Looked at after every step:
+ * the engine must also forget an ask that begins and ends in one go. */
 static inline void keep_alive(struct hf_lease *lease)
 {
     bool alive = lives(lease);
@@ -172,17 +160,17 @@ static inline void keep_alive(struct hf_lease *lease)
     }
 }
 
-static inline bool submit(struct hf_lease *lease, const struct hf_deed *deed, hf_nanos now, struct hf_news *news)
+static inline bool submit(struct hf_lease *lease, struct hf_deed deed, hf_nanos now, struct hf_news *news)
 {
     struct hf_ask *ask = &lease->ask;
-    ask->verb = deed->verb;
-    ask->doubt = deed->doubt;
+    ask->verb = deed.verb;
+    ask->doubt = deed.doubt;
     ask->lost = lease->lost_status != HF_OK;
     ask->bell = !lease->callers;
     ask->batched = hf_keeper_is_me(lease->client);
     ask->until = now + (ask->batched ? lease->claim.sheet->t.patience : lease->claim.sheet->t.op_timeout);
-    if (deed->verb == HF_V_EXTEND)
-        ask->ttl_ms = deed->ttl / HF_MS(1);
+    if (deed.verb == HF_V_EXTEND)
+        ask->ttl_ms = deed.ttl / HF_MS(1);
     return lease->client->type->submit(lease->client->engine, ask, now, news);
 }
 
@@ -199,8 +187,6 @@ static uint32_t jitter(const struct hf_lease *lease)
 static void note_words(struct hf_lease *lease, const struct hf_news *news)
 {
     const struct hf_claim *claim = &lease->claim;
-    if (news->cue <= HF_N_EXTENDED && !lease->words && !news->text)
-        return;
     if (claim->state == HF_S_OVER || (claim->state == HF_S_RELEASING && !claim->asked_release))
         return;
     if (news->text)
@@ -213,13 +199,16 @@ static void note_words(struct hf_lease *lease, const struct hf_news *news)
         hf_lease_words(lease, NULL);
 }
 
-/* When what is reported happened. What is lost by time was lost when the time was over, however late that was noticed;
- * what is given back was not held from the moment of the wish on, however long the answer took. */
-static hf_nanos time_of(const struct hf_lease *lease, const struct hf_deed *deed, hf_nanos believed, hf_nanos now)
+static inline bool has_words(const struct hf_lease *lease, const struct hf_news *news)
 {
-    if (deed->report == HF_R_LOST && believed < now)
-        return believed;
-    return deed->report == HF_R_RELEASED ? lease->claim.released_at : now;
+    return lease->words || news->text || news->cue == HF_N_CUT || news->cue == HF_N_FAILED;
+}
+
+/* When what is reported happened. What is given back was not held from the moment of the wish on, however long the
+ * answer took. */
+static inline hf_nanos time_of(const struct hf_lease *lease, struct hf_deed deed, hf_nanos now)
+{
+    return deed.report == HF_R_LOST || deed.report == HF_R_RELEASED ? lease->claim.ended_at : now;
 }
 
 void hf_drive(struct hf_lease *lease, const struct hf_event *event)
@@ -227,16 +216,15 @@ void hf_drive(struct hf_lease *lease, const struct hf_event *event)
     struct hf_event next; /* filled in piece by piece: copied as a whole it would have to wait for the pieces */
     struct hf_news news;
     for (;;) {
-        hf_nanos now = event->now, believed = lease->claim.valid_until;
-        if (event->in >= HF_I_GRANTED)
+        hf_nanos now = event->now;
+        if (event->in >= HF_I_GRANTED && has_words(lease, event->news))
             note_words(lease, event->news);
         struct hf_deed deed = hf_claim_act(&lease->claim, event);
-        publish(lease);
         if (deed.report != HF_R_NONE)
-            report(lease, &deed, time_of(lease, &deed, believed, now));
+            report(lease, deed, time_of(lease, deed, now));
         end_change_unheld(lease);
         keep_alive(lease);
-        if (deed.verb == HF_V_NONE || !submit(lease, &deed, now, &news)) {
+        if (deed.verb == HF_V_NONE || !submit(lease, deed, now, &news)) {
             arm(lease, hf_claim_wake_at(&lease->claim));
             return;
         }
@@ -273,7 +261,7 @@ void hf_drive_hand_on(struct hf_lease *lease)
 
 /* One caller parks in the engine, the others sleep on what that one makes of the news. An engine that answers at once
  * has news of its own for those in its queue only. */
-void hf_drive_sleep(struct hf_lease *lease, hf_nanos until)
+hf_nanos hf_drive_sleep(struct hf_lease *lease, hf_nanos until)
 {
     struct hf_client *client = lease->client;
     bool parks = !lease->parked && (hf_client_hears_later(client) || lease->claim.state == HF_S_QUEUED);
@@ -286,25 +274,29 @@ void hf_drive_sleep(struct hf_lease *lease, hf_nanos until)
         lease->sleepers++;
     hf_client_stay(client); /* before hf_close can have the lock */
     hf_latch_unlock(&lease->lock);
+    hf_nanos now = 0;
     if (slot)
-        client->type->park(client->engine, slot, seen, until);
+        now = client->type->park(client->engine, slot, seen, until);
     else
         hf_futex_wait(&lease->news, seen, until);
-    hf_latch_lock(&lease->lock);
+    if (!hf_latch_try(&lease->lock)) {
+        hf_latch_wait(&lease->lock);
+        now = 0; /* whoever had it may have acted later than that */
+    }
     hf_client_exit(client);
     if (slot)
         lease->parked = 0;
     else
         lease->sleepers--;
+    return now ? now : hf_clock_boot();
 }
 
-void hf_drive_peek(struct hf_lease *lease)
+void hf_drive_peek(struct hf_lease *lease, hf_nanos now)
 {
     struct hf_client *client = lease->client;
     bool later = hf_client_hears_later(client);
     struct hf_news news;
     do {
-        hf_nanos now = hf_clock_boot();
         bool has_news = later ? lease->alive : !lease->decided; /* what is over was forgotten */
         if (!has_news || !client->type->peek(client->engine, &lease->ask, now, &news))
             return;
@@ -321,13 +313,12 @@ static bool hear_check(struct hf_lease *lease, hf_nanos now, struct hf_news *new
     struct hf_client *client = lease->client;
     struct hf_deed check = {.verb = HF_V_CHECK};
     hf_nanos until = now + lease->claim.sheet->t.answer;
-    if (submit(lease, &check, now, news))
+    if (submit(lease, check, now, news))
         return true;
     while (!client->type->peek(client->engine, &lease->ask, now, news)) {
         if (now >= until)
             return false;
-        hf_drive_sleep(lease, until);
-        now = hf_clock_boot();
+        now = hf_drive_sleep(lease, until);
     }
     return true;
 }
@@ -350,9 +341,8 @@ static hf_status adopt(struct hf_lease *lease, uint64_t token)
         return refuse_adoption(lease, &news, token);
     hf_nanos until = news.asked_at + news.good - hf_timing_drift(&lease->client->limits, news.good);
     hf_claim_adopt(&lease->claim, news.asked_at, until, token);
-    publish(lease);
     keep_alive(lease);
-    arm(lease, lease->claim.renew_at < until ? lease->claim.renew_at : until);
+    arm(lease, lease->claim.act_at < until ? lease->claim.act_at : until);
     return HF_OK;
 }
 
@@ -375,7 +365,6 @@ void hf_drive_disown(struct hf_lease *lease)
     if (!hf_lease_held(lease))
         return;
     hf_claim_disown(&lease->claim);
-    publish(lease);
     end_change_unheld(lease);
     arm(lease, HF_NEVER);
     keep_alive(lease);

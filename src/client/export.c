@@ -28,10 +28,10 @@ hf_status hf_call_export(struct hf_lease *lease, char *text, size_t size)
     print_id(&ask->owner, owner);
     if (!ask->detached)
         status = hf_why(HF_INVALID, "%s: only a detached hold outlives its client", lease->ask.name);
-    else if (!atomic_load(&lease->ok))
+    else if (!hf_lease_held(lease))
         status = hf_why(lease->lost_status ? HF_LOST : HF_NOT_HELD, "%s: not held", lease->ask.name);
     else if (snprintf(text, size, "hf1 %s %s %d %u %u %" PRId64 " %" PRIu64 " %s", attempt, owner, (int)ask->kind,
-                      ask->units, ask->capacity, lease->claim.sheet->t.ttl / HF_MS(1), atomic_load(&lease->token),
+                      ask->units, ask->capacity, lease->claim.sheet->t.ttl / HF_MS(1), (uint64_t)lease->claim.token,
                       lease->ask.name) >= (int)size)
         status = hf_why(HF_FULL, "%s: %zu bytes are too few for its text", lease->ask.name, size);
     else

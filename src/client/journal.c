@@ -66,7 +66,7 @@ void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status 
     struct hf_client *client = lease->client;
     if (kinds[report].level > client->log_level)
         return;
-    struct hf_record *r = make_record(lease->ask.name, lease->correlation, lease->words ? lease->words : "");
+    struct hf_record *r = make_record(lease->ask.name, hf_lease_correlation(lease), lease->words ? lease->words : "");
     if (!r)
         return; /* without memory the lock goes on, the log has a gap */
     const struct hf_claim *claim = &lease->claim;

@@ -47,11 +47,10 @@ void hf_keeper_flush(struct hf_client *client)
 void hf_keeper_timer(struct hf_lease *lease, hf_nanos when)
 {
     struct hf_client *client = lease->client;
-    if (when >= atomic_load(&lease->timer_at))
+    if (when >= atomic_load_explicit(&lease->timer.key, memory_order_relaxed))
         return;
     hf_latch_lock(&client->lock);
     hf_heap_put(&client->timers, &lease->timer, when);
-    atomic_store(&lease->timer_at, when);
     bool wake = when < client->armed_at;
     if (wake)
         client->armed_at = when;
@@ -83,8 +82,8 @@ void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback)
     if (!lease->in_call) {
         lease->in_call = true;
         hf_lease_ref(lease);
-        lease->call_next = NULL;
-        *(client->call.first ? &client->call.last->call_next : &client->call.first) = lease;
+        lease->hooks->call_next = NULL;
+        *(client->call.first ? &client->call.last->hooks->call_next : &client->call.first) = lease;
         client->call.last = lease;
     }
     bool wake = client->armed_at != AWAKE;
@@ -103,8 +102,7 @@ static bool run_due_timer(struct hf_client *client)
     struct hf_lease *lease = NULL;
     if (node && node->key <= now) {
         lease = (struct hf_lease *)(void *)((char *)node - offsetof(struct hf_lease, timer));
-        hf_heap_remove(&client->timers, node);
-        atomic_store(&lease->timer_at, HF_NEVER); /* before its lock is taken: whoever has it now sets wake_at first */
+        hf_heap_remove(&client->timers, node); /* before its lock is taken: whoever has it now sets wake_at first */
         if (!hf_lease_ref_listed(lease)) {
             hf_latch_unlock(&client->lock);
             return true;
@@ -139,7 +137,7 @@ static bool run_look(struct hf_client *client)
     if (!lease)
         return false;
     hf_latch_lock(&lease->lock);
-    hf_drive_peek(lease);
+    hf_drive_peek(lease, hf_clock_boot());
     hf_latch_unlock(&lease->lock);
     hf_lease_unref(lease);
     return true;
@@ -150,18 +148,21 @@ static void call_back(struct hf_lease *lease, unsigned callbacks)
     hf_latch_lock(&lease->lock);
     hf_status outcome = lease->freed && lease->outcome == HF_OK ? HF_CANCELLED : lease->outcome;
     hf_status lost = lease->lost_status;
-    hf_lost_fn *on_lost = lease->freed ? NULL : lease->on_lost;
+    struct hf_hooks hooks = *lease->hooks;
+    if (callbacks & HF_CB_DONE)
+        hf_hooks_done(lease);
+    hf_lost_fn *on_lost = lease->freed ? NULL : hooks.on_lost;
     char words[HF_WHY_MAX];
     snprintf(words, sizeof words, "%s", lease->words ? lease->words : "");
     hf_latch_unlock(&lease->lock);
     if (callbacks & HF_CB_DONE) {
         if (outcome != HF_OK)
             hf_why(outcome, "%s: %s", lease->ask.name, words[0] ? words : hf_status_row(outcome)->text);
-        lease->done(lease, outcome, lease->done_arg);
+        hooks.done(lease, outcome, hooks.done_arg);
     }
     if ((callbacks & HF_CB_LOST) && on_lost) {
         hf_why(lost, "%s: %s", lease->ask.name, words[0] ? words : hf_status_row(lost)->text);
-        on_lost(lease, lost, lease->lost_arg);
+        on_lost(lease, lost, hooks.lost_arg);
     }
     if (callbacks & HF_CB_GROUP)
         hf_group_lose(lease);
@@ -173,7 +174,7 @@ static bool run_callback(struct hf_client *client)
     struct hf_lease *lease = client->call.first;
     unsigned callbacks = 0;
     if (lease) {
-        client->call.first = lease->call_next;
+        client->call.first = lease->hooks->call_next;
         lease->in_call = false;
         callbacks = lease->callbacks;
         lease->callbacks = 0;
@@ -199,7 +200,7 @@ static void sweep_one(struct hf_lease *lease, const struct sweep *sweep)
     if (sweep->what == HF_SWEEP_LOST) {
         hf_lease_words(lease, sweep->text);
         hf_drive_input(lease, HF_I_LOST_ALL, lease->decided ? sweep->status : HF_UNAVAILABLE);
-    } else if (atomic_load(&lease->ok)) {
+    } else if (hf_lease_held(lease)) {
         struct hf_news hint = {.cue = HF_N_HINT};
         struct hf_event event = {.in = HF_I_HINT, .now = hf_clock_boot(), .news = &hint};
         hf_drive(lease, &event);
@@ -215,7 +216,8 @@ static void run_sweep(struct hf_client *client)
     memcpy(sweep.text, client->lost_text, sizeof sweep.text);
     client->sweep = HF_SWEEP_NONE;
     hf_latch_unlock(&client->lock);
-    for (struct hf_lease *l = NULL; sweep.what && (l = hf_lease_walk(client, l)) != NULL;)
+    struct hf_walk walk = {0};
+    for (struct hf_lease *l; sweep.what && (l = hf_lease_walk(client, &walk)) != NULL;)
         sweep_one(l, &sweep);
 }
 
@@ -297,6 +299,7 @@ static void say_up(struct hf_client *client, hf_status status)
 
 static void set_awake(struct hf_client *client)
 {
+    hf_clock_tune();
     hf_latch_lock(&client->lock);
     client->armed_at = AWAKE;
     hf_latch_unlock(&client->lock);

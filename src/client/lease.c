@@ -23,10 +23,8 @@ struct hf_slab {
 static void set_up(struct hf_client *client, struct hf_lease *lease)
 {
     lease->client = client;
-    lease->ask.history = (uint32_t)client->settings.value[HF_SET_HISTORY];
-    lease->ask.history_age_ms = client->settings.value[HF_SET_HISTORY_AGE];
-    lease->ask.name = lease->small;
-    atomic_init(&lease->timer_at, HF_NEVER);
+    lease->ask.name = lease->texts.small;
+    atomic_init(&lease->timer.key, HF_NEVER);
     atomic_init(&lease->lost_fd, -1);
 }
 
@@ -42,7 +40,7 @@ static bool grow_pool(struct hf_client *client)
     client->leases += SLAB;
     for (int i = 0; i < SLAB; i++) {
         set_up(client, &slab->lease[i]);
-        slab->lease[i].next = client->pool;
+        slab->lease[i].look_next = client->pool;
         client->pool = &slab->lease[i];
     }
     return true;
@@ -58,11 +56,8 @@ static void set_state(struct hf_lease *lease)
     lease->callers = lease->sleepers = 0;
     lease->parked = 0;
     lease->wake_at = HF_NEVER;
-    atomic_store_explicit(&lease->ok, false, memory_order_relaxed);
-    atomic_store_explicit(&lease->valid_until, 0, memory_order_relaxed);
-    atomic_store_explicit(&lease->token, 0, memory_order_relaxed);
     lease->callbacks = 0;
-    lease->done = NULL;
+    lease->muted = false;
 }
 
 /* ---- Timing sheets ---- */
@@ -109,25 +104,32 @@ static void give_sheet(const struct hf_sheet *sheet)
 
 /* ---- In and out of the pool ---- */
 
+/* Where an id is a key, on a server and for a hold that goes by it alone, it must be hard to guess. In a table whoever
+ * could use it can read it: there it only has to be unlike all others, and the next number behind a random one is. */
+static void draw_id(struct hf_client *client, struct hf_id *id, bool is_key)
+{
+    if (is_key || hf_client_hears_later(client)) {
+        hf_entropy_id(&client->entropy, id);
+        return;
+    }
+    client->next_id[0]++;
+    memcpy(id, client->next_id, sizeof *id);
+}
+
 /* Takes a handle from the pool, with its lock held, and gives it its ids. Under the client's lock: from here on
  * hf_close and the loss of the table find it among the client's leases, so it must not remember its last life. */
-static struct hf_lease *take(struct hf_client *client, int64_t ttl_ms)
+static struct hf_lease *take(struct hf_client *client, const struct hf_request *request)
 {
     if (hf_client_closing(client) || (!client->pool && !grow_pool(client)))
         return NULL;
     struct hf_lease *lease = client->pool;
-    lease->claim.sheet = take_sheet(client, ttl_ms);
+    lease->claim.sheet = take_sheet(client, request->ttl_ms);
     if (!lease->claim.sheet)
         return NULL;
-    client->pool = lease->next;
+    client->pool = lease->look_next;
     set_state(lease);
     hf_latch_begin_held(&lease->lock);
-    lease->prev = NULL;
-    lease->next = client->all;
-    if (client->all)
-        client->all->prev = lease;
-    client->all = lease;
-    hf_entropy_id(&client->entropy, &lease->ask.attempt);
+    draw_id(client, &lease->ask.attempt, request->flags & HF_DETACHED);
     return lease;
 }
 
@@ -146,17 +148,14 @@ static void put_into_pool(struct hf_lease *lease)
     struct hf_client *client = lease->client;
     close_lost_fd(lease);
     hf_lease_words(lease, NULL);
-    if (lease->group)
-        hf_group_leave(lease);
+    if (lease->hooks)
+        hf_hooks_give(lease);
     give_sheet(lease->claim.sheet);
-    *(lease->prev ? &lease->prev->next : &client->all) = lease->next;
-    if (lease->next)
-        lease->next->prev = lease->prev;
-    lease->next = client->pool;
+    lease->look_next = client->pool;
     client->pool = lease;
 }
 
-static void give_back(struct hf_lease *lease)
+void hf_lease_give_back(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
     hf_latch_lock(&client->lock);
@@ -189,11 +188,6 @@ void hf_lease_drop(struct hf_lease *lease)
     hf_client_exit(client);
 }
 
-void hf_lease_ref(struct hf_lease *lease)
-{
-    atomic_fetch_add_explicit(&lease->refs, 1, memory_order_relaxed);
-}
-
 bool hf_lease_ref_listed(struct hf_lease *lease)
 {
     uint32_t refs = atomic_load_explicit(&lease->refs, memory_order_relaxed);
@@ -202,37 +196,49 @@ bool hf_lease_ref_listed(struct hf_lease *lease)
     return refs != 0;
 }
 
-void hf_lease_unref(struct hf_lease *lease)
+static struct hf_lease *find_next(struct hf_walk *walk)
 {
-    if (atomic_fetch_sub_explicit(&lease->refs, 1, memory_order_acq_rel) == 1)
-        give_back(lease);
+    for (; walk->slab; walk->slab = walk->slab->next, walk->next = 0)
+        while (walk->next < SLAB) {
+            struct hf_lease *lease = &walk->slab->lease[walk->next++];
+            if (hf_lease_ref_listed(lease))
+                return lease;
+        }
+    return NULL;
 }
 
-struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_lease *lease)
+struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_walk *walk)
 {
+    struct hf_lease *last = walk->lease;
     hf_latch_lock(&client->lock);
-    struct hf_lease *next = lease ? lease->next : client->all;
-    while (next && !hf_lease_ref_listed(next))
-        next = next->next;
+    if (!last)
+        walk->slab = client->slabs;
+    walk->lease = find_next(walk);
     hf_latch_unlock(&client->lock);
-    if (lease)
-        hf_lease_unref(lease);
-    return next;
+    if (last)
+        hf_lease_unref(last);
+    return walk->lease;
+}
+
+static void free_lease(struct hf_lease *lease)
+{
+    if (lease->hooks)
+        hf_hooks_give(lease);
+    close_lost_fd(lease);
+    free(lease->words);
+    if (lease->has_block)
+        free(lease->texts.block.at);
 }
 
 void hf_leases_free(struct hf_client *client)
 {
-    for (struct hf_lease *l = client->all; l; l = l->next) {
-        hf_group_leave(l);
-        close_lost_fd(l);
-        free(l->words);
-    }
     for (struct hf_slab *slab = client->slabs, *next; slab; slab = next) {
         next = slab->next;
         for (int i = 0; i < SLAB; i++)
-            free(slab->lease[i].block);
+            free_lease(&slab->lease[i]);
         free(slab);
     }
+    hf_hooks_free(client);
     for (int b = 0; b < HF_SHEET_BUCKETS; b++)
         for (struct hf_shared_sheet *s = client->sheets[b], *next; s; s = next) {
             next = s->next;
@@ -250,17 +256,22 @@ void hf_lease_words(struct hf_lease *lease, const char *text)
     lease->words = text && *text ? strdup(text) : NULL; /* without memory the status must speak for itself */
 }
 
-/* Where `size` bytes of text fit; what was there is lost. NULL: no memory. */
+/* Where `size` bytes of text fit; what was there is lost. NULL: no memory, and nothing is. */
 static char *room_for(struct hf_lease *lease, size_t size)
 {
-    if (size <= sizeof lease->small)
-        return lease->small;
-    if (size > lease->block_size) {
-        free(lease->block);
-        lease->block = malloc(size);
-        lease->block_size = lease->block ? (uint32_t)size : 0;
-    }
-    return lease->block;
+    if (!lease->has_block && size <= sizeof lease->texts.small)
+        return lease->texts.small;
+    if (lease->has_block && size <= lease->texts.block.size)
+        return lease->texts.block.at;
+    char *block = malloc(size);
+    if (!block)
+        return NULL;
+    if (lease->has_block)
+        free(lease->texts.block.at);
+    lease->has_block = true;
+    lease->texts.block.at = block;
+    lease->texts.block.size = (uint32_t)size;
+    return block;
 }
 
 static const char *put_text(char **at, const char *text, size_t len)
@@ -277,15 +288,14 @@ static bool copy_new_texts(struct hf_lease *lease, const struct hf_request *requ
 {
     struct hf_ask *ask = &lease->ask;
     char *at = room_for(lease, request->name_len + label + correlation + 3);
-    ask->name_len = 0; /* should there be no memory, it has none */
     if (!at)
         return false;
     ask->name = put_text(&at, request->name, request->name_len);
-    ask->name_len = request->name_len;
+    ask->name_len = (uint32_t)request->name_len;
     ask->name_hash = 0;
     ask->label = put_text(&at, request->label, label);
-    ask->label_len = label;
-    lease->correlation = put_text(&at, request->correlation_id, correlation);
+    ask->label_len = (uint32_t)label;
+    put_text(&at, request->correlation_id, correlation);
     return true;
 }
 
@@ -298,7 +308,7 @@ static bool copy_texts(struct hf_lease *lease, const struct hf_request *request)
     if (label || correlation || ask->name_len != request->name_len ||
         memcmp(ask->name, request->name, request->name_len) != 0)
         return copy_new_texts(lease, request, label, correlation);
-    ask->label = lease->correlation = "";
+    ask->label = "\0"; /* and so is the correlation id behind it */
     ask->label_len = 0;
     return true;
 }
@@ -330,9 +340,6 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
     ask->slot = 0;
     ask->token = 0;
     ask->seen = ask->lines = 0;
-    ask->engine_state = NULL;
-    lease->on_lost = request->on_lost;
-    lease->lost_arg = request->lost_arg;
     struct hf_claim_terms terms = {
         .max_hold_ms = request->max_hold_ms,
         .auto_renew = request->flags & HF_AUTO_RENEW,
@@ -340,6 +347,17 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
         .shared = ask->named, /* others of this owner may upgrade the hold, and its token rises */
     };
     hf_claim_init(&lease->claim, &terms, lease->claim.sheet);
+}
+
+static bool set_on_lost(struct hf_lease *lease, const struct hf_request *request)
+{
+    if (!request->on_lost)
+        return true;
+    if (hf_hooks_need(lease) != HF_OK)
+        return false;
+    lease->hooks->on_lost = request->on_lost;
+    lease->hooks->lost_arg = request->lost_arg;
+    return true;
 }
 
 static hf_status refuse_lease(const struct hf_client *client, const struct hf_request *request)
@@ -354,11 +372,11 @@ hf_status hf_lease_make(struct hf_client *client, const struct hf_request *reque
                         struct hf_lease **out)
 {
     hf_latch_lock(&client->lock);
-    struct hf_lease *lease = take(client, request->ttl_ms);
+    struct hf_lease *lease = take(client, request);
     hf_latch_unlock(&client->lock);
     if (!lease)
         return refuse_lease(client, request);
-    if (!copy_texts(lease, request)) {
+    if (!copy_texts(lease, request) || !set_on_lost(lease, request)) {
         hf_status status = refuse_lease(client, request);
         hf_lease_drop(lease);
         return status;

@@ -25,13 +25,13 @@ static void unref_group(struct hf_group *group)
 
 void hf_group_leave(struct hf_lease *lease)
 {
-    struct hf_group *group = lease->group;
+    struct hf_group *group = hf_lease_group(lease);
     if (!group)
         return;
     for (size_t i = 0; i < group->count; i++)
         if (group->lease[i] == lease)
             group->lease[i] = NULL;
-    lease->group = NULL;
+    lease->hooks->group = NULL;
     unref_group(group);
 }
 
@@ -41,7 +41,7 @@ static void give_up(struct hf_lease *lease)
     hf_latch_lock(&lease->lock);
     if (!lease->decided)
         hf_drive_input(lease, HF_I_CANCEL, HF_LOST);
-    else if (atomic_load(&lease->ok))
+    else if (hf_lease_held(lease))
         hf_drive_input(lease, HF_I_FORFEIT, HF_LOST);
     hf_latch_unlock(&lease->lock);
 }
@@ -50,7 +50,7 @@ void hf_group_lose(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
     hf_latch_lock(&client->lock);
-    struct hf_group *group = lease->group;
+    struct hf_group *group = hf_lease_group(lease);
     if (group) {
         group->refs++;
         group->lost = true;
@@ -72,7 +72,8 @@ void hf_group_lose(struct hf_lease *lease)
 bool hf_group_lost(struct hf_lease *lease)
 {
     hf_latch_lock(&lease->client->lock);
-    bool lost = lease->group && lease->group->lost;
+    const struct hf_group *group = hf_lease_group(lease);
+    bool lost = group && group->lost;
     hf_latch_unlock(&lease->client->lock);
     return lost;
 }
@@ -107,17 +108,21 @@ static hf_status take_one(struct hf_client *client, const struct hf_request *req
                           struct hf_group *group, size_t place)
 {
     struct hf_lease *lease;
-    struct hf_request quiet = *request;
-    quiet.on_lost = NULL;
     hf_nanos now = hf_clock_boot();
-    hf_status status = hf_lease_make(client, &quiet, now, deadline, &lease);
+    hf_status status = hf_lease_make(client, request, now, deadline, &lease);
     if (status != HF_OK)
         return status;
+    status = hf_hooks_need(lease);
+    if (status != HF_OK) {
+        hf_lease_drop(lease);
+        return status;
+    }
     hf_latch_lock(&client->lock);
     group->lease[place] = lease;
     group->refs++;
-    lease->group = group;
+    lease->hooks->group = group;
     hf_latch_unlock(&client->lock);
+    lease->muted = true;
     lease->claim.auto_renew = true;
     status = hf_call_wait(lease, now);
     hf_latch_unlock(&lease->lock);
@@ -134,12 +139,11 @@ static hf_status refill(struct hf_lease *lease, const struct hf_request *request
 }
 
 /* Nothing can fail any more: the caller gets the handle, and hears of its loss, also of one that has just happened. */
-static struct hf_lease *hand_out(struct hf_lease *lease, const struct hf_request *request)
+static struct hf_lease *hand_out(struct hf_lease *lease)
 {
     hf_latch_lock(&lease->lock);
-    lease->on_lost = request->on_lost;
-    lease->lost_arg = request->lost_arg;
-    if (lease->lost_status != HF_OK && lease->on_lost)
+    lease->muted = false;
+    if (lease->lost_status != HF_OK && lease->hooks->on_lost)
         hf_keeper_call(lease, HF_CB_LOST);
     hf_latch_unlock(&lease->lock);
     return lease;
@@ -174,7 +178,7 @@ hf_status hf_call_many(struct hf_client *client, const struct hf_request *reques
     for (size_t i = 0; group && i < count; i++) {
         struct hf_lease *lease = group->lease[i];
         if (status == HF_OK)
-            leases[i] = hand_out(lease, &requests[i]);
+            leases[i] = hand_out(lease);
         else if (lease)
             hf_call_free(lease);
     }

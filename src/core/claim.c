@@ -6,12 +6,7 @@
 #include "claim.h"
 #include "claim_actions.h"
 
-struct step {
-    hf_action *act;
-    unsigned next;
-};
-
-static const struct step steps[HF_S_COUNT][HF_I_COUNT] = {
+const struct hf_step hf_claim_steps[HF_S_COUNT][HF_I_ROOM] = {
 #define HF_STEP(state, input, action, next) [HF_S_##state][HF_I_##input] = {hf_act_##action, next},
 #include "claim.def"
 };
@@ -44,7 +39,7 @@ const char *hf_input_name(unsigned input)
 
 bool hf_claim_legal(unsigned state, unsigned input)
 {
-    return state < HF_S_COUNT && input < HF_I_COUNT && steps[state][input].act;
+    return state < HF_S_COUNT && input < HF_I_COUNT && hf_claim_steps[state][input].act;
 }
 
 bool hf_claim_transient(hf_status status)
@@ -75,7 +70,7 @@ hf_nanos hf_claim_wake_at(const struct hf_claim *claim)
     case HF_S_PAUSED:
         return sooner(claim->act_at, claim->deadline);
     case HF_S_HELD:
-        return sooner(sooner(claim->renew_at, claim->warn_at), claim->valid_until);
+        return sooner(sooner(claim->act_at, claim->warn_at), claim->valid_until);
     case HF_S_EXTENDING:
         return sooner(claim->warn_at, claim->valid_until);
     case HF_S_LEAVING:
@@ -90,29 +85,11 @@ hf_nanos hf_claim_wake_at(const struct hf_claim *claim)
     return HF_NEVER;
 }
 
-static struct hf_deed refuse(const struct hf_event *event)
+struct hf_deed hf_claim_refuse(const struct hf_event *event)
 {
     bool wish = event->in == HF_I_CANCEL || event->in == HF_I_EXTEND || event->in == HF_I_RELEASE ||
                 event->in == HF_I_CONVERT || event->in == HF_I_FORFEIT;
     return (struct hf_deed){.status = wish ? HF_NOT_HELD : HF_INTERNAL};
-}
-
-static bool has_what_it_needs(const struct hf_event *event)
-{
-    if (event->in >= HF_I_GRANTED)
-        return event->news && (event->in != HF_I_FAILED || event->news->status != HF_OK);
-    return (event->in != HF_I_CANCEL && event->in != HF_I_LOST_ALL) || event->status != HF_OK;
-}
-
-struct hf_deed hf_claim_act(struct hf_claim *claim, const struct hf_event *event)
-{
-    hf_assert(claim->state < HF_S_COUNT && event->in < HF_I_COUNT && has_what_it_needs(event));
-    const struct step *step = &steps[claim->state][event->in];
-    if (!step->act)
-        return refuse(event);
-    struct hf_deed deed = step->act(claim, event);
-    hf_assert(step->next & 1u << claim->state);
-    return deed;
 }
 
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event)
@@ -143,10 +120,12 @@ void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, c
     claim->sheet = sheet;
     claim->deadline = terms->deadline;
     claim->max_hold = hf_timing_nanos(terms->max_hold_ms);
-    claim->started_at = claim->granted_at = claim->released_at = claim->asked_at = claim->valid_until = 0;
-    claim->renew_at = claim->warn_at = claim->act_at = claim->give_up_at = HF_NEVER;
-    claim->extend_ttl = claim->downgrade_doubt_until = 0;
-    claim->token = 0;
+    claim->started_at = claim->granted_at = claim->ended_at = claim->asked_at = 0;
+    claim->act_at = claim->warn_at = claim->give_up_at = HF_NEVER;
+    claim->extend_ms = 0;
+    claim->downgrade_doubt_until = 0;
+    hf_claim_set_token(claim, 0);
+    hf_claim_set_valid(claim, 0);
 }
 
 void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, uint64_t token)
@@ -155,7 +134,7 @@ void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, 
     claim->state = HF_S_HELD;
     claim->started_at = now;
     claim->granted_at = now;
-    claim->token = token;
+    hf_claim_set_token(claim, token);
     claim->token_may_rise = true; /* whoever exported it can still upgrade it, */
     claim->doubt = true;          /* and an ask of it may still be under way */
     hf_claim_believe(claim, now, valid_until);

@@ -6,6 +6,8 @@
 #pragma once
 #include "timing.h"
 
+#include <stdatomic.h>
+
 enum hf_state {
 #define HF_STATE(name, text) HF_S_##name,
 #include "claim.def"
@@ -35,34 +37,37 @@ enum hf_report {
 struct hf_claim {
     uint8_t state;
     bool auto_renew;
-    bool doubt;           /* the engine may know more of this attempt than we do: its last words leave a tombstone */
-    bool cancelled;       /* the caller does not want it any more: a late grant is given back, not reported */
-    bool queued;          /* it had a place in the queue, and that was reported */
-    bool hinted;          /* a hint came while a request was in flight: the answer may be older than the hint */
-    bool asked_extend;    /* the caller waits for the outcome of the extend or conversion in flight */
-    bool asked_release;   /* the caller waits for the outcome of the release */
-    bool warned;          /* WARN was reported and no renewal came through since */
-    bool token_may_rise;  /* an upgrade was sent, or others may send one for the same hold */
-    bool brief;           /* held for less than its ttl: an extend has yet to get the rest */
-    uint8_t in_flight;    /* EXTENDING: the verb whose answer is awaited */
-    uint8_t convert_next; /* the caller's conversion that waits for that answer; HF_V_NONE: none */
+    bool doubt;             /* the engine may know more of this attempt than we do: its last words leave a tombstone */
+    bool cancelled;         /* the caller does not want it any more: a late grant is given back, not reported */
+    bool queued;            /* it had a place in the queue, and that was reported */
+    bool hinted;            /* a hint came while a request was in flight: the answer may be older than the hint */
+    bool asked_extend;      /* the caller waits for the outcome of the extend or conversion in flight */
+    bool asked_release;     /* the caller waits for the outcome of the release */
+    bool warned;            /* WARN was reported and no renewal came through since */
+    bool token_may_rise;    /* an upgrade was sent, or others may send one for the same hold */
+    bool brief;             /* held for less than its ttl: an extend has yet to get the rest */
+    uint8_t in_flight;      /* EXTENDING: the verb whose answer is awaited */
+    uint8_t convert_next;   /* the caller's conversion that waits for that answer; HF_V_NONE: none */
+    hf_status outcome : 16; /* what the wait ends with if nothing better comes: HF_OK, TIMEOUT, the last failure; and
+                               kept from the cause of an end to its report: CANCELLED, LOST ... */
     uint32_t tries;
-    hf_status outcome; /* what the wait ends with if nothing better comes: HF_OK, TIMEOUT, the last failure; and kept
-                          from the cause of an end to its report: CANCELLED, LOST ... */
+    uint32_t extend_ms;           /* an extend that the caller wants and that waits for the one in flight; 0: none */
     const struct hf_sheet *sheet; /* the maker's, who keeps it until the claim is over */
     hf_nanos deadline;            /* of the wait; HF_NEVER: none */
     hf_nanos max_hold;            /* length; 0: no bound */
     hf_nanos started_at;
     hf_nanos granted_at;
-    hf_nanos released_at; /* when the caller gave it back: from then on it was not ours any more */
-    hf_nanos asked_at;    /* of the request in flight */
-    hf_nanos valid_until; /* our belief: 0 while not held */
-    hf_nanos renew_at, warn_at;
-    hf_nanos act_at;     /* QUEUED: refresh; PAUSED: ask; LEAVING, RELEASING: the engine was silent for too long */
-    hf_nanos give_up_at; /* RELEASING: the end of its tries */
-    hf_nanos extend_ttl; /* an extend that the caller wants and that waits for the one in flight; 0: none */
+    hf_nanos ended_at; /* from then on it was not ours any more: the caller gave it back, or it was lost, however late
+                          that was noticed */
+    hf_nanos asked_at; /* of the request in flight */
+    hf_nanos act_at;   /* QUEUED: refresh; PAUSED: ask; HELD: renew or check; LEAVING, RELEASING: the engine was silent
+                          for too long */
+    hf_nanos warn_at;
+    hf_nanos give_up_at;            /* RELEASING: the end of its tries */
     hf_nanos downgrade_doubt_until; /* until then a downgrade without an answer may still be executed; 0: none */
-    uint64_t token;
+    /* Read by threads that have no lock, at any time: */
+    _Atomic hf_nanos valid_until; /* our belief: 0 while not held */
+    _Atomic uint64_t token;
 };
 
 struct hf_event {
@@ -110,6 +115,19 @@ void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, 
 /* The opposite: the hold goes on without this claim, which is OVER. */
 void hf_claim_disown(struct hf_claim *claim);
 
+/* A row of claim.def: what is done, and a mask of where that may lead. */
+typedef struct hf_deed hf_action(struct hf_claim *claim, const struct hf_event *event);
+struct hf_step {
+    hf_action *act; /* NULL: not in this state */
+    unsigned next;
+};
+#define HF_I_ROOM 32 /* a power of two is found faster */
+_Static_assert((int)HF_I_COUNT <= HF_I_ROOM, "every input has its column");
+extern const struct hf_step hf_claim_steps[HF_S_COUNT][HF_I_ROOM];
+
+/* A broken invariant must not become a second holder, and core may not print: it traps. Stays in release builds. */
+#define hf_assert(condition) (__builtin_expect(!!(condition), 1) ? (void)0 : __builtin_trap())
+
 /* One step. An event that claim.def does not list for the state changes nothing and comes back with status HF_NOT_HELD
  * (the caller's wishes) or HF_INTERNAL (news that cannot be). Aborts if a step leads where claim.def does not say.
  *
@@ -124,7 +142,28 @@ void hf_claim_disown(struct hf_claim *claim);
 struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event);
 
 /* Its two halves, for whoever does not need the timer of a step that another one follows at once. */
-struct hf_deed hf_claim_act(struct hf_claim *claim, const struct hf_event *event);
+struct hf_deed hf_claim_refuse(const struct hf_event *event); /* what claim.def does not list */
+
+/* Has the event all that its input needs? */
+static inline bool hf_event_complete(const struct hf_event *event)
+{
+    const unsigned explained = 1u << HF_I_CANCEL | 1u << HF_I_LOST_ALL | 1u << HF_I_FAILED;
+    bool is_news = event->in >= HF_I_GRANTED;
+    if (is_news && !event->news)
+        return false;
+    return !(1u << event->in & explained) || (is_news ? event->news->status : event->status) != HF_OK;
+}
+
+static inline struct hf_deed hf_claim_act(struct hf_claim *claim, const struct hf_event *event)
+{
+    hf_assert(claim->state < HF_S_COUNT && event->in < HF_I_COUNT && hf_event_complete(event));
+    const struct hf_step *step = &hf_claim_steps[claim->state][event->in];
+    if (!step->act)
+        return hf_claim_refuse(event);
+    struct hf_deed deed = step->act(claim, event);
+    hf_assert(step->next & 1u << claim->state);
+    return deed;
+}
 hf_nanos hf_claim_wake_at(const struct hf_claim *claim);
 
 static inline enum hf_input hf_input_of_cue(enum hf_cue cue)

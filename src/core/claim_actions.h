@@ -2,11 +2,6 @@
 #pragma once
 #include "claim.h"
 
-/* A broken invariant must not become a second holder, and core may not print: it traps. Stays in release builds. */
-#define hf_assert(condition) ((condition) ? (void)0 : __builtin_trap())
-
-typedef struct hf_deed hf_action(struct hf_claim *claim, const struct hf_event *event);
-
 /* Anywhere (claim.c). */
 hf_action hf_act_ignore, hf_act_note_doubt;
 
@@ -27,6 +22,17 @@ hf_action hf_act_release, hf_act_release_answered, hf_act_release_failed, hf_act
 /* May the same request succeed later? The retry column of status.def. */
 bool hf_claim_transient(hf_status status);
 
+static inline void hf_claim_set_token(struct hf_claim *claim, uint64_t token)
+{
+    atomic_store_explicit(&claim->token, token, memory_order_relaxed);
+}
+
+/* Who sees the belief sees the token that was set before. */
+static inline void hf_claim_set_valid(struct hf_claim *claim, hf_nanos until)
+{
+    atomic_store_explicit(&claim->valid_until, until, memory_order_release);
+}
+
 /* The verb, sent now. */
 static inline struct hf_deed hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
 {
@@ -41,7 +47,10 @@ struct hf_deed hf_claim_end_releasing(struct hf_claim *claim, enum hf_report rep
 struct hf_deed hf_claim_end(struct hf_claim *claim, enum hf_report report, hf_status status);
 
 /* Until when a hold is certainly ours, by news that say so. */
-hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news);
+static inline hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news)
+{
+    return news->asked_at + news->good - hf_timing_drift(&claim->sheet->limits, news->good);
+}
 
 /* Held from here on: belief counted from `asked_at`; plans renewal and warning. */
 void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_until);

@@ -24,30 +24,32 @@ static bool renews(const struct hf_claim *claim)
     return (claim->auto_renew || claim->brief) && hold_end(claim) - claim->sheet->t.drift > claim->valid_until;
 }
 
-hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news)
-{
-    return news->asked_at + news->good - hf_timing_drift(&claim->sheet->limits, news->good);
-}
-
 void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_until)
 {
     const struct hf_timing *t = &claim->sheet->t;
     hf_nanos length = valid_until - asked_at;
-    claim->valid_until = valid_until;
+    hf_claim_set_valid(claim, valid_until);
     claim->warned = false;
     claim->warn_at = HF_NEVER;
-    claim->renew_at = asked_at + t->renew;
+    claim->act_at = asked_at + t->renew;
     if (!renews(claim))
         return; /* checks keep their pace: a share of ever less would be ever more checks towards the end */
     hf_nanos share = hf_timing_share(t, t->renew, length);
     bool soon = claim->brief || share > t->op_timeout; /* little is left, and a second try must fit */
-    claim->renew_at = asked_at + (soon ? share : t->op_timeout);
+    claim->act_at = asked_at + (soon ? share : t->op_timeout);
     claim->warn_at = asked_at + hf_timing_share(t, t->warn, length);
+}
+
+/* What is lost by time was lost when the time was over, however late that is noticed. */
+static void note_end(struct hf_claim *claim, hf_nanos now)
+{
+    claim->ended_at = claim->valid_until < now ? claim->valid_until : now;
 }
 
 /* Ends a hold that was reported as granted. The release behind it tells the engine, should it still think otherwise. */
 static struct hf_deed lose(struct hf_claim *claim, hf_nanos now)
 {
+    note_end(claim, now);
     claim->doubt = true;
     return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, now);
 }
@@ -107,7 +109,7 @@ struct hf_deed hf_act_timer_held(struct hf_claim *claim, const struct hf_event *
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    struct hf_deed move = event->now >= claim->renew_at ? renew_or_check(claim, event->now) : nothing();
+    struct hf_deed move = event->now >= claim->act_at ? renew_or_check(claim, event->now) : nothing();
     return warn_if_due(claim, event->now, move);
 }
 
@@ -127,7 +129,7 @@ struct hf_deed hf_act_extend(struct hf_claim *claim, const struct hf_event *even
     if (claim->brief && ttl < claim->sheet->t.ttl)
         ttl = claim->sheet->t.ttl; /* "at least" was asked for, and the grant still owes that much */
     if (claim->state == HF_S_EXTENDING) {
-        claim->extend_ttl = ttl > claim->extend_ttl ? ttl : claim->extend_ttl;
+        claim->extend_ms = ttl > HF_MS(claim->extend_ms) ? (uint32_t)(ttl / HF_MS(1)) : claim->extend_ms;
         return nothing();
     }
     return send_extend(claim, ttl, true, event->now);
@@ -137,7 +139,7 @@ struct hf_deed hf_act_extend(struct hf_claim *claim, const struct hf_event *even
 static struct hf_deed tell_in_doubt(struct hf_claim *claim)
 {
     claim->asked_extend = false;
-    claim->extend_ttl = 0;
+    claim->extend_ms = 0;
     claim->convert_next = HF_V_NONE;
     return (struct hf_deed){.report = HF_R_EXTENDED, .status = HF_IN_DOUBT};
 }
@@ -170,7 +172,7 @@ static struct hf_deed after_answer(struct hf_claim *claim, hf_status outcome, hf
 {
     bool converted = converts(claim->in_flight), asked = claim->asked_extend, hinted = claim->hinted;
     enum hf_verb convert = claim->convert_next;
-    hf_nanos wanted = claim->extend_ttl;
+    hf_nanos wanted = HF_MS(claim->extend_ms);
     struct hf_deed move = nothing();
     claim->in_flight = HF_V_NONE;
     claim->asked_extend = false;
@@ -178,7 +180,7 @@ static struct hf_deed after_answer(struct hf_claim *claim, hf_status outcome, hf
     claim->state = HF_S_HELD;
     if (convert != HF_V_NONE)
         return send_convert(claim, convert, now);
-    claim->extend_ttl = 0;
+    claim->extend_ms = 0;
     if (wanted)
         move = send_extend(claim, wanted, true, now);
     else if (hinted)
@@ -199,7 +201,7 @@ static bool take_validity(struct hf_claim *claim, const struct hf_news *news)
             return false;
         if (news->token < claim->token)
             return true; /* from before the upgrade: old news */
-        claim->token = news->token;
+        hf_claim_set_token(claim, news->token);
     }
     /* Never shortened: the engine does not shorten either, and an answer that took long counts from long ago. A CHECK
      * cannot overstate: `good` is what the record had left when it was read, which was after asked_at. */
@@ -208,7 +210,7 @@ static bool take_validity(struct hf_claim *claim, const struct hf_news *news)
     /* Checks and conversions renew nothing: were the next renewal counted from them, many of them would keep it from
      * ever being sent. */
     if (claim->in_flight != HF_V_EXTEND && renews(claim))
-        claim->valid_until = until;
+        hf_claim_set_valid(claim, until);
     else
         hf_claim_believe(claim, news->asked_at, until);
     return true;
@@ -233,7 +235,7 @@ static hf_nanos plan_again(const struct hf_claim *claim, hf_nanos now)
 {
     hf_nanos soon = now + claim->sheet->t.op_timeout;
     bool was_renewal = claim->in_flight == HF_V_EXTEND || !renews(claim);
-    return was_renewal || soon < claim->renew_at ? soon : claim->renew_at;
+    return was_renewal || soon < claim->act_at ? soon : claim->act_at;
 }
 
 /* No answer, or a refusal. Also a refusal for good is tried again until the belief ends: there is nothing to lose. */
@@ -247,7 +249,7 @@ struct hf_deed hf_act_extend_failed(struct hf_claim *claim, const struct hf_even
         return nothing();
     if (event->in == HF_I_CUT && claim->in_flight == HF_V_DOWNGRADE)
         claim->downgrade_doubt_until = event->now + claim->sheet->t.release_for;
-    claim->renew_at = plan_again(claim, event->now);
+    claim->act_at = plan_again(claim, event->now);
     return after_answer(claim, event->in == HF_I_CUT ? HF_IN_DOUBT : event->news->status, event->now);
 }
 
@@ -266,6 +268,7 @@ struct hf_deed hf_act_grant_again(struct hf_claim *claim, const struct hf_event 
 /* RELEASED comes here as well: a leave that was overtaken by a stale grant says that nothing is ours. */
 struct hf_deed hf_act_gone(struct hf_claim *claim, const struct hf_event *event)
 {
+    note_end(claim, event->now);
     if (claim->doubt)
         return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, event->now);
     return hf_claim_end(claim, HF_R_LOST, HF_LOST);
@@ -294,5 +297,6 @@ struct hf_deed hf_act_forfeit(struct hf_claim *claim, const struct hf_event *eve
 
 struct hf_deed hf_act_lose_all(struct hf_claim *claim, const struct hf_event *event)
 {
+    note_end(claim, event->now);
     return hf_claim_end(claim, HF_R_LOST, event->status);
 }

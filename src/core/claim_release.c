@@ -13,11 +13,11 @@ static struct hf_deed send_release(struct hf_claim *claim, hf_nanos now)
 
 static void stop_believing(struct hf_claim *claim)
 {
-    claim->valid_until = 0;
-    claim->renew_at = HF_NEVER;
+    hf_claim_set_valid(claim, 0);
+    claim->act_at = HF_NEVER;
     claim->warn_at = HF_NEVER;
     claim->asked_extend = claim->brief = false;
-    claim->extend_ttl = 0;
+    claim->extend_ms = 0;
     claim->in_flight = claim->convert_next = HF_V_NONE;
 }
 
@@ -58,7 +58,7 @@ struct hf_deed hf_act_release(struct hf_claim *claim, const struct hf_event *eve
 {
     stop_believing(claim);
     claim->asked_release = true;
-    claim->released_at = event->now;
+    claim->ended_at = event->now;
     claim->give_up_at = event->now + claim->sheet->t.release_for;
     return send_release(claim, event->now);
 }

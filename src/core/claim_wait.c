@@ -82,7 +82,7 @@ struct hf_deed hf_act_grant(struct hf_claim *claim, const struct hf_event *event
         return pause_or_deny(claim, HF_TIMEOUT, HF_NEVER, event);
     }
     claim->state = HF_S_HELD;
-    claim->token = event->news->token;
+    hf_claim_set_token(claim, event->news->token);
     claim->hinted = false;
     claim->granted_at = event->now;
     claim->brief = event->news->brief;

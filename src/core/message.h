@@ -64,36 +64,35 @@ enum hf_sight { HF_SEE_ONE, HF_SEE_PREFIX, HF_SEE_PAST, HF_SEE_SERVERS }; /* the
 #define HF_NO_TOKEN 1 /* lower than any that is given out */
 
 struct hf_ask {
-    enum hf_verb verb;
-    hf_kind kind;
-    const char *name;
-    size_t name_len;
-    uint64_t name_hash;          /* the engine's own, kept as long as the name stays the same; 0: not known yet */
+    enum hf_verb verb : 8;
+    hf_kind kind : 8;
+    enum hf_sight see : 8; /* LIST: what */
+    bool queue;            /* wait in the queue if it does not fit now */
+    bool waits;            /* the caller waits; where there is no queue, by asking again */
+    bool lost;             /* RELEASE: what is given back was lost before; the history calls it so */
+    bool quiet;            /* RELEASE, members of a quorum: it was never held; nobody is told that it is free */
+    bool barging, detached;
+    bool tokenless; /* HF_NO_TOKEN will do */
+    bool named;     /* owner or attempt were given by the caller: others may ask with the same */
+    bool doubt;     /* an earlier ask of this attempt may still be under way: leave a tombstone */
+    bool batched;   /* more may follow: whoever submits it flushes when all is submitted */
+    bool bell;      /* news come to the background thread; without it somebody parks on this ask */
+    uint32_t name_len, label_len;
+    const char *name, *label;
     struct hf_id owner, attempt; /* who holds / which try: idempotency and release go by attempt, exclusion by owner */
     uint32_t units, capacity;
     int64_t ttl_ms;
     hf_nanos until; /* how long the engine may try to get through to its own state */
-    bool queue;     /* wait in the queue if it does not fit now */
-    bool waits;     /* the caller waits; where there is no queue, by asking again */
-    bool lost;      /* RELEASE: what is given back was lost before; the history calls it so */
-    bool quiet;     /* RELEASE, members of a quorum: it was never held; nobody is told that it is free */
-    bool barging, detached;
-    bool tokenless;         /* HF_NO_TOKEN will do */
-    bool named;             /* owner or attempt were given by the caller: others may ask with the same */
-    bool doubt;             /* an earlier ask of this attempt may still be under way: leave a tombstone */
-    bool batched;           /* more may follow: whoever submits it flushes when all is submitted */
-    bool bell;              /* news come to the background thread; without it somebody parks on this ask */
-    uint32_t history;       /* how many past holds the name keeps for people to see, */
-    int64_t history_age_ms; /* and for how long */
-    const char *label;
-    size_t label_len;
-    uint64_t token;     /* BREAK: that of the hold; members of a quorum: the one that it agreed on, for the hold to
-                           have; CHECK on a quorum: the one that the hold should have; 0: none */
-    uint64_t slot;      /* the engine's own: where it keeps this attempt; 0 at first */
-    uint32_t seen;      /* the engine's own: what a parked caller has already seen of that slot */
-    uint32_t lines;     /* wires: by which connections news of it may come now, a bit each */
-    void *engine_state; /* wires: the engine's own */
-    enum hf_sight see;  /* LIST: what */
+    uint64_t token; /* BREAK: that of the hold; members of a quorum: the one that it agreed on, for the hold to have;
+                       CHECK on a quorum: the one that the hold should have; 0: none */
+    /* The engine's own: */
+    union {                 /* zero at first */
+        uint64_t name_hash; /* kept as long as the name stays the same */
+        void *engine_state; /* wires: until the ask is forgotten */
+    };
+    uint64_t slot;  /* where it keeps this attempt; 0 at first */
+    uint32_t seen;  /* what a parked caller has already seen of that slot */
+    uint32_t lines; /* wires: by which connections news of it may come now, a bit each */
 };
 
 /* What somebody wants to see, or to act on. */

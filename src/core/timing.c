@@ -41,13 +41,11 @@ static hf_nanos wish_or(int64_t wish_ms, hf_nanos derived)
     return wish_ms > 0 ? hf_timing_nanos(wish_ms) : derived;
 }
 
-hf_nanos hf_timing_drift(const struct hf_limits *limits, hf_nanos length)
+hf_nanos hf_timing_drift_ppm(const struct hf_limits *limits, hf_nanos length)
 {
     /* Whole and rest apart: ppm times a day in nanoseconds would come close to the end of the range. The rest is
      * rounded up, because a drift that is too small is a second holder. */
     const hf_nanos million = 1000000;
-    if (!limits->drift_ppm)
-        return HF_MS(limits->drift_ms);
     hf_nanos part = length / million * limits->drift_ppm;
     hf_nanos rest = (length % million * limits->drift_ppm + million - 1) / million;
     return part + rest + HF_MS(limits->drift_ms);

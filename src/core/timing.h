@@ -51,7 +51,11 @@ void hf_sheet_fill(struct hf_sheet *sheet, int64_t ttl_ms, const struct hf_limit
                    const struct hf_timing_wishes *wishes);
 
 /* The drift over an interval of that length, rounded up. */
-hf_nanos hf_timing_drift(const struct hf_limits *limits, hf_nanos length);
+hf_nanos hf_timing_drift_ppm(const struct hf_limits *limits, hf_nanos length);
+static inline hf_nanos hf_timing_drift(const struct hf_limits *limits, hf_nanos length)
+{
+    return limits->drift_ppm ? hf_timing_drift_ppm(limits, length) : HF_MS(limits->drift_ms);
+}
 
 /* What `part` of the sheet (renew, warn) becomes for a validity that is shorter than the sheet's own: the same share. A
  * longer one changes nothing. */

@@ -45,8 +45,9 @@ struct hf_engine_type {
     /* The client is done with the ask, whatever became of it: no nudge may name it from here on. */
     void (*forget)(void *self, struct hf_ask *ask);
 
-    /* Sleeps until there may be news for the ask whose slot and seen these were when it was queued, or until then. */
-    void (*park)(void *self, uint64_t slot, uint32_t seen, hf_nanos until);
+    /* Sleeps until there may be news for the ask whose slot and seen these were when it was queued, or until then.
+     * Returns the time if it has just looked at the clock; else 0. */
+    hf_nanos (*park)(void *self, uint64_t slot, uint32_t seen, hf_nanos until);
     void (*wake)(void *self, uint64_t slot); /* ends the park of that slot now */
     /* The background thread sleeps: until nudges were made, attend_wake was called, or until then. */
     void (*attend)(void *self, hf_nanos until);

@@ -2,6 +2,7 @@
 #include "clock.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <time.h>
 
 static int64_t read_clock(clockid_t clock)
@@ -14,6 +15,23 @@ static int64_t read_clock(clockid_t clock)
 int64_t hf_clock_boot(void)
 {
     return read_clock(CLOCK_BOOTTIME);
+}
+
+/* CLOCK_BOOTTIME less CLOCK_MONOTONIC, which has a coarse form: the time that the machine slept. */
+static _Atomic int64_t asleep = INT64_MIN / 2; /* in a time namespace it may be less than none */
+
+/* The boot time is read first, so what is measured is too little by the moment between the two, never too much; and the
+ * true number only grows. */
+void hf_clock_tune(void)
+{
+    int64_t boot = hf_clock_boot(), measured = boot - hf_clock_monotonic();
+    if (measured > atomic_load_explicit(&asleep, memory_order_relaxed))
+        atomic_store_explicit(&asleep, measured, memory_order_relaxed);
+}
+
+int64_t hf_clock_boot_lately(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE) + atomic_load_explicit(&asleep, memory_order_relaxed);
 }
 
 int64_t hf_clock_monotonic(void)

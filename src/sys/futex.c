@@ -16,14 +16,24 @@ static struct timespec to_timespec(int64_t nanos)
     return (struct timespec){.tv_sec = nanos / 1000000000, .tv_nsec = nanos % 1000000000};
 }
 
-void hf_futex_wait(hf_word *word, uint32_t expected, int64_t until)
+static void wait_by(int operation, hf_word *word, uint32_t expected, int64_t until)
 {
     struct timespec left, *limit = NULL;
     if (until != INT64_MAX) {
         left = to_timespec(until - hf_clock_boot());
         limit = &left;
     }
-    syscall(SYS_futex, word, FUTEX_WAIT, expected, limit, NULL, 0);
+    syscall(SYS_futex, word, operation, expected, limit, NULL, 0);
+}
+
+void hf_futex_wait(hf_word *word, uint32_t expected, int64_t until)
+{
+    wait_by(FUTEX_WAIT, word, expected, until);
+}
+
+void hf_futex_wait_here(hf_word *word, uint32_t expected, int64_t until)
+{
+    wait_by(FUTEX_WAIT_PRIVATE, word, expected, until);
 }
 
 bool hf_futex_wait_two(hf_word *a, uint32_t expect_a, hf_word *b, uint32_t expect_b, int64_t until)
@@ -45,4 +55,9 @@ bool hf_futex_wait_two(hf_word *a, uint32_t expect_a, hf_word *b, uint32_t expec
 void hf_futex_wake(hf_word *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}
+
+void hf_futex_wake_here(hf_word *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }

@@ -14,3 +14,7 @@ void hf_futex_wait(hf_word *word, uint32_t expected, int64_t until);
 bool hf_futex_wait_two(hf_word *a, uint32_t expect_a, hf_word *b, uint32_t expect_b, int64_t until);
 
 void hf_futex_wake(hf_word *word, int count);
+
+/* The same for words that no other process sees: the kernel need not find out which page they lie in. */
+void hf_futex_wait_here(hf_word *word, uint32_t expected, int64_t until);
+void hf_futex_wake_here(hf_word *word, int count);

@@ -5,5 +5,5 @@
 void hf_latch_wait(hf_latch *latch)
 {
     while (atomic_exchange_explicit(&latch->word, HF_LATCH_WANTED, memory_order_acquire) != HF_LATCH_FREE)
-        hf_futex_wait(&latch->word, HF_LATCH_WANTED, INT64_MAX);
+        hf_futex_wait_here(&latch->word, HF_LATCH_WANTED, INT64_MAX);
 }

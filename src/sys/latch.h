@@ -34,5 +34,5 @@ static inline void hf_latch_begin_held(hf_latch *latch)
 static inline void hf_latch_unlock(hf_latch *latch)
 {
     if (atomic_exchange_explicit(&latch->word, HF_LATCH_FREE, memory_order_release) == HF_LATCH_WANTED)
-        hf_futex_wake(&latch->word, 1);
+        hf_futex_wake_here(&latch->word, 1);
 }

@@ -35,6 +35,12 @@ static void test_instructions(void **state)
     judge_count("local-instructions", count_instructions(stage_url(), 0));
 }
 
+static void test_held_bytes(void **state)
+{
+    (void)state;
+    judge_count("local-held-bytes", count_held_bytes(stage_url(), 0));
+}
+
 static void test_planted(void **state)
 {
     (void)state;
@@ -98,6 +104,7 @@ int main(int argc, char **argv)
         STAGED("an uncontended acquire and release allocates nothing", test_allocations),
         STAGED("an uncontended acquire and release makes no system call", test_system_calls),
         STAGED("an uncontended acquire and release takes no more instructions than before", test_instructions),
+        STAGED("an uncontended lock that is held takes no more memory than before", test_held_bytes),
         STAGED("a planted allocation and a planted system call are noticed", test_planted),
         STAGED("a planted block of instructions of four percent is noticed", test_planted_instructions),
         STAGED("100 waiters in 10 processes use less than 10 ms of CPU in 5 s", test_idle_waiters),

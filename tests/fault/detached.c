@@ -112,9 +112,31 @@ static void test_cancelled_unseen(void **state)
     assert_int_equal(hf_close(other, 2000), HF_OK);
 }
 
+/* The second half of the attempt, which stands first in the text. */
+static void export_id(hf_client *client, char half[17])
+{
+    char text[HF_EXPORT_MAX];
+    hf_lease *lease = must_acquire(client, &(struct want){.name = "d", .flags = HF_DETACHED});
+    assert_int_equal(hf_lease_export(lease, text, sizeof text), HF_OK);
+    snprintf(half, 17, "%.16s", text + strlen("hf1 ") + 16);
+    must_release(lease);
+}
+
+/* Whoever knows an id can give such a hold back, so none may follow from another; those of other holds are counted. */
+static void test_secret(void **state)
+{
+    (void)state;
+    char first[17], second[17];
+    export_id(stage_client(), first);
+    export_id(stage_client(), second);
+    assert_int_equal(strlen(first), 16);
+    assert_string_not_equal(first, second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        STAGED("the id of a detached hold does not follow from that of another", test_secret),
         STAGED("a detached hold outlives its process and ends by its ttl", test_outlives),
         STAGED("a detached wait that is granted and cancelled unseen leaves the table whole", test_cancelled_unseen),
     };

@@ -50,6 +50,9 @@ static void use_handles(hf_client *client, hf_lease *lease)
     part_must(hf_acquire(client, &request, &other) == HF_FORKED && !other);
     part_must(hf_acquire_start(client, &request, never_called, NULL, &other) == HF_FORKED && !other);
     part_must(hf_show(client, "l", ignore_row, NULL) == HF_FORKED);
+    struct hf_counters counters = {.size = sizeof counters};
+    part_must(hf_client_counters(client, &counters) == HF_FORKED);
+    part_must(hf_client_setting(client, "ttl", NULL, NULL) == HF_FORKED);
     part_must(hf_lease_fd(lease) == -1);
     part_must(!hf_lease_ok(lease));
     part_must(hf_lease_left_ms(lease) == 0);

@@ -177,11 +177,12 @@ static void forget_later(void *self, struct hf_ask *ask)
     tell_test();
 }
 
-static void park_later(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
+static hf_nanos park_later(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
 {
     flush_later(self);
     atomic_fetch_add(&later.parks, 1);
     hf_futex_wait(&later.slots[slot].word, seen, until);
+    return 0;
 }
 
 static void wake_later(void *self, uint64_t slot)

@@ -6,6 +6,8 @@
  * right is itself a test, against MONITOR, which tells the two apart. */
 #include "counts.h"
 #include "cycles.h"
+#include "engines/redis/scripts.h"
+#include "proxy.h"
 #include "redis_scene.h"
 
 #include <dirent.h>
@@ -336,6 +338,51 @@ static void test_connections(void **state)
     assert_in_range(scene_connections(actor_pid(waiting)), 1, CONNECTIONS_ALLOWED);
 }
 
+/* ---- A client that comes ---- */
+
+enum { GREETING_BYTES = 1024 };
+
+/* One that takes a lock and goes: what it sent, its first request included, and how many scripts it brought. */
+static struct visit {
+    uint64_t bytes;
+    int64_t loads;
+} visit(void)
+{
+    char url[64];
+    hf_client *client;
+    hf_lease *lease;
+    struct hf_request request = request_of(&(struct want){.name = "visit"});
+    struct proxy *proxy = proxy_start(server_port(scene.server));
+    int64_t before = server_calls(scene.server, "script|load");
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u/0", proxy_port(proxy));
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    assert_int_equal(hf_acquire(client, &request, &lease), HF_OK);
+    struct visit visit = {proxy_bytes(proxy, 0, PROXY_REQUESTS), server_calls(scene.server, "script|load") - before};
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+    assert_int_equal(hf_close(client, 5000), HF_OK);
+    proxy_end(proxy);
+    return visit;
+}
+
+static void test_greeting(void **state)
+{
+    (void)state;
+    enum { HAS = 3 };
+    struct visit first = visit(), second = visit();
+    assert_int_equal(first.loads, HF_SCRIPTS);
+    assert_int_equal(second.loads, 0);
+    assert_true(second.bytes < GREETING_BYTES);
+    server_does(scene.server, "SCRIPT FLUSH SYNC");
+    for (int i = 0; i < HAS; i++)
+        server_does(scene.server, "SCRIPT LOAD %s", hf_scripts[i].text);
+    struct visit third = visit();
+    assert_int_equal(third.loads, HF_SCRIPTS - HAS);
+    assert_true(third.bytes < first.bytes);
+    printf("# to take one lock: %ju bytes sent where no script was, %ju where all were\n", (uintmax_t)first.bytes,
+           (uintmax_t)second.bytes);
+}
+
 /* ---- A cycle that nobody disturbs ---- */
 
 enum { CYCLES = 2000 };
@@ -372,6 +419,12 @@ static void test_cycle_calls(void **state)
     judge_count("redis-strays", calls.strays);
 }
 
+static void test_held_bytes(void **state)
+{
+    (void)state;
+    judge_count("redis-held-bytes", count_held_bytes(scene.url, 0));
+}
+
 /* How often a caller that spins looks depends on the machine, so none does here. */
 static void test_cycle_instructions(void **state)
 {
@@ -387,6 +440,7 @@ static void test_planted(void **state)
     (void)state;
     assert_false(count_is_good("redis-allocations", count_allocations(scene.url, PLANT_ALLOCATION)));
     assert_false(count_is_good("redis-other-calls", count_calls(scene.url, PLANT_CALL).others));
+    assert_false(count_is_good("redis-held-bytes", count_held_bytes(scene.url, 8)));
 }
 
 int main(int argc, char **argv)
@@ -400,6 +454,7 @@ int main(int argc, char **argv)
         SENTENCE("MONITOR sees as many commands of clients as were counted", test_monitor_agrees),
         SENTENCE("100 waiters send less than 30 commands a second and use next to no CPU", test_idle_waiters),
         SENTENCE("1,000 waiters on 100 locks in one process use two connections", test_connections),
+        SENTENCE("whoever comes second sends less than 1 KB, and brings no script that is there", test_greeting),
         SENTENCE("an uncontended acquire is one script, and so is its release", test_cycle_commands),
         SENTENCE("an uncontended cycle is two sends, two receives and no poll", test_cycle_calls),
         SENTENCE("an uncontended cycle allocates nothing", test_cycle_allocations),
@@ -407,7 +462,8 @@ int main(int argc, char **argv)
     /* On any server the client does the same. */
     const struct CMUnitTest once[] = {
         SENTENCE("an uncontended cycle takes no more instructions than before", test_cycle_instructions),
-        SENTENCE("a planted allocation and a planted system call are noticed", test_planted),
+        SENTENCE("an uncontended lock that is held takes no more memory than before", test_held_bytes),
+        SENTENCE("a planted allocation, block of memory and system call are noticed", test_planted),
     };
     return SCENE_JUDGE(tests) + scene_judge_kind(SERVER_REDIS, "redis", once, sizeof once / sizeof *once);
 }

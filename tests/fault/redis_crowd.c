@@ -305,10 +305,9 @@ enum { STALE = 300 };
 /* A release in doubt leaves a tombstone. */
 static void bury(const char *lock, int ghost)
 {
-    server_does(
-        scene.server,
-        "EVALSHA %s 6 lock:%s {lock:%s}:t {lock:%s}:q {lock:%s}:w {lock:%s}:h {lock:%s}:p ghost-%016d r 60000 0 0 -",
-        hf_scripts[HF_SCRIPT_RELEASE].sha, lock, lock, lock, lock, lock, lock, ghost);
+    server_does(scene.server,
+                "EVALSHA %s 6 lock:%s {lock:%s}:t {lock:%s}:q {lock:%s}:w {lock:%s}:h {lock:%s}:p ghost-%016d - %s",
+                hf_scripts[HF_SCRIPT_RELEASE].sha, lock, lock, lock, lock, lock, lock, ghost, "r 60000 0 0 -");
 }
 
 static void test_tombstones_make_room(void **state)

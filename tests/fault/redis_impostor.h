@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -150,7 +151,7 @@ static void answer_script(struct caller *c, char **word, int words)
             say_text(c, GRANT);
         break;
     case HF_SCRIPT_RELEASE:
-        atomic_fetch_add(&impostor.tombstones, words > 11 && strcmp(word[11], "0") != 0);
+        atomic_fetch_add(&impostor.tombstones, words > 11 && strncmp(word[11] + 1, " 0 ", 3) != 0);
         if (atomic_fetch_add(&impostor.releases, 1) == 0 && s->release.bytes)
             follow_script(c, &s->release);
         else
@@ -301,6 +302,8 @@ static void let_in(void)
         c++;
     if (fd < 0 || c == impostor.caller + CALLERS)
         abort();
+    int at_once = 1; /* the greeting is answered in two pieces: the second must not wait until the first is confirmed */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
     *c = (struct caller){.fd = fd, .in = malloc(REQUEST_MAX)};
     atomic_fetch_add(&impostor.came, 1);
     if (impostor.script.hello)

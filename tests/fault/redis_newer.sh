@@ -68,11 +68,11 @@ id=AAAAAAAAAAAAAAAAAAAAAA
 value="\"$id 1700000000000000 9000 0 b 4711 host \""
 put="SET lock:job $value PX 9000"
 redis_cli SET '{lock:job}:t' 1700000000000000 >/dev/null
-compare "a release" "$(tr '[:upper:]' '[:lower:]' <<<"${native%% *}")" "EVALSHA $(load release) 6 $keys $id r 0 0 0 -" "${native:+$native $value}" "$put"
+compare "a release" "$(tr '[:upper:]' '[:lower:]' <<<"${native%% *}")" "EVALSHA $(load release) 6 $keys $id" "${native:+$native $value}" "$put"
 is "each of them released it" "$(redis_cli EXISTS lock:job)" 0
 echo "$put" | redis_cli >/dev/null
 [ "$sets" = OK ] && own="SET lock:job $value IFEQ $value PX 9000" || own=
-compare "a renewal" set "EVALSHA $(load extend) 6 $keys $id 9000 0 0 0 0" "$own"
+compare "a renewal" set "EVALSHA $(load extend) 6 $keys $id 9000" "$own"
 is "and it is still held" "$(redis_cli EXISTS lock:job)" 1
 stop_server
 

@@ -4,7 +4,7 @@
  *
  * The whole test lives in a network of its own, with rules of nftables. One client, the far one, reaches the server by
  * another address than the rest; the rules concern that address alone. */
-#include "beliefs.h"
+#include "history/recording.h"
 #include "loss.h"
 #include "redis_scene.h"
 
@@ -342,7 +342,7 @@ static void test_rejected(void **state)
 /* ---- A bad line ---- */
 
 static struct lossy {
-    struct beliefs beliefs;
+    struct recording *held;
     _Atomic bool over;
     _Atomic unsigned holds;
 } * lossy;
@@ -359,7 +359,7 @@ static void take_turns(struct actor *me, void *arg)
             continue;
         int64_t from = now_ns();
         nap_us(3000);
-        believe_in(&lossy->beliefs, 1, lease, from);
+        record_hold(lossy->held, 0, lease, from);
         atomic_fetch_add(&lossy->holds, 1);
         hf_release(lease); /* what came of it does not matter here */
         hf_lease_free(lease);
@@ -373,6 +373,7 @@ static void test_lossy(void **state)
     (void)state;
     struct actor *actor[LOSSY_CLIENTS];
     lossy = scene_page(sizeof *lossy);
+    lossy->held = recording_open(HOLDS);
     for (int i = 0; i < LOSSY_CLIENTS; i++)
         actor[i] = actor_start_part(take_turns, NULL);
     rule(BOTH, "numgen random mod 100 < 20", "drop");
@@ -385,7 +386,8 @@ static void test_lossy(void **state)
     atomic_store(&lossy->over, true);
     for (int i = 0; i < LOSSY_CLIENTS; i++)
         actor_answer(actor[i], ORDER_CLOSE, 0);
-    assert_one_believed(&lossy->beliefs);
+    assert_one_held(lossy->held);
+    recording_close(lossy->held);
     must_be_well("turn");
 }
 

@@ -179,8 +179,9 @@ static inline int64_t scene_count_tombs(redisContext *to, const char *key)
     return count;
 }
 
-static inline void scene_count_key(redisContext *to, const char *key, struct leftovers *left)
+static inline void scene_count_key(redisContext *to, const char *key, void *leftovers)
 {
+    struct leftovers *left = leftovers;
     size_t length = strlen(key);
     int64_t ttl = scene_number(to, "PTTL %s", key);
     if (ttl == -2)
@@ -203,20 +204,25 @@ static inline void scene_count_key(redisContext *to, const char *key, struct lef
     left->longest = ttl > left->longest ? ttl : left->longest;
 }
 
-/* Every key that there is has a ttl and is one of those that may stay; the test fails for any other. */
-static inline struct leftovers scene_leftovers(void)
+static inline void scene_each_key(void (*visit)(redisContext *to, const char *key, void *arg), void *arg)
 {
-    struct leftovers left = {0};
     redisContext *to = server_connect(scene.server);
     char cursor[32] = "0";
     do {
         redisReply *page = scene_asks(to, "SCAN %s COUNT 1000", cursor, REDIS_REPLY_ARRAY);
         snprintf(cursor, sizeof cursor, "%s", page->element[0]->str);
         for (size_t i = 0; i < page->element[1]->elements; i++)
-            scene_count_key(to, page->element[1]->element[i]->str, &left);
+            visit(to, page->element[1]->element[i]->str, arg);
         freeReplyObject(page);
     } while (strcmp(cursor, "0") != 0);
     redisFree(to);
+}
+
+/* Every key that there is has a ttl and is one of those that may stay; the test fails for any other. */
+static inline struct leftovers scene_leftovers(void)
+{
+    struct leftovers left = {0};
+    scene_each_key(scene_count_key, &left);
     return left;
 }
 

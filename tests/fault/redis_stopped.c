@@ -1,7 +1,7 @@
 /* redis_stopped.c - the server is stopped (SIGSTOP) while one holds and others wait. Longer than the ttl: the holder
  * hears of its loss in time, by its own clock (G13), nobody holds twice (G1), and when the server goes on so does all
  * the rest. Shorter: nothing is lost. */
-#include "beliefs.h"
+#include "history/recording.h"
 #include "loss.h"
 #include "redis_scene.h"
 
@@ -17,7 +17,7 @@ enum {
     SOON_MS = 4000,
 };
 
-static struct beliefs *beliefs;
+static struct recording *told;
 
 /* ---- The holder ---- */
 
@@ -40,7 +40,7 @@ static void take_turns(struct actor *me, void *arg)
         part_must(hf_acquire(client, &request, &lease) == HF_OK);
         int64_t from = now_ns();
         nap_us(20000);
-        believe_in(beliefs, 1, lease, from);
+        record_hold(told, 0, lease, from);
         part_says(me, &(struct answer){.what = ORDER_GO, .id = (uint32_t)round, .token = hf_lease_token(lease)});
         hf_release(lease); /* what came of it does not matter here */
         hf_lease_free(lease);
@@ -90,7 +90,7 @@ static struct play *begin(int64_t ttl_ms)
     static struct play play;
     struct want want = {.name = "stopped", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
     play = (struct play){0};
-    beliefs = scene_page(sizeof *beliefs);
+    told = recording_open(HOLDS);
     play.held = hold("stopped", ttl_ms, &play.loss);
     play.from_ns = now_ns();
     start_others(play.other, &want);
@@ -110,7 +110,7 @@ static void test_longer_than_ttl(void **state)
     int64_t stopped = now_ns();
     server_pause(scene.server);
     for (; !atomic_load(&loss->times) && now_ns() - stopped < 2 * TTL_MS * 1000000LL; nap_us(500)) {
-        believe_in(beliefs, 1, held, from);
+        record_hold(told, 0, held, from);
         from = now_ns();
     }
     int64_t lost_ms = (atomic_load(&loss->at_ns) - stopped) / 1000000;
@@ -129,7 +129,8 @@ static void test_longer_than_ttl(void **state)
                   (long long)(now_ns() - went_on) / 1000000);
     assert_in_range((now_ns() - went_on) / 1000000, 0, SOON_MS);
     assert_true(lowest > token);
-    assert_one_believed(beliefs);
+    assert_one_held(told);
+    recording_close(told);
     assert_int_equal(atomic_load(&loss->times), 1);
     assert_int_equal(hf_release(held), HF_NOT_HELD);
     hf_lease_free(held);
@@ -148,13 +149,14 @@ static void test_shorter_than_ttl(void **state)
     assert_true(hf_lease_ok(held) && hf_lease_left_ms(held) > LONG_TTL_MS / 3);
     assert_int_equal(atomic_load(&play->loss.times), 0);
     must_be_silent(play->other);
-    believe_in(beliefs, 1, held, play->from_ns);
+    record_hold(told, 0, held, play->from_ns);
     assert_int_equal(hf_release(held), HF_OK);
     uint64_t token = hf_lease_token(held), lowest;
     hf_lease_free(held);
     must_take_turns(play->other, &lowest);
     assert_true(lowest > token);
-    assert_one_believed(beliefs);
+    assert_one_held(told);
+    recording_close(told);
 }
 
 /* Asking while it stands still: an answer in time, and no hold. What was asked is carried out when it goes on, and

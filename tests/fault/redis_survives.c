@@ -1,141 +1,14 @@
-/* redis_survives.c - what a client lives through: connections that drop, a server that starts again with and without
- * its data, forgotten scripts, pauses. Who waits goes on waiting until its own deadline, to the millisecond; who holds
- * hears soon of what is gone and keeps the rest; closing is bounded and says what it left (G32). */
-#include "loss.h"
-#include "proxy.h"
-#include "redis_scene.h"
+/* redis_survives.c - what a client lives through: connections that drop, forgotten scripts, pauses. Who waits goes on
+ * waiting until its own deadline, to the millisecond; who holds hears soon of what is gone and keeps the rest; closing
+ * is bounded and says what it left (G32). What servers forget is in redis_forgets.c. */
+#include "redis_survivors.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 
 enum {
-    TTL_MS = 2000,
-    LONG_TTL_MS = 30000,
-    OP_MS = 100, /* what one request may take with the first of them */
-    WAIT_MS = 9000,
-    SOON_MS = 2000, /* for what happens at once, on a machine with much else to do */
     DROPS = 5,
     MANY = 1000,
 };
-
-/* ---- Company ---- */
-
-static struct proxy *proxy;
-
-static hf_client *open_at(uint16_t port)
-{
-    char url[128];
-    hf_client *client;
-    snprintf(url, sizeof url, "redis://127.0.0.1:%u", port);
-    if (hf_open(url, NULL, &client) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return client;
-}
-
-/* Through the proxy. */
-static hf_client *open_far(void)
-{
-    if (!proxy)
-        proxy = proxy_start(server_port(scene.server));
-    return open_at(proxy_port(proxy));
-}
-
-static int lasting_setup(void **state)
-{
-    if (stage_setup(state) != 0)
-        return -1;
-    scene.server = server_start(&(struct server_options){.appendonly = true});
-    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u", server_port(scene.server));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    if (proxy)
-        proxy_end(proxy);
-    proxy = NULL;
-    return scene_teardown(state);
-}
-
-static void close_in_time(hf_client *client)
-{
-    if (hf_close(client, 5000) != HF_OK)
-        fail_msg("%s", hf_error_text());
-}
-
-/* A wait on a thread of its own. */
-struct waiter {
-    pthread_t thread;
-    hf_client *client;
-    const char *name;
-    int64_t wait_ms;
-    hf_lease *lease;
-    hf_status status;
-    int64_t took_us;
-    char words[256];
-    _Atomic bool over;
-};
-
-static void *wait_there(void *arg)
-{
-    struct waiter *w = arg;
-    struct hf_request request =
-        request_of(&(struct want){.name = w->name, .ttl_ms = TTL_MS, .wait_ms = w->wait_ms, .flags = HF_AUTO_RENEW});
-    int64_t from = now_ns();
-    w->status = hf_acquire(w->client, &request, &w->lease);
-    w->took_us = (now_ns() - from) / 1000;
-    snprintf(w->words, sizeof w->words, "%s", w->status == HF_OK ? "" : hf_error_text());
-    atomic_store(&w->over, true);
-    return NULL;
-}
-
-/* Begins, and stands in the queue when this returns. */
-static void begin_wait(struct waiter *w, int64_t place)
-{
-    assert_int_equal(pthread_create(&w->thread, NULL, wait_there, w), 0);
-    scene_await_queue(w->name, place);
-}
-
-static void end_wait(struct waiter *w)
-{
-    assert_int_equal(pthread_join(w->thread, NULL), 0);
-    if (w->status != HF_OK)
-        fail_msg("%s: %s", w->name, w->words);
-}
-
-static void give(hf_lease *lease)
-{
-    hf_status status = hf_release(lease);
-    if (status != HF_OK && status != HF_IN_DOUBT) /* a connection that is gone may be noticed just now */
-        fail_msg("%s", hf_error_text());
-    hf_lease_free(lease);
-}
-
-static hf_lease *hold(hf_client *client, const char *name, int64_t ttl_ms, struct loss *loss)
-{
-    return hold_noting(client, &(struct want){.name = name, .ttl_ms = ttl_ms, .flags = HF_AUTO_RENEW}, loss);
-}
-
-/* A hold that another client waits for. A test that fails leaves it waiting. */
-static hf_lease *hold_before(struct waiter *w, int64_t ttl_ms, struct loss *loss)
-{
-    hf_lease *held = hold(scene_client(), "turn", ttl_ms, loss);
-    *w = (struct waiter){.client = open_at(server_port(scene.server)), .name = "turn", .wait_ms = WAIT_MS};
-    begin_wait(w, 1);
-    return held;
-}
-
-/* Within how many milliseconds it was told. */
-static int64_t await_loss(const struct loss *loss, int64_t from_ns)
-{
-    while (!atomic_load(&loss->times)) {
-        if (now_ns() - from_ns > ACTOR_PATIENCE_MS * 1000000LL)
-            fail_msg("a loss is not told");
-        nap_us(500);
-    }
-    return (atomic_load(&loss->at_ns) - from_ns) / 1000000;
-}
 
 /* ---- Who waits ---- */
 
@@ -220,74 +93,13 @@ static void test_paused_clients(void **state)
     (void)state;
     static struct waiter w;
     hf_lease *held = hold_before(&w, TTL_MS, NULL);
+    int64_t from = now_ns();
     for (int i = 0; i < DROPS; i++)
         server_does(scene.server, "CLIENT PAUSE %d ALL", 3 * OP_MS); /* the next one is held up, too */
+    assert_true(now_ns() - from > (DROPS - 1) * 2 * OP_MS * 1000000LL);
     assert_false(atomic_load(&w.over));
     give(held);
     end_wait(&w);
-    give(w.lease);
-    close_in_time(w.client);
-}
-
-/* ---- The server starts again ---- */
-
-static void test_restart_with_data(void **state)
-{
-    (void)state;
-    struct loss loss = {0};
-    static struct waiter w;
-    hf_lease *held = hold_before(&w, TTL_MS, &loss);
-    uint64_t token = hf_lease_token(held);
-    server_restart(scene.server, true);
-    nap_us(TTL_MS * 1000 * 3 / 2); /* it is renewed meanwhile, or it would be over */
-    assert_int_equal(atomic_load(&loss.times), 0);
-    assert_true(hf_lease_ok(held) && hf_lease_left_ms(held) > 0);
-    assert_int_equal(hf_lease_token(held), token);
-    assert_false(atomic_load(&w.over));
-    give(held);
-    end_wait(&w);
-    assert_true(hf_lease_token(w.lease) > token);
-    give(w.lease);
-    close_in_time(w.client);
-}
-
-/* The holder hears of it at its next renewal, long before its time is over; who waits has it at once. */
-static void test_restart_without_data(void **state)
-{
-    (void)state;
-    struct loss loss = {0};
-    static struct waiter w;
-    hf_lease *held = hold_before(&w, 3 * TTL_MS, &loss);
-    int64_t from = now_ns();
-    server_restart(scene.server, false);
-    end_wait(&w);
-    int64_t lost_ms = await_loss(&loss, from);
-    print_message("# granted after %lld ms, lost after %lld ms of %d\n", (long long)w.took_us / 1000,
-                  (long long)lost_ms, 3 * TTL_MS);
-    assert_in_range(lost_ms, 0, TTL_MS + SOON_MS);
-    assert_false(hf_lease_ok(held));
-    assert_int_equal(hf_release(held), HF_NOT_HELD);
-    hf_lease_free(held);
-    assert_true(hf_lease_ok(w.lease));
-    give(w.lease);
-    close_in_time(w.client);
-}
-
-static void test_flushed(void **state)
-{
-    (void)state;
-    struct loss loss = {0};
-    static struct waiter w;
-    hf_lease *held = hold_before(&w, TTL_MS, &loss);
-    int64_t from = now_ns();
-    server_does(scene.server, "FLUSHALL");
-    int64_t lost_ms = await_loss(&loss, from);
-    end_wait(&w);
-    print_message("# lost after %lld ms, granted after %lld ms of %d\n", (long long)lost_ms,
-                  (long long)(now_ns() - from) / 1000000, TTL_MS);
-    assert_in_range(lost_ms, 0, TTL_MS / 3 + SOON_MS);
-    hf_lease_free(held);
-    assert_true(hf_lease_ok(w.lease));
     give(w.lease);
     close_in_time(w.client);
 }
@@ -383,45 +195,6 @@ static void test_checked_after_reconnect(void **state)
         hf_lease_free(held[i]);
     hf_lease_free(other.lease);
     close_in_time(far);
-}
-
-/* Another run of the server, with the data or without them. */
-static void check_another_run(bool keep_data)
-{
-    struct loss loss[2] = {0};
-    hf_client *client = scene_client();
-    hf_lease *held[2] = {hold(client, "one", LONG_TTL_MS, &loss[0]), hold(client, "two", LONG_TTL_MS, &loss[1])};
-    server_restart(scene.server, keep_data);
-    int64_t before = server_calls(scene.server, "evalsha"), from = now_ns();
-    struct waiter other = {.client = client, .name = "another", .wait_ms = WAIT_MS};
-    wait_there(&other);
-    assert_int_equal(other.status, HF_OK);
-    for (int i = 0; i < 2 && !keep_data; i++)
-        assert_in_range(await_loss(&loss[i], from), 0, SOON_MS);
-    while (server_calls(scene.server, "evalsha") < before + 3) { /* an ask, and a look at each */
-        if (now_ns() - from > SOON_MS * 1000000LL)
-            fail_msg("they are not looked at");
-        nap_us(1000);
-    }
-    nap_us(50000);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(atomic_load(&loss[i].times), keep_data ? 0 : 1);
-        assert_int_equal(hf_lease_ok(held[i]), keep_data);
-        hf_lease_free(held[i]);
-    }
-    hf_lease_free(other.lease);
-}
-
-static void test_same_data(void **state)
-{
-    (void)state;
-    check_another_run(true);
-}
-
-static void test_no_data(void **state)
-{
-    (void)state;
-    check_another_run(false);
 }
 
 /* ---- Closing ---- */
@@ -551,15 +324,6 @@ static void test_many_renewed_together(void **state)
     }
 }
 
-#define PLAYED(text, function)                                                                                         \
-    {                                                                                                                  \
-        .name = text, .test_func = function, .setup_func = scene_setup, .teardown_func = teardown                      \
-    }
-#define LASTING(text, function)                                                                                        \
-    {                                                                                                                  \
-        .name = text, .test_func = function, .setup_func = lasting_setup, .teardown_func = teardown                    \
-    }
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,15 +331,10 @@ int main(void)
         PLAYED("who waits lives through being killed by the server's administrator", test_killed_clients),
         PLAYED("who waits lives through forgotten scripts", test_forgotten_scripts),
         PLAYED("who waits lives through a pause of the server", test_paused_clients),
-        LASTING("a server that starts again with its data has all as it was", test_restart_with_data),
-        LASTING("of a server that starts again without them the holder hears soon", test_restart_without_data),
-        PLAYED("all is flushed: the holder hears soon, and who waits has it", test_flushed),
         PLAYED("a wait ends when it says", test_deadlines),
         PLAYED("a wait ends soon after that when nobody answers", test_deadlines_in_a_freeze),
         PLAYED("a wait ends when it says without a server", test_deadlines_without_server),
         PLAYED("after a reconnect every hold is looked at", test_checked_after_reconnect),
-        LASTING("in another run of the server with its data every hold goes on", test_same_data),
-        LASTING("in another run of the server without its data every hold is lost at once", test_no_data),
         PLAYED("closing gives back what is held", test_closing_releases),
         PLAYED("closing sends home who waits", test_closing_sends_home),
         PLAYED("closing is bounded in a freeze, and says what it left", test_closing_in_a_freeze),

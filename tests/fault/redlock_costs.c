@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CYCLES = 1000, ROUNDS = 3, ORPHANS_MS = 20 }; /* ask, raise, release; and how long answers may lie about */
+enum { CYCLES = 1000, ROUNDS = 3 }; /* ask, raise, release */
 
 static struct {
     _Atomic unsigned long sends, receives, polls, kicks;
@@ -77,10 +77,11 @@ static struct cost measure(hf_client *client)
     return cost;
 }
 
-/* The background thread looks at what lies about once in a while, however many cycles there are. */
+/* The background thread looks at what lies about once in a while, on a busy machine more often; if a cycle woke it
+ * there would be one for each. */
 static void check_kicks(const struct cost *cost)
 {
-    assert_in_range(cost->kicks, 0, (unsigned long)cost->took_ms * 2 / ORPHANS_MS + 10);
+    assert_in_range(cost->kicks, 0, CYCLES / 3);
 }
 
 static void test_healthy(void **state)

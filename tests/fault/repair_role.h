@@ -20,20 +20,17 @@ static struct role {
 static void prepare_ask(struct hf_ask *ask, const struct command *c)
 {
     const struct known_name *name = &names[c->name];
-    bool has_past = name->shard == HALL || name->shard == SNUG;
     *ask = (struct hf_ask){.name = name->text,
-                           .name_len = strlen(name->text),
-                           .kind = c->flags & WRITING  ? HF_WRITE
-                                   : c->flags & MISFIT ? HF_SEMAPHORE
-                                                       : name->kind,
+                           .name_len = (uint32_t)strlen(name->text),
+                           .kind = (hf_kind)(c->flags & WRITING  ? HF_WRITE
+                                             : c->flags & MISFIT ? HF_SEMAPHORE
+                                                                 : name->kind),
                            .units = c->flags & WRITING ? name->capacity
                                     : c->units         ? c->units
                                                        : 1,
                            .capacity = name->capacity,
                            .barging = c->flags & BARGE,
                            .named = c->team != ALONE,
-                           .history = has_past ? HISTORY : 0,
-                           .history_age_ms = c->name == AGED ? AGED_MS : LONG_TTL_MS,
                            .ttl_ms = c->flags & BRIEFLY ? BRIEF_TTL_MS : LONG_TTL_MS,
                            .queue = c->flags & QUEUE,
                            .detached = c->flags & LOOSELY,
@@ -109,6 +106,14 @@ static _Noreturn void churn_in_company(uint32_t seed)
     }
 }
 
+/* As if it were the clients' setting, which the names here do not share. */
+static void set_history(uint32_t name)
+{
+    bool has_past = names[name].shard == HALL || names[name].shard == SNUG;
+    role.who.history = has_past ? HISTORY : 0;
+    role.who.history_age = HF_MS(name == AGED ? AGED_MS : LONG_TTL_MS);
+}
+
 /* What a client asks of the table about a name. */
 static void use_name(const struct command *c, struct hf_ask *ask, struct hf_news *news)
 {
@@ -136,6 +141,7 @@ static void use_name(const struct command *c, struct hf_ask *ask, struct hf_news
         }
         break;
     default:
+        set_history(c->name);
         hf_lease_ask(t, &role.who, ask, now, news);
     }
 }

@@ -61,7 +61,7 @@ static enum hf_cue try_name(struct hf_table *t, const struct hf_asker *judge, in
 {
     struct hf_news news = {.cue = HF_N_CUES};
     struct hf_ask ask = {.name = names[name].text,
-                         .name_len = strlen(names[name].text),
+                         .name_len = (uint32_t)strlen(names[name].text),
                          .attempt.b = {99, (uint8_t)name},
                          .kind = names[name].kind,
                          .units = 1,
@@ -108,7 +108,7 @@ static bool release_one(struct hf_table *t, struct picture *p, struct person *wh
     static struct picture before, after;
     struct hf_news news = {.cue = HF_N_CUES};
     struct hf_ask ask = {.name = names[who->name].text,
-                         .name_len = strlen(names[who->name].text),
+                         .name_len = (uint32_t)strlen(names[who->name].text),
                          .attempt = who->attempt,
                          .slot = hf_slot(who->cell, who->cookie),
                          .until = hf_clock_boot() + HF_MS(20)};

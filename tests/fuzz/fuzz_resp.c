@@ -114,7 +114,10 @@ static bool send_bytes(void *ctx, unsigned number, const void *bytes, size_t len
             known[i].unsent = false;
     if (no_room)
         return false;
-    char what = holds(bytes, len, "\r\nINFO\r\n") ? 'i' : holds(bytes, len, "\r\nSCRIPT\r\n") ? 's' : '+';
+    char what = holds(bytes, len, "\r\nINFO\r\n")                     ? 'i'
+                : holds(bytes, len, "\r\nSCRIPT\r\n$6\r\nEXISTS\r\n") ? 'k'
+                : holds(bytes, len, "\r\nSCRIPT\r\n")                 ? 's'
+                                                                      : '+';
     if (waiting_len[number] < sizeof waiting[number])
         waiting[number][waiting_len[number]++] = what;
     return true;
@@ -277,6 +280,7 @@ static void come_up(int politely)
     static const char *const answers[] = {['+'] = "+OK\r\n",
                                           ['i'] = "$84\r\nredis_version:7.0.15\r\nrun_id:"
                                                   "0123456789012345678901234567890123456789\r\nrole:master\r\n\r\n",
+                                          ['k'] = "*7\r\n:1\r\n:0\r\n:1\r\n:0\r\n:1\r\n:0\r\n:1\r\n",
                                           ['s'] = "$40\r\n0123456789012345678901234567890123456789\r\n"};
     if (!dialled[line])
         return;
@@ -284,9 +288,11 @@ static void come_up(int politely)
     up[line] = true;
     waiting_len[line] = 0;
     hf_wire_redis.line_up(redis, line, now++);
-    unsigned count = waiting_len[line];
-    for (unsigned i = 0; politely && i < count; i++)
+    for (unsigned i = 0, count = waiting_len[line]; politely && i < count; i++) {
         feed(answers[(int)waiting[line][i]], strlen(answers[(int)waiting[line][i]]));
+        if (waiting[line][i] == 'k') /* it gets those that it lacks */
+            count = waiting_len[line];
+    }
 }
 
 static void go_down(int status)

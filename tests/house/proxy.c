@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -296,6 +297,90 @@ static void test_late(void **state)
     close(other);
 }
 
+/* ---- Connections that change places ---- */
+
+/* Two clients append a letter each: the order in which they arrived stands in the server. */
+static void append(int fd, char letter)
+{
+    char bytes[64];
+    int len = snprintf(bytes, sizeof bytes, "*3\r\n$6\r\nAPPEND\r\n$1\r\no\r\n$1\r\n%c\r\n", letter);
+    assert_int_equal(send(fd, bytes, (size_t)len, MSG_NOSIGNAL), len);
+}
+
+static void assert_order(const char *letters)
+{
+    redisReply *reply = server_cli(server, "GET o");
+    assert_string_equal(reply->str, letters);
+    freeReplyObject(reply);
+}
+
+static void test_behind(void **state)
+{
+    (void)state;
+    server_needed(SERVER_REDIS);
+    int fd = client(), other = client();
+    assert_works(fd);
+    assert_works(other);
+    int fault = proxy_plant_behind(proxy, 1, REQUEST, 1);
+    append(fd, 'a');
+    proxy_await(proxy, fault);
+    append(fd, 'b'); /* what is behind it stays behind it */
+    assert_true(is_quiet(fd));
+    assert_int_equal(proxy_overtaken(proxy, fault), 0);
+    append(other, 'x');
+    assert_int_equal(hear(other, REPLY), REPLY);
+    assert_int_equal(hear(fd, 2 * REPLY), 2 * REPLY);
+    assert_true(proxy_went_on(proxy, fault) && proxy_overtaken(proxy, fault) > 0);
+    assert_order("xab");
+    append(fd, 'c');
+    assert_int_equal(hear(fd, REPLY), REPLY);
+    append(other, 'y');
+    assert_int_equal(hear(other, REPLY), REPLY);
+    assert_order("xabcy"); /* once */
+    close(fd);
+    close(other);
+}
+
+/* The first half of a request waits for its second half in the server, the answer to an older one comes through. */
+static void test_behind_until_told(void **state)
+{
+    (void)state;
+    server_needed(SERVER_REDIS);
+    int fault = proxy_plant(proxy, &(struct proxy_fault){PROXY_BEHIND, PROXY_REQUESTS, 1, REQUEST + 5});
+    int fd = client(), other = client();
+    say(fd);
+    append(fd, 'a');
+    assert_int_equal(hear(fd, REPLY), REPLY);
+    proxy_await(proxy, fault);
+    for (char letter = 'x'; letter <= 'z'; letter++) {
+        append(other, letter);
+        assert_int_equal(hear(other, REPLY), REPLY);
+    }
+    assert_true(is_quiet(fd) && !proxy_went_on(proxy, fault));
+    assert_true(proxy_go_on(proxy, fault) > 0);
+    assert_int_equal(hear(fd, REPLY), REPLY);
+    assert_order("xyza");
+    close(fd);
+    close(other);
+}
+
+static void test_behind_and_gone(void **state)
+{
+    (void)state;
+    server_needed(SERVER_REDIS);
+    int fault = proxy_plant(proxy, &(struct proxy_fault){PROXY_BEHIND, PROXY_REQUESTS, 1, 0});
+    int fd = client(), other = client();
+    append(fd, 'a');
+    proxy_await(proxy, fault);
+    close(fd);
+    append(other, 'x');
+    assert_int_equal(hear(other, REPLY), REPLY);
+    assert_true(proxy_go_on(proxy, fault) > 0);
+    assert_order("xa");
+    assert_int_equal(proxy_open(proxy), 1);
+    close(other);
+}
+
 /* ---- Faults of the whole line ---- */
 
 static void test_delay(void **state)
@@ -444,6 +529,9 @@ int main(void)
         PROXIED("what is half closed ends one way and leaves the other way open", test_half),
         PROXIED("a stalled connection tells nobody, and what it kept may be delivered", test_stall),
         PROXIED("what a cut connection said may reach the server later", test_late),
+        PROXIED("what a connection says arrives behind what another one says later", test_behind),
+        PROXIED("it goes on when it is told to", test_behind_until_told),
+        PROXIED("it outlives its client", test_behind_and_gone),
         PROXIED("bytes are delayed in each direction", test_delay),
         PROXIED("what is delayed travels side by side", test_delay_is_no_queue),
         PROXIED("bytes dribble one by one", test_dribble),

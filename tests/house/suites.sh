@@ -17,7 +17,7 @@ forgotten() {
         [[ ! -e $source || $source == */draw_* ]] || names "BUILD/tests/${source%.c}" ||
             grep -qsE "(tests/cli|TEST_BIN)/$(basename "$source" .c)\>" cli/*.sh || echo "tests/$source"
     done
-    for source in {cli,fault,house,package,server}/*.sh; do
+    for source in {cli,fault,house,package,server,sim}/*.sh; do
         [[ ! -e $source || $source == */tap.sh || $source == */serving.sh ]] || names "tests/$source" || echo "tests/$source"
     done
     for source in fuzz/fuzz_*.c; do

@@ -3,7 +3,7 @@
  * What it mirrors: src/engines/wire (inside.h says how; waiting.c: park, attend, offer, rouse; driving.c: choose_lines,
  * give_up, doze, poll; driver.c: submit, unattend, forget). Everything that the real code does under its one mutex is one step here. Between the steps: a
  * poll that has returned and not yet got the mutex, a futex word that is set before its sleeper sleeps, a bell that is
- * rung without the mutex; what was asked and is not sent yet.
+ * rung without the mutex; what was asked and is not sent yet, also because another one who was roused will send it.
  *
  * Sleeps have no end here, except where the code counts on it (a wait that is over; a doze, which nobody can wake; answers
  * that nobody stands for, which the background thread looks after in 20 ms). So a wake-up that is lost is a thread that
@@ -134,6 +134,18 @@ inline flush()
     k = 0
 }
 
+/* Was another caller roused, who is not yet back under the mutex? Then he sends, or the one whom he leaves it to. */
+#define is_coming(t, me) ((t) != (me) && word[t])
+#define others_come(me) (is_coming(0, me) || is_coming(1, me) || is_coming(CALLERS - 1, me))
+
+inline flush_or_leave(me)
+{
+    if
+    :: others_come(me)
+    :: else -> flush()
+    fi
+}
+
 /* After each call of the engine: answers that nobody stands for are looked after by the background thread, later. */
 inline adopt_orphans()
 {
@@ -225,6 +237,7 @@ proctype Caller(byte me)
         d_step { answer[ask] = UNSENT; lines[ask] = 1 + 2 * (ask & 1); attended[ask] = true; parked[me] = ask + 1 }
         do
         :: atomic { /* holds the mutex */
+            word[me] = false; /* from here on it is back */
             if
             :: answer[ask] == READ || woken[me] || over ->
                 parked[me] = 0;
@@ -234,7 +247,9 @@ proctype Caller(byte me)
                 offer(0);
                 offer(1);
 #endif
-                flush();
+#ifndef LEFT_UNSENT
+                flush_or_leave(me);
+#endif
                 break
             :: else ->
                 choose(me, lines[ask], 0);
@@ -246,11 +261,8 @@ proctype Caller(byte me)
                     kick[me] = (driver[0] == me -> 0 : 1);
                     how[me] = POLLING
                 :: !drives(me) ->
-                    flush();
-                    how[me] = SLEEPING;
-#ifndef LATE_WORD
-                    word[me] = false
-#endif
+                    flush_or_leave(me);
+                    how[me] = SLEEPING
                 fi
             fi
            }
@@ -275,7 +287,7 @@ proctype Caller(byte me)
                :: word[me]
                :: d_step { give_ups > 0 -> give_ups--; over = true }
                fi;
-               d_step { how[me] = AWAKE; word[me] = false }
+               how[me] = AWAKE /* its word still says that it is coming */
            fi
         od;
         /* Without an answer: the background thread is to hear it, or nobody. */
@@ -292,7 +304,7 @@ proctype Caller(byte me)
 #endif
             flush()
            }
-        :: d_step { answer[ask] != READ -> forgotten[ask] = true; adopt_orphans(); flush() }
+        :: d_step { answer[ask] != READ -> forgotten[ask] = true; adopt_orphans(); flush_or_leave(me) }
         fi;
         d_step {
             attended[ask] = attended[ask] && answer[ask] != READ;
@@ -365,11 +377,17 @@ end:       if
 
 /* ---- The server answers each ask, at any time; somebody rings the bell without the mutex; and cancels a wait */
 
+#ifdef IN_QUEUE /* the second one waits for what the first one has: no answer before that one had its own */
+#define is_turn(a) ((a) != 1 || answer[0] == READ)
+#else
+#define is_turn(a) true
+#endif
+
 proctype Server(byte a)
 {
     if
-    :: d_step { answer[a] == SENT && (lines[a] & 1) -> answer[a] = ARRIVED; came[a] = 0 }
-    :: d_step { answer[a] == SENT && (lines[a] & 2) -> answer[a] = ARRIVED; came[a] = 1 }
+    :: d_step { answer[a] == SENT && is_turn(a) && (lines[a] & 1) -> answer[a] = ARRIVED; came[a] = 0 }
+    :: d_step { answer[a] == SENT && is_turn(a) && (lines[a] & 2) -> answer[a] = ARRIVED; came[a] = 1 }
     fi
 }
 

@@ -11,7 +11,7 @@ is "the numbers go up by one" "$(tr '\n' ' ' <<<"$numbers")" "$(seq -s ' ' "$cou
 is "each promise says what is not promised" "$(grep -c '\*\*Not promised:\*\*' <(tr '\n' ' ' <$text | sed 's/### /\n/g'))" "$count"
 
 cited() {
-    grep -rhoE '\bG[0-9]+\b' tests --include='*.c' --include='*.h' --include='*.sh' --exclude-dir=package | sort -u
+    grep -rhoE '\bG[0-9]+\b' tests --include='*.c' --include='*.h' --include='*.def' --include='*.sh' --exclude-dir=package | sort -u
 }
 cited >"$SCRATCH/cited"
 uncited() {

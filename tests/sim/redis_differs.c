@@ -37,6 +37,17 @@ static void flush_scripts(void)
     send_and_compare(&r, 0);
 }
 
+/* Those that it has or had, and others; none of them now and then. */
+static void ask_for_scripts(void)
+{
+    struct request r = {.count = 0};
+    add_template(&r, "SCRIPT %{EXISTS|exists}");
+    for (unsigned i = 0; i < HF_SCRIPTS; i++)
+        if (draw(2))
+            add_template(&r, draw(4) ? shas[i] : "%{bogus|E0E1F9FABFC9D4800C877A703B823AC0578FF8DB|}");
+    send_and_compare(&r, 0);
+}
+
 static int64_t draw_time(void)
 {
     static const int64_t steps[] = {1, 300, 999, 1000, 1001, 2000, 5000, 20000, 99000, 1000000};
@@ -83,6 +94,8 @@ static void draw_operation(void)
         set_full(!t.full && draw(3) == 0);
     } else if (what < 995) {
         flush_scripts();
+    } else if (what < 997) {
+        ask_for_scripts();
     } else {
         load_scripts();
     }
@@ -180,7 +193,7 @@ static void test_valkey(void **state)
     compare_with(SERVER_VALKEY);
 }
 
-#define FIND_WITHIN 20000 /* operations in which each planted mistake must show */
+#define FIND_WITHIN 40000 /* operations in which each planted mistake must show */
 
 static const struct {
     enum model_plant plant;

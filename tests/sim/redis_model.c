@@ -94,6 +94,7 @@ static void test_restart(void **state)
     (void)state;
     answers("SET a b", "+OK\r\n");
     answers("EVAL return,1 0", ":1\r\n");
+    answers("SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db x", "*2\r\n:1\r\n:0\r\n");
     model_restart(model, true);
     assert_false(model_connected(model, line));
     line = model_connect(model);
@@ -217,6 +218,70 @@ static void test_compaction(void **state)
     answers("ZRANGE z 0 -1", "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
 }
 
+/* ---- What the model does faster than Lua, it does as Lua does it ---- */
+
+static void evaluate(const char *script, const char *wanted)
+{
+    char bytes[4096];
+    int len = snprintf(bytes, sizeof bytes, "*3\r\n$4\r\nEVAL\r\n$%zu\r\n%s\r\n$1\r\n0\r\n", strlen(script), script);
+    model_feed(model, line, bytes, (size_t)len);
+    expect_on(line, wanted);
+}
+
+#define DRAW "local x = 1 local function draw(n) x = (x * 16807) % 2147483647 return x % n + 1 end "
+
+/* string.find() has the same captures, and is Lua's own; where a pattern has nothing special, it is no pattern to it.
+ */
+static void test_match(void **state)
+{
+    (void)state;
+    evaluate(DRAW "local pieces = {'%d', '%S', '%a', '%s', '.', ' ', 'a', '~', '1', '(%d', '(%S', '(.', ')', ') ', "
+                  "'$', '-', '%%', "
+                  "'[a1]', '()', '(', '^'} "
+                  "local times = {'', '', '+', '*', '?', '-'} "
+                  "local letters = {'a', 'b', '1', '2', ' ', '~', '%', '-', '\\n', '\\0'} "
+                  "local matched = 0 "
+                  "for i = 1, 20000 do "
+                  "  local p, s = draw(2) == 1 and '^' or '', '' "
+                  "  for j = 1, draw(6) do p = p .. pieces[draw(#pieces)] .. times[draw(#times)] end "
+                  "  for j = 1, draw(9) - 1 do s = s .. letters[draw(#letters)] end "
+                  "  if not p:find('[%^%$%*%+%?%.%(%[%%%-]') then p = p .. '.?' end "
+                  "  local one, other = {pcall(string.match, s, p)}, {pcall(string.find, s, p)} "
+                  "  if other[1] and other[2] then "
+                  "    matched = matched + 1 "
+                  "    local from, to = other[2], other[3] "
+                  "    table.remove(other, 2) table.remove(other, 2) "
+                  "    if #other == 1 then other[2] = s:sub(from, to) end "
+                  "  end "
+                  "  if #one ~= #other then return p .. '|' .. s end "
+                  "  for j = 1, #one do "
+                  "    local same = one[j] == other[j] or not one[1] "
+                  "    if not same then return p .. '|' .. s end "
+                  "  end "
+                  "end "
+                  "return matched > 2000",
+             ":1\r\n");
+}
+
+/* %G and a point are for Lua's own. */
+static void test_numbers(void **state)
+{
+    (void)state;
+    evaluate(DRAW "for i = 1, 20000 do "
+                  "  local text = '' "
+                  "  for j = 1, draw(20) do text = text .. (draw(10) - 1) end "
+                  "  local n = tonumber(text .. '.0') "
+                  "  if tonumber(text) ~= n or text + 0 ~= n then return text end "
+                  "  for _, m in ipairs({n, -n, n / 8, n % 1000, -(n % 10)}) do "
+                  "    local one, other = m .. '', ('%.14G'):format(m):lower() "
+                  "    if one ~= other then return one .. '|' .. other end "
+                  "    if ('%.0f'):format(m) ~= ('%1.0f'):format(m) then return text end "
+                  "  end "
+                  "end "
+                  "return {'' .. 99999999999999, '' .. 100000000000000, '' .. -0, '' .. 0.5, '' .. 1 / 0}",
+             "*5\r\n$14\r\n99999999999999\r\n$5\r\n1e+14\r\n$1\r\n0\r\n$3\r\n0.5\r\n$3\r\ninf\r\n");
+}
+
 int main(void)
 {
 #define ROW(text, function)                                                                                            \
@@ -235,6 +300,8 @@ int main(void)
         ROW("WAIT waits for replicas, and no longer than it was told", test_wait),
         ROW("the same seed draws the same", test_same_seed),
         ROW("what is kept survives the throwing away of all else", test_compaction),
+        ROW("match() finds what Lua finds", test_match),
+        ROW("numbers become texts, and texts numbers, as in Lua", test_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

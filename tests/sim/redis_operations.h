@@ -423,12 +423,20 @@ static void draw_token(struct request *r)
     add_number(r, model_time(t.model) - (int64_t)draw(3));
 }
 
-static void draw_least_token(struct request *r)
+static long long draw_least_token(void)
 {
-    if (draw(5))
-        add_word(r, "0");
-    else
-        add_number(r, model_time(t.model) + (int64_t)draw(2000000) - 1000000);
+    return draw(5) ? 0 : (long long)(model_time(t.model) + (int64_t)draw(2000000) - 1000000);
+}
+
+/* An argument of several words. */
+__attribute__((format(printf, 2, 3))) static void add_terms(struct request *r, const char *format, ...)
+{
+    char text[256];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    add_word(r, text);
 }
 
 static void draw_ask(struct request *r)
@@ -439,22 +447,16 @@ static void draw_ask(struct request *r)
     add_word(r, draw_id());
     add_word(r, draw_ttl());
     add_word(r, ONE_OF("0 b 17 host label", "0 b 17 host label", "0 b1 17 host label", "0 d2 17 host label"));
-    add_word(r, ONE_OF("0", "1", "1"));
-    add_word(r, ONE_OF("ibox", "pbox", "-"));
-    add_word(r, "50");
-    add_word(r, "5000");
-    add_word(r, ONE_OF("20", "200"));
-    add_word(r, ONE_OF("0", "1"));
-    add_word(r, kind);
-    add_word(r, semaphore ? ONE_OF("1", "2", "4") : *kind == 'w' ? big : "1");
-    add_word(r, semaphore ? ONE_OF("3", "3", "2") : shared ? big : "1");
-    add_word(r, ONE_OF("-", "-", "owner-1", "owner-2"));
-    add_word(r, ONE_OF("0", "0", "0", "1"));
-    add_history(r);
-    add_word(r, "10");
-    add_word(r, "20");
-    add_word(r, ONE_OF("100", "2"));
-    draw_least_token(r);
+    add_terms(r, "%s %s %s %lld %s %s", kind, ONE_OF("-", "-", "owner-1", "owner-2"), ONE_OF("0", "0", "3"),
+              draw_least_token(),
+              semaphore      ? ONE_OF("1", "2", "4")
+              : *kind == 'w' ? big
+                             : "1",
+              semaphore ? ONE_OF("3", "3", "2")
+              : shared  ? big
+                        : "1");
+    add_terms(r, "60000 %s %s %s %s 50 5000 %s 10 20 %s", ONE_OF("0", "1", "1"), ONE_OF("0", "1"),
+              ONE_OF("0", "0", "0", "1"), ONE_OF("ibox", "pbox", "-"), ONE_OF("20", "200"), ONE_OF("100", "2"));
 }
 
 static void draw_shipped_arguments(struct request *r, unsigned script)
@@ -466,18 +468,17 @@ static void draw_shipped_arguments(struct request *r, unsigned script)
     case HF_SCRIPT_EXTEND:
         add_word(r, draw_id());
         add_word(r, draw(4) ? draw_ttl() : "0");
-        add_history(r);
-        add_word(r, ONE_OF("0", "0", "1"));
-        draw_least_token(r);
+        if (draw(2))
+            add_terms(r, "%s 60000 %s %lld", ONE_OF("0", "3"), ONE_OF("0", "0", "1"), draw_least_token());
         break;
     case HF_SCRIPT_RELEASE:
         add_word(r, draw_id());
-        add_word(r, ONE_OF("r", "r", "l", "x"));
-        add_word(r, ONE_OF("0", "0", "60000"));
-        add_history(r);
+        if (draw(3) == 0)
+            break; /* and the usual rest is not said */
         add_word(r, ONE_OF("-", "box"));
-        if (draw(4) == 0) /* it is taken back */
-            add_word(r, ONE_OF("0", "1", "2"));
+        if (draw(4)) /* the last word: it is taken back */
+            add_terms(r, "%s %s %s 60000 %s", ONE_OF("r", "r", "l", "x", "u"), ONE_OF("0", "0", "60000"),
+                      ONE_OF("0", "0", "3"), draw(4) ? "-" : ONE_OF("0", "1", "2"));
         break;
     case HF_SCRIPT_CONVERT:
         add_word(r, draw_id());

@@ -5,9 +5,9 @@
  *     redlock --plant NAME [SCHEDULES [FIRST SEED]]        that mistake alone
  *
  * Servers restart empty, hang, and have clocks that are wrong and run at rates of their own; connections are cut and
- * slow, with what was sent still under way; clients stand still. Checked at every grant: nobody else believes in a
- * lease, and the token is above the last one. At the end, when all is healed and released: no key of a lock is left on
- * any server, and the engine has forgotten every try. */
+ * slow, with what was sent still under way; clients stand still, and their clocks jump ahead. Checked at every grant:
+ * nobody else believes in a lease, and the token is above the last one. At the end, when all is healed and released: no
+ * key of a lock is left on any server, and the engine has forgotten every try. */
 #include "redlock_world/happen.h"
 
 #include <time.h>
@@ -131,7 +131,7 @@ static void close_models(void)
 }
 
 static struct {
-    unsigned long grants, busy, failed, expiries;
+    unsigned long grants, busy, failed, expiries, jumps;
 } sum;
 
 /* False: a flaw was found; w.flaw says which. */
@@ -139,6 +139,7 @@ static bool run(uint64_t seed, enum plant plant)
 {
     memset(&w, 0, sizeof w);
     w.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    w.clock_seed = seed * UINT64_C(0xd1b54a32d192ed03) + 1;
     draw(2);
     planted = plant;
     w.data_is_lost = plant == PLANT_EMPTY_COUNTS || plant == PLANT_OWN_TTL || (plant == PLANT_NONE && draw(2));
@@ -161,6 +162,7 @@ static bool run(uint64_t seed, enum plant plant)
     sum.busy += w.busy;
     sum.failed += w.failed;
     sum.expiries += w.expiries;
+    sum.jumps += w.jumps;
     bool good = !w.flaw[0];
     close_world();
     return good;
@@ -197,12 +199,12 @@ static bool try_all(uint64_t first, unsigned long schedules)
         seed++;
     bool good = seed == first + schedules;
     printf("1..%d\n", PLANT_COUNT);
-    printf("# %lu grants, %lu times busy, %lu times no quorum, %lu times too late\n", sum.grants, sum.busy, sum.failed,
-           sum.expiries);
+    printf("# %lu grants, %lu times busy, %lu times no quorum, %lu times too late, %lu clocks ahead\n", sum.grants,
+           sum.busy, sum.failed, sum.expiries, sum.jumps);
     printf("%sok 1 - %lu schedules of a quorum\n", good ? "" : "not ", schedules);
     if (!good)
         printf("# seed %llu: %s\n", (unsigned long long)seed, w.flaw);
-    bool covered = sum.grants && sum.busy && sum.failed && (sum.expiries || schedules < 1000);
+    bool covered = sum.grants && sum.busy && sum.failed && sum.jumps && (sum.expiries || schedules < 1000);
     if (!covered)
         printf("# something never happened\n");
     for (unsigned plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++)

@@ -237,6 +237,7 @@ static void apply(unsigned id, struct hf_event event)
     struct hf_claim before = actor->claim;
     bool was_valid = hf_claim_valid(&before, event.now), had_ended = before.valid_until && !was_valid;
     actor->forfeited |= event.in == HF_I_FORFEIT;
+    covered[before.state][event.in]++;
     struct hf_move move = hf_claim_step(&actor->claim, &event);
     if (had_ended && hf_claim_valid(&actor->claim, event.now))
         server_fails(&w.server, "attempt %u came back to life", id);

@@ -5,6 +5,7 @@
  * slower or faster. */
 #pragma once
 #include "core/claim.h"
+#include "coverage.h"
 #include "lock_answers.h"
 
 #define MAX_EVENTS 1024

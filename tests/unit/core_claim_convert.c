@@ -36,13 +36,13 @@ static void an_upgrade_among_others_is_busy_and_the_hold_stays_as_it_was(void **
 {
     (void)state;
     struct table_top top = held();
-    hf_nanos until = top.claim.valid_until, renew_at = top.claim.renew_at;
+    hf_nanos until = top.claim.valid_until, renew_at = top.claim.act_at;
     convert(&top, HF_V_UPGRADE, 10);
     tell(&top, HF_N_BUSY, 11);
     expect(&top, HF_S_HELD, HF_V_NONE, HF_R_EXTENDED, HF_BUSY);
     assert_int_equal(top.claim.token, 9);
     assert_int_equal(top.claim.valid_until, until);
-    assert_int_equal(top.claim.renew_at, renew_at);
+    assert_int_equal(top.claim.act_at, renew_at);
 }
 
 static void a_conversion_that_fails_says_why_and_one_of_a_hold_that_is_gone_loses_it(void **state)

@@ -220,7 +220,7 @@ static void check_move(const struct walk *w, enum hf_input in, const struct hf_c
     bool held = w->claim.state == HF_S_HELD || w->claim.state == HF_S_EXTENDING;
     assert_false(w->claim.brief && !held);
     if (w->claim.state != HF_S_EXTENDING)
-        assert_true(!w->claim.asked_extend && !w->claim.extend_ttl && !w->claim.convert_next);
+        assert_true(!w->claim.asked_extend && !w->claim.extend_ms && !w->claim.convert_next);
 }
 
 static void step(struct walk *w, enum hf_input in)

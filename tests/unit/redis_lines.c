@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "base/url.h"
 #include "engines/redis/member.h"
+#include "engines/redis/scripts.h"
 #include "engines/wire.h"
 
 #include <string.h>
@@ -15,7 +16,9 @@ static struct {
     void *engine;
     struct hf_wire_host host;
     hf_nanos now;
-    unsigned sent, waits, hung_up, told[HF_N_CUES];
+    unsigned sent, waits, loads, hung_up, told[HF_N_CUES];
+    unsigned refuse_from; /* loads: that one cannot be sent; 0: all can */
+    int loaded;           /* the script that was sent last; -1: none */
     bool refuse, refuse_wait;
     hf_status status; /* of the last news */
 } t;
@@ -30,10 +33,14 @@ static void dial(void *ctx, unsigned line, const struct hf_address *to)
 static bool send_bytes(void *ctx, unsigned line, const void *bytes, size_t len)
 {
     (void)ctx, (void)line;
-    bool waits = memmem(bytes, len, "\r\nWAIT\r\n", 8);
+    bool waits = memmem(bytes, len, "\r\nWAIT\r\n", 8), loads = memmem(bytes, len, "\r\nLOAD\r\n", 8);
     t.sent++;
     t.waits += waits;
-    return !t.refuse && !(waits && t.refuse_wait);
+    t.loads += loads;
+    for (int i = 0; loads && i < HF_SCRIPTS; i++)
+        if (memmem(bytes, len, hf_scripts[i].text, hf_scripts[i].len))
+            t.loaded = i;
+    return !t.refuse && !(waits && t.refuse_wait) && !(loads && t.loads == t.refuse_from);
 }
 
 static void hang_up(void *ctx, unsigned line)
@@ -79,13 +86,22 @@ static void hear(unsigned line, const char *text)
     hf_wire_redis.line_bytes(t.engine, line, text, strlen(text), t.now);
 }
 
-/* The line comes up, and the server says yes to all that the greeting asks. */
+/* The server says yes to the next that many. */
+static void nod(unsigned line, unsigned times)
+{
+    while (times--)
+        hear(line, "+OK\r\n");
+}
+
+/* The line comes up, and the server says yes to all that the greeting asks: then it gets all scripts, whatever it has.
+ */
 static void come_up(unsigned line)
 {
     unsigned before = t.sent;
     hf_wire_redis.line_up(t.engine, line, t.now);
-    for (unsigned greeted = t.sent - before; greeted; greeted--)
-        hear(line, "+OK\r\n");
+    nod(line, t.sent - before);
+    if (line != WAKE)
+        nod(line, HF_SCRIPTS);
 }
 
 static struct hf_ask ask_for(enum hf_verb verb, uint8_t id)
@@ -140,6 +156,85 @@ static void test_dead_connection(void **state)
     hf_wire_redis.close(t.engine);
 }
 
+/* A lock is asked for on a new line, which the server lets come up as far as the question for the scripts. */
+static void come_up_to_scripts(struct hf_ask *ask)
+{
+    open_engine(0);
+    t.loaded = -1;
+    hf_wire_redis.submit(t.engine, ask, t.now);
+    hf_wire_redis.line_up(t.engine, COMMANDS, t.now);
+    assert_int_equal(t.sent, 3); /* its name, who the server is, and the scripts */
+    nod(COMMANDS, 2);
+}
+
+/* What the server says, and how many scripts it gets then; the ask is sent behind them, and not before. */
+static void test_missing_scripts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *answer;
+        unsigned loads;
+        int last;
+    } rows[] = {
+        {"*7\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n", 0, -1},
+        {"*7\r\n:1\r\n:1\r\n:0\r\n:1\r\n:1\r\n:1\r\n:1\r\n", 1, HF_SCRIPT_RELEASE},
+        {"*7\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n", 7, HF_SCRIPT_INSPECT},
+        {"*9\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:0\r\n:0\r\n:0\r\n", 1, HF_SCRIPT_INSPECT},
+        {"*3\r\n:1\r\n$1\r\n1\r\n:2\r\n", 6, HF_SCRIPT_INSPECT},
+        {"*0\r\n", 7, HF_SCRIPT_INSPECT},
+        {"$-1\r\n", 7, HF_SCRIPT_INSPECT},
+        {"-NOPERM User x has no permissions to run the 'script|exists' command\r\n", 7, HF_SCRIPT_INSPECT},
+        {"-ERR unknown command 'SCRIPT'\r\n", 7, HF_SCRIPT_INSPECT},
+    };
+    assert_int_equal(HF_SCRIPTS, 7);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct hf_ask ask = ask_for(HF_V_ACQUIRE, 1);
+        come_up_to_scripts(&ask);
+        hear(COMMANDS, rows[i].answer);
+        assert_int_equal(t.loads, rows[i].loads);
+        assert_int_equal(t.loaded, rows[i].last);
+        assert_int_equal(t.sent, 3 + rows[i].loads + (rows[i].loads == 0));
+        nod(COMMANDS, rows[i].loads);
+        assert_int_equal(t.sent, 4 + rows[i].loads);
+        hear(COMMANDS, "$16\r\n1794758423761557\r\n");
+        assert_int_equal(t.told[HF_N_GRANTED], 1);
+        assert_int_equal(t.hung_up, 0);
+        hf_wire_redis.close(t.engine);
+    }
+}
+
+/* The connection breaks in the middle of the scripts, or the server refuses one: whoever asked hears of it. The time
+ * that a greeting may take counts for both steps. */
+static void test_scripts_fail(void **state)
+{
+    (void)state;
+    struct hf_ask ask[3] = {ask_for(HF_V_ACQUIRE, 1), ask_for(HF_V_ACQUIRE, 2), ask_for(HF_V_ACQUIRE, 3)};
+    come_up_to_scripts(&ask[0]);
+    t.refuse_from = 3;
+    hear(COMMANDS, "*7\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n");
+    assert_int_equal(t.loads, 3);
+    assert_int_equal(t.told[HF_N_FAILED], 1);
+    assert_int_equal(t.status, HF_UNAVAILABLE);
+    hf_wire_redis.close(t.engine);
+
+    come_up_to_scripts(&ask[1]);
+    hear(COMMANDS, "*7\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:0\r\n");
+    hear(COMMANDS, "-NOPERM User x has no permissions to run the 'script|load' command\r\n");
+    assert_int_equal(t.told[HF_N_FAILED], 1);
+    assert_int_equal(t.status, HF_DENIED);
+    hf_wire_redis.close(t.engine);
+
+    come_up_to_scripts(&ask[2]);
+    hf_nanos due = hf_wire_redis.tick(t.engine, t.now);
+    t.now += HF_MS(900);
+    hear(COMMANDS, "*7\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:0\r\n");
+    assert_int_equal(hf_wire_redis.tick(t.engine, t.now), due);
+    hf_wire_redis.tick(t.engine, due);
+    assert_int_equal(t.told[HF_N_FAILED], 1);
+    assert_int_equal(t.status, HF_UNAVAILABLE);
+    hf_wire_redis.close(t.engine);
+}
+
 /* A message whose channel is no text. */
 static void test_message_without_channel(void **state)
 {
@@ -161,6 +256,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         SENTENCE("a WAIT that cannot be sent fails its grant, and no later one", test_unsent_wait),
         SENTENCE("who sends on a dead connection hears that the server is unavailable", test_dead_connection),
+        SENTENCE("a server gets the scripts that it lacks, and all if it does not say which", test_missing_scripts),
+        SENTENCE("a greeting that fails at its second step says so, and has no more time for both", test_scripts_fail),
         SENTENCE("a message without a channel ends the connection, and nothing else", test_message_without_channel),
     };
     return cmocka_run_group_tests_name("redis: lines", tests, NULL, NULL);

@@ -1,11 +1,32 @@
 /* redis_resp.c - how commands are written and replies are read, at the edges of every number and at every split. */
 #include "sentence.h"
 
+#include "engines/redis/keys.h"
 #include "engines/redis/resp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Ids ---- */
+
+static void test_ids(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    char text[HF_ID_TEXT + 1];
+    struct hf_id id, read;
+    for (int i = 0; i < 1000; i++) {
+        for (size_t k = 0; k < sizeof id.b; k++)
+            id.b[k] = (uint8_t)(i ? (seed = seed * 6364136223846793005u + 1442695040888963407u) >> 56 : 0xff);
+        hf_id_text(&id, text);
+        assert_int_equal(strlen(text), HF_ID_TEXT);
+        assert_true(hf_id_read(text, &read) && hf_id_same(&id, &read));
+        text[i % HF_ID_TEXT] = " *./:@[`{\x7f\xff\n"[i % 12];
+        assert_false(hf_id_read(text, &read));
+    }
+    assert_false(hf_id_read("AAAAAAAAAAAAAAAAAAAAAB", &read)); /* more bits than an id has */
+}
 
 /* ---- Commands ---- */
 
@@ -171,6 +192,7 @@ static void test_too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        SENTENCE("an id is read as it was written, and nothing else is one", test_ids),
         SENTENCE("a number is written with all its digits, whatever its size", test_numbers),
         SENTENCE("a word is written with its length, whatever that is", test_words),
         SENTENCE("words that were prepared are those that would have been written", test_prepared_words),

@@ -133,6 +133,19 @@ static void test_processes(void **state)
     munmap(s, sizeof *s);
 }
 
+/* ---- The clock that waits are counted on ---- */
+
+static void test_lately(void **state)
+{
+    (void)state;
+    hf_clock_tune();
+    for (int i = 0; i < 100000; i++) {
+        int64_t before = hf_clock_boot(), lately = hf_clock_boot_lately(), after = hf_clock_boot();
+        assert_true(lately <= after);
+        assert_true(lately > before - 500 * MS);
+    }
+}
+
 /* ---- The latch, which is made of a word ---- */
 
 enum { CROWD = 4, ROUNDS = 20000 };
@@ -222,6 +235,7 @@ int main(void)
         SENTENCE("a sleep on two words ends when the first is woken", test_first),
         SENTENCE("a sleep on two words ends when the second is woken", test_second),
         SENTENCE("a sleep ends at its time, and at once when that is over", test_timeout),
+        SENTENCE("the time of the last tick is never ahead of the clock, and little behind", test_lately),
         SENTENCE("a word that has another value is not slept on", test_other_value),
         SENTENCE("a word in shared memory wakes another process", test_processes),
         SENTENCE("a latch lets in one at a time", test_latch_alone),

@@ -82,6 +82,38 @@ static void test_full_box(void **state)
     forget(&order);
 }
 
+/* It has a slot for as long as something may be told of it, or what was told may still be read. */
+static void test_rest(void **state)
+{
+    (void)state;
+    struct order order = an_order();
+    struct hf_news news;
+    warm_up();
+    assert_false(submit(&order, HF_V_ACQUIRE, false, &news));
+    uint64_t slot = order.ask.slot;
+    assert_false(submit(&order, HF_V_RELEASE, false, &news));
+    assert_int_equal(await_news(&order), HF_N_GRANTED);
+    assert_true(slot && order.ask.slot == slot); /* one more answer is due */
+    assert_int_equal(await_news(&order), HF_N_RELEASED);
+    assert_int_equal(order.ask.slot, 0);
+    hf_nanos begun = hf_clock_boot();
+    hf_wire_park(stage.wire, slot, order.ask.seen, begun + PATIENCE);
+    assert_true(hf_clock_boot() - begun < PATIENCE / 2);
+
+    assert_false(submit(&order, HF_V_RESIZE, false, &news));
+    park(&order, PATIENCE);
+    assert_true(hf_wire_peek(stage.wire, &order.ask, hf_clock_boot(), &news));
+    assert_string_equal(news.text, "the toy has no answer");
+    assert_true(order.ask.slot);
+    assert_true(submit(&order, HF_V_CHECK, false, &news));
+    assert_int_equal(order.ask.slot, 0);
+
+    order.ask.queue = true;
+    assert_int_equal(ask(&order, HF_V_ACQUIRE), HF_N_QUEUED);
+    assert_true(order.ask.slot); /* a grant may follow */
+    forget(&order);
+}
+
 static void test_flush(void **state)
 {
     (void)state;
@@ -188,6 +220,7 @@ int main(void)
         ON_STAGE("from unattend on news come by the bell, those too that were not read", test_unattend),
         ON_STAGE("what is answered at once is told once", test_at_once),
         ON_STAGE("a full mailbox drops hints and keeps answers", test_full_box),
+        ON_STAGE("an ask with which nothing goes on keeps nothing here", test_rest),
         ON_STAGE("a flush sends what was submitted", test_flush),
         ON_STAGE("an answer that nobody waits for is read by the background thread", test_orphans),
         ON_STAGE("a recheck reaches the background thread", test_recheck),

@@ -47,8 +47,17 @@ static void test_spin_learns(void **state)
             hf_spin_learn(&spin, false);
         }
     assert_in_range(looks, 100, 100 + HF_SPIN_RESTS); /* in vain: one wait in 2^RESTS */
-    hf_spin_learn(&spin, true);
-    assert_true(hf_spin_pays(&spin));
+    int waits = 0;
+    for (int hits = 0; hits < 4; waits++)
+        if (hf_spin_pays(&spin)) {
+            hits++;
+            hf_spin_learn(&spin, true);
+        }
+    assert_in_range(waits, 4, (1 << HF_SPIN_RESTS) + 100); /* the next look, and soon after it all of them */
+    for (int wait = 0; wait < 10; wait++) {
+        assert_true(hf_spin_pays(&spin));
+        hf_spin_learn(&spin, true);
+    }
     hf_spin_learn(&spin, false);
     assert_false(hf_spin_pays(&spin));
     assert_true(hf_spin_pays(&spin)); /* one that was in vain costs one */
@@ -82,6 +91,12 @@ static void *run_crowd(void *sends)
     return NULL;
 }
 
+#ifdef __SANITIZE_THREAD__
+#define MOST_SENDS 95
+#else
+#define MOST_SENDS 75 /* of a hundred requests */
+#endif
+
 static void test_together(void **state)
 {
     (void)state;
@@ -92,7 +107,9 @@ static void test_together(void **state)
     for (int i = 0; i < CROWD; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(toy_heard(&stage.server), CROWD * CROWD_ROUNDS * 2);
-    assert_true(sends < CROWD * CROWD_ROUNDS * 2);
+    printf("# %d requests, %d sends\n", CROWD * CROWD_ROUNDS * 2, (int)sends);
+    /* Who was roused with others leaves it to the last of them, and TSan lets them come one by one. */
+    assert_true(sends < CROWD * CROWD_ROUNDS * 2 * MOST_SENDS / 100);
 }
 
 int main(void)
@@ -103,7 +120,7 @@ int main(void)
          .test_func = test_looks_first,
          .setup_func = set_up_to_spin,
          .teardown_func = tear_down},
-        {.name = "looking in vain rests longer and longer, a hit begins anew", .test_func = test_spin_learns},
+        {.name = "looking in vain rests longer and longer, and a few hits end that", .test_func = test_spin_learns},
         ON_STAGE("forty callers send together", test_together),
         ON_STAGE("who waits in a queue on a line of its own slows nobody", test_queue_slows_nobody),
     };

@@ -1,6 +1,9 @@
 /* wire_counts.h - counts what each thread of a test calls: the library's calls of send, recv, poll, write, futex and
  * the allocator come through here, by the linker's --wrap. */
 #pragma once
+#include "sys/latch.h"
+
+#include <linux/futex.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,7 +15,8 @@
 
 struct counts {
     _Atomic uint64_t sends, short_sends, receives, polls, writes, futexes, allocations;
-    _Atomic uint64_t looks; /* polls and receives that do not sleep */
+    _Atomic uint64_t looks;  /* polls and receives that do not sleep */
+    _Atomic uint64_t sleeps; /* on a word of one's own: not for a latch that another one has */
 };
 static _Thread_local struct counts mine;
 
@@ -70,6 +74,8 @@ long __wrap_syscall(long number, ...)
     va_end(args);
     if (number == SYS_futex)
         count(&mine.futexes);
+    if (number == SYS_futex && a[1] == FUTEX_WAIT_PRIVATE && (uint32_t)a[2] != HF_LATCH_WANTED)
+        count(&mine.sleeps);
     return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 

@@ -111,7 +111,7 @@ static void test_chain_of_drivers(void **state)
     for (int i = 0; i < THREADS; i++) {
         toy_answer_one(&stage.server);
         join(&chain[i], HF_N_GRANTED);
-        slept += chain[i].futexes;
+        slept += chain[i].sleeps;
     }
     assert_true(slept > 0);
     assert_int_equal(atomic_load(&stage.nudges), 0);
@@ -130,7 +130,7 @@ static void *park_for_long(void *arg)
     atomic_store(&b->id, gettid());
     park(&b->order, PATIENCE);
     b->polls = atomic_load(&mine.polls);
-    b->futexes = atomic_load(&mine.futexes);
+    b->sleeps = atomic_load(&mine.sleeps);
     atomic_store(&b->over, true);
     return NULL;
 }
@@ -165,8 +165,8 @@ static void test_wake(void **state)
     hf_wire_wake(stage.wire, driver.order.ask.slot);
     assert_int_equal(pthread_join(driver.thread, NULL), 0);
     assert_true(hf_clock_boot() - begun < PATIENCE / 2);
-    assert_true(driver.polls > 0 && driver.futexes == 0);
-    assert_true(sleeper.polls == 0 && sleeper.futexes > 0);
+    assert_true(driver.polls > 0 && driver.sleeps == 0);
+    assert_true(sleeper.polls == 0 && sleeper.sleeps > 0);
 
     begun = hf_clock_boot();
     hf_wire_wake(stage.wire, driver.order.ask.slot); /* before it parks: counts once */
@@ -201,7 +201,7 @@ static void test_wake_in_a_doze(void **state)
         hf_wire_wake(stage.wire, b.order.ask.slot);
         assert_int_equal(pthread_join(b.thread, NULL), 0);
         assert_true(hf_clock_boot() - begun < PATIENCE / 2);
-        assert_int_equal(b.futexes, 0);
+        assert_int_equal(b.sleeps, 0);
         dozed += b.polls == 0;
         forget(&b.order);
     }

@@ -19,6 +19,7 @@ struct order {
     bool nudged;
     enum hf_cue cue[32];
     _Atomic int news;
+    pthread_mutex_t lock; /* as a lease has one: who asks and who looks exclude each other */
 };
 
 static struct {
@@ -69,6 +70,7 @@ static inline struct order *next_nudged(void)
 static inline void look(struct order *order)
 {
     struct hf_news news;
+    pthread_mutex_lock(&order->lock);
     while (hf_wire_peek(stage.wire, &order->ask, hf_clock_boot(), &news)) {
         int n = atomic_load(&order->news);
         order->cue[n] = news.cue;
@@ -76,6 +78,7 @@ static inline void look(struct order *order)
             abort();
         atomic_store(&order->news, n + 1);
     }
+    pthread_mutex_unlock(&order->lock);
 }
 
 static inline void *keep(void *arg)
@@ -148,16 +151,20 @@ static inline int tear_down(void **state)
 static inline struct order an_order(void)
 {
     static _Atomic uint64_t token = 1000;
-    return (struct order){.ask = {.verb = HF_V_ACQUIRE, .token = atomic_fetch_add(&token, 1)}};
+    return (struct order){.lock = PTHREAD_MUTEX_INITIALIZER,
+                          .ask = {.verb = HF_V_ACQUIRE, .token = atomic_fetch_add(&token, 1)}};
 }
 
 static inline bool submit(struct order *order, enum hf_verb verb, bool bell, struct hf_news *news)
 {
     hf_nanos now = hf_clock_boot();
+    pthread_mutex_lock(&order->lock);
     order->ask.verb = verb;
     order->ask.bell = bell;
     order->ask.until = now + PATIENCE;
-    return hf_wire_submit(stage.wire, &order->ask, now, news);
+    bool answered = hf_wire_submit(stage.wire, &order->ask, now, news);
+    pthread_mutex_unlock(&order->lock);
+    return answered;
 }
 
 static inline void park(struct order *order, hf_nanos patience)
@@ -236,7 +243,7 @@ struct blocked {
     struct counts *counts; /* its own, good until it is over */
     _Atomic bool over;
     enum hf_cue cue;
-    uint64_t polls, futexes;
+    uint64_t polls, sleeps;
 };
 
 static inline void *block(void *arg)
@@ -248,7 +255,7 @@ static inline void *block(void *arg)
     if (b->cue == HF_N_QUEUED)
         b->cue = await_news(&b->order);
     b->polls = atomic_load(&mine.polls);
-    b->futexes = atomic_load(&mine.futexes);
+    b->sleeps = atomic_load(&mine.sleeps);
     forget(&b->order);
     atomic_store(&b->over, true);
     return NULL;
@@ -272,7 +279,7 @@ static inline void await_doze(const struct blocked *b)
 /* It sleeps where it can be roused: who dozes cannot, and does so for a moment. */
 static inline void await_blocked(const struct blocked *b)
 {
-    while (!atomic_load(&b->id) || (!atomic_load(&b->counts->polls) && !atomic_load(&b->counts->futexes)))
+    while (!atomic_load(&b->id) || (!atomic_load(&b->counts->polls) && !atomic_load(&b->counts->sleeps)))
         usleep(200);
     await_sleep(atomic_load(&b->id));
 }

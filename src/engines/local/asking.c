@@ -11,21 +11,16 @@
 #define LOOK_STAGGER HF_MS(20)
 
 /* Read and write share a resource; the others must agree. */
-static uint8_t resource_kind(hf_kind kind)
+static inline uint8_t resource_kind(hf_kind kind)
 {
     return (uint8_t)(kind == HF_WRITE ? HF_READ : kind);
 }
 
 /* Kind and capacity belong to a name while it is held or waited for. */
-static hf_status agree(struct hf_resource *r, const struct hf_ask *ask)
+static hf_status agree_with_others(const struct hf_resource *r, const struct hf_ask *ask)
 {
     static const char *const kinds[] = {"exclusive", "a semaphore", "read-write"};
     uint8_t kind = resource_kind(ask->kind);
-    if (!r->holders.count && !r->waiters.count) {
-        r->kind = kind;
-        r->capacity = r->declared = ask->capacity;
-        return HF_OK;
-    }
     if (r->kind != kind)
         return hf_why(HF_MISMATCH, "is in use as %s, not as %s", r->kind <= HF_READ ? kinds[r->kind] : "something else",
                       kinds[kind]);
@@ -38,10 +33,26 @@ static hf_status agree(struct hf_resource *r, const struct hf_ask *ask)
     return HF_OK;
 }
 
-static void fill_entry(struct hf_entry *e, uint32_t ri, const struct hf_visit *v)
+static inline hf_status agree(struct hf_resource *r, const struct hf_ask *ask)
+{
+    if (r->holders.count || r->waiters.count)
+        return agree_with_others(r, ask);
+    r->kind = resource_kind(ask->kind);
+    r->capacity = r->declared = ask->capacity;
+    return HF_OK;
+}
+
+/* Nobody is ahead that may not be passed, and there are units enough. */
+static inline bool fits(const struct hf_resource *r, const struct hf_ask *ask)
+{
+    bool pass = !r->waiters.count || ask->barging;
+    return pass && (uint64_t)r->used + ask->units <= r->capacity;
+}
+
+static inline void fill_entry(struct hf_entry *e, struct hf_spot home, const struct hf_visit *v)
 {
     const struct hf_ask *ask = v->ask;
-    e->resource = ri;
+    e->resource = home.index;
     e->client = v->who->member;
     e->units = ask->units;
     /* Nobody looks at it before it is committed. */
@@ -118,9 +129,10 @@ static bool ask_again(struct hf_visit *v)
 
 /* Asks with an owner or attempt that already holds: the same attempt again is the same grant; another one of the same
  * owner makes the hold's count rise. HF_N_CUES: neither. */
-static enum hf_cue reenter(const struct hf_visit *v, struct hf_resource *r, uint32_t ri, uint32_t ei)
+static enum hf_cue reenter(const struct hf_visit *v, struct hf_spot home, struct hf_spot own)
 {
     struct hf_table *t = v->table;
+    struct hf_resource *r = &home.cell->resource;
     uint32_t sibling = hf_resource_owned(t, r, &v->ask->owner);
     if (!sibling)
         return HF_N_CUES;
@@ -128,90 +140,99 @@ static enum hf_cue reenter(const struct hf_visit *v, struct hf_resource *r, uint
         hf_why(HF_MISMATCH, "this owner reads it; hf_upgrade makes it the writer");
         return HF_N_FAILED;
     }
-    fill_entry(&hf_cell_at(t, ei)->entry, ri, v);
-    hf_resource_join(t, r, ei, sibling, v->now, true);
+    fill_entry(&own.cell->entry, home, v);
+    hf_resource_join(t, r, own.index, sibling, v->now, true);
     return HF_N_GRANTED;
+}
+
+/* Those who wait may have died, or those who hold. */
+static bool look_whether_it_fits(const struct hf_visit *v, struct hf_resource *r)
+{
+    hf_resource_reap_dead(v->table, r, v->now);
+    hf_resource_admit(v->table, r, v->now);
+    return fits(r, v->ask);
 }
 
 /* Hold, queue or busy. */
-static enum hf_cue decide(const struct hf_visit *v, struct hf_resource *r, uint32_t ri, uint32_t ei)
+static inline enum hf_cue decide(const struct hf_visit *v, struct hf_spot home, struct hf_spot own)
 {
     struct hf_table *t = v->table;
-    const struct hf_ask *ask = v->ask;
-    bool pass = !r->waiters.count || ask->barging;
-    if (!pass || (uint64_t)r->used + ask->units > r->capacity) {
-        hf_resource_reap_dead(t, r, v->now);
-        hf_resource_admit(t, r, v->now);
-        pass = !r->waiters.count || ask->barging;
-    }
-    bool fits = pass && (uint64_t)r->used + ask->units <= r->capacity;
-    if (!fits && !ask->queue)
+    struct hf_resource *r = &home.cell->resource;
+    bool now = fits(r, v->ask) || look_whether_it_fits(v, r);
+    if (!now && !v->ask->queue)
         return HF_N_BUSY;
-    fill_entry(&hf_cell_at(t, ei)->entry, ri, v);
-    if (!fits) {
-        hf_entry_enqueue(t, r, ei, v->now);
+    fill_entry(&own.cell->entry, home, v);
+    if (!now) {
+        hf_entry_enqueue(t, r, own.index, v->now);
         return HF_N_QUEUED;
     }
-    hf_resource_grant(t, r, ei, v->now, true);
-    if (ask->named) { /* others of this owner may wait: it has passed them */
-        hf_resource_gather(t, r, ei, v->now);
+    hf_entry_hold(t, r, own, ++r->token, v->now);
+    if (v->ask->named) { /* others of this owner may wait: it has passed them */
+        hf_resource_gather(t, r, own.index, v->now);
         hf_resource_admit(t, r, v->now);
     }
     return HF_N_GRANTED;
 }
 
-static enum hf_cue agree_and_decide(const struct hf_visit *v, struct hf_resource *r, uint32_t ri, uint32_t ei,
-                                    hf_status *status)
+static inline enum hf_cue agree_and_decide(const struct hf_visit *v, struct hf_spot home, struct hf_spot own,
+                                           hf_status *status)
 {
+    struct hf_resource *r = &home.cell->resource;
     if (v->now >= r->next_end) {
-        hf_resource_reap(v->table, r, v->now);
+        hf_resource_reap_ended(v->table, r, v->now);
         hf_resource_admit(v->table, r, v->now);
     }
-    r->history = v->ask->history;
-    r->history_age = HF_MS(v->ask->history_age_ms);
+    r->history = v->who->history;
+    r->history_age = v->who->history_age;
     *status = agree(r, v->ask);
     if (*status != HF_OK)
         return HF_N_FAILED;
     *status = HF_MISMATCH; /* should reenter refuse */
-    enum hf_cue cue = v->ask->named ? reenter(v, r, ri, ei) : HF_N_CUES;
-    return cue == HF_N_CUES ? decide(v, r, ri, ei) : cue;
+    enum hf_cue cue = v->ask->named ? reenter(v, home, own) : HF_N_CUES;
+    return cue == HF_N_CUES ? decide(v, home, own) : cue;
+}
+
+/* Neither held nor queued: nothing of it stays. */
+static void turn_away(struct hf_visit *v, struct hf_spot home, struct hf_spot own, enum hf_cue cue, hf_status status)
+{
+    if (own.index)
+        hf_cell_give_cell(v->table, v->shard, own.index, own.cell);
+    if (cue == HF_N_FAILED) {
+        hf_visit_fail(v, status);
+    } else {
+        hf_visit_answer(v, cue);
+        v->news->retry_at = home.cell->resource.next_end;
+    }
+    if (home.index)
+        hf_resource_settle_cell(v->table, home.index, home.cell);
 }
 
 /* The entry's cell is taken first, because taking one may drop idle resources. */
-static void ask_first(struct hf_visit *v)
+static inline void ask_first(struct hf_visit *v)
 {
-    struct hf_table *t = v->table;
     struct hf_ask *ask = v->ask;
-    uint32_t ei = hf_cell_take(t, v->shard, ask->until);
-    uint32_t ri = ei ? hf_resource_need(t, hf_visit_hash(v), ask->name, ask->name_len, ask->until) : 0;
-    union hf_cell *home = ri ? hf_cell_at(t, ri) : NULL;
-    hf_status status = HF_OK;
-    enum hf_cue cue = ri ? agree_and_decide(v, &home->resource, ri, ei, &status) : HF_N_FAILED;
-    if (cue == HF_N_GRANTED || cue == HF_N_QUEUED) {
-        ask->slot = hf_slot(ei, hf_slot_cookie(ask->slot));
-        v->entry = &hf_cell_at(t, ei)->entry;
-    } else if (ei) {
-        hf_cell_give(t, v->shard, ei);
+    struct hf_spot home = {.index = 0}, own = hf_cell_take(v->table, v->shard, ask->until);
+    if (own.index)
+        home = hf_resource_need(v->table, hf_visit_hash(v), ask->name, ask->name_len, ask->until);
+    hf_status status = home.index ? HF_OK : hf_why_status();
+    enum hf_cue cue = home.index ? agree_and_decide(v, home, own, &status) : HF_N_FAILED;
+    if (cue != HF_N_GRANTED && cue != HF_N_QUEUED) {
+        turn_away(v, home, own, cue, status);
+        return;
     }
-    if (cue == HF_N_GRANTED) {
+    ask->slot = hf_slot(own.index, hf_slot_cookie(ask->slot));
+    v->entry = &own.cell->entry;
+    if (cue == HF_N_GRANTED)
         hf_visit_hold(v, cue);
-    } else if (cue == HF_N_QUEUED) {
+    else
         answer_queued(v);
-    } else if (cue == HF_N_FAILED) {
-        hf_visit_fail(v, ri ? status : hf_why_status());
-    } else {
-        hf_visit_answer(v, cue);
-        v->news->retry_at = home->resource.next_end;
-    }
-    if (ri)
-        hf_resource_settle_cell(t, ri, home);
 }
 
-static void ask(struct hf_visit *v)
+static inline void ask(struct hf_visit *v)
 {
     if (v->entry && ask_again(v))
         return;
-    if (hf_cell_state(hf_cell_at(v->table, v->who->member)) == CELL_CLIENT) {
+    if (__builtin_expect(hf_cell_state(hf_cell_at(v->table, v->who->member)) == CELL_CLIENT, true)) {
         ask_first(v);
         return;
     }
@@ -219,8 +240,12 @@ static void ask(struct hf_visit *v)
     hf_visit_fail(v, HF_CLOSED);
 }
 
-void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask *asked, hf_nanos now,
+bool hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask *asked, hf_nanos now,
                   struct hf_news *news)
 {
-    hf_visit(t, who, asked, now, news, ask);
+    struct hf_visit v = {.table = t, .who = who, .ask = asked, .now = now, .news = news};
+    if (!hf_visit_enter(&v))
+        return true;
+    ask(&v);
+    return hf_visit_leave(&v);
 }

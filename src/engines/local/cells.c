@@ -48,10 +48,10 @@ static bool add_chunk(struct hf_table *t, uint32_t shard, int64_t until)
     return first != 0;
 }
 
-uint32_t hf_cell_take_last(struct hf_table *t, uint32_t shard, int64_t until)
+struct hf_spot hf_cell_take_last(struct hf_table *t, uint32_t shard, int64_t until)
 {
     struct hf_shard *s = &t->shards[shard];
     if (!s->free.head && !hf_resource_drop_idle(t, shard) && !add_chunk(t, shard, until))
-        return 0;
+        return (struct hf_spot){.index = 0};
     return hf_cells_pop(t, &s->free);
 }

@@ -4,6 +4,12 @@
 
 /* Each comes in two forms: for whoever has looked the cell up already, and for others. */
 
+/* A cell that was looked up: returned in registers. */
+struct hf_spot {
+    uint32_t index; /* 0: none */
+    union hf_cell *cell;
+};
+
 /* In front. */
 static inline void hf_cells_push_cell(struct hf_table *t, struct hf_cells *list, uint32_t index, union hf_cell *cell)
 {
@@ -60,21 +66,21 @@ static inline void hf_cells_remove(struct hf_table *t, struct hf_cells *list, ui
 }
 
 /* The first one, off the list; there is one. */
-static inline uint32_t hf_cells_pop(struct hf_table *t, struct hf_cells *list)
+static inline struct hf_spot hf_cells_pop(struct hf_table *t, struct hf_cells *list)
 {
-    uint32_t index = list->head;
-    hf_cells_remove(t, list, index);
-    return index;
+    struct hf_spot first = {.index = list->head, .cell = hf_cell_at(t, list->head)};
+    hf_cells_remove_cell(t, list, first.cell);
+    return first;
 }
 
 /* By arrival number, for a queue that was collected in any order. */
 void hf_cells_sort_by_ticket(struct hf_table *t, struct hf_cells *list);
 
-uint32_t hf_cell_take_last(struct hf_table *t, uint32_t shard, int64_t until); /* when none may be free */
+struct hf_spot hf_cell_take_last(struct hf_table *t, uint32_t shard, int64_t until); /* when none may be free */
 
 /* An unused cell, its state still CELL_FREE: fill it, then commit. 0: full, hf_error_text() says why. May drop an idle
  * resource, so whoever needs one takes it off the idle list first. */
-static inline uint32_t hf_cell_take(struct hf_table *t, uint32_t shard, int64_t until)
+static inline struct hf_spot hf_cell_take(struct hf_table *t, uint32_t shard, int64_t until)
 {
     struct hf_cells *free = &t->shards[shard].free;
     return free->head ? hf_cells_pop(t, free) : hf_cell_take_last(t, shard, until);

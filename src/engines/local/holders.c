@@ -81,21 +81,26 @@ static inline bool remove_holder(struct hf_table *t, struct hf_resource *r, unio
 }
 
 /* A cell on a living client's ready list may not become anything else before the client has taken it off. */
-static bool is_linked(struct hf_table *t, const struct hf_entry *e)
+static inline bool is_linked(struct hf_table *t, const struct hf_entry *e)
 {
     return atomic_load(&e->linked) && e->client && hf_cell_state(hf_cell_at(t, e->client)) == CELL_CLIENT;
 }
 
-static void give_entry(struct hf_table *t, uint32_t index, union hf_cell *cell)
+/* Leaves a linked entry to its client. False: that has taken it off meanwhile, and saw the cookie: it will not come
+ * back. */
+__attribute__((cold, noinline)) static bool leave_to_client(struct hf_table *t, union hf_cell *cell)
+{
+    cell->entry.cookie = 0;
+    hf_cell_commit(cell, CELL_ENDED);
+    atomic_thread_fence(memory_order_seq_cst);
+    return is_linked(t, &cell->entry);
+}
+
+static inline void give_entry(struct hf_table *t, uint32_t index, union hf_cell *cell)
 {
     struct hf_entry *e = &cell->entry;
-    if (is_linked(t, e)) {
-        e->cookie = 0;
-        hf_cell_commit(cell, CELL_ENDED);
-        atomic_thread_fence(memory_order_seq_cst);
-        if (is_linked(t, e)) /* else its client has taken it off meanwhile, and saw the cookie: it will not come back */
-            return;
-    }
+    if (is_linked(t, e) && leave_to_client(t, cell))
+        return;
     if (!e->client)
         hf_shard_at(t, e->head.shard)->detached--;
     hf_cell_give_cell(t, e->head.shard, index, cell);
@@ -161,32 +166,18 @@ void hf_resource_reap_dead(struct hf_table *t, struct hf_resource *r, hf_nanos n
 
 /* ---- Coming ---- */
 
-static inline void become_holder(struct hf_table *t, struct hf_resource *r, uint32_t index, uint64_t token,
-                                 hf_nanos now, bool told)
+static void become_holder(struct hf_table *t, struct hf_resource *r, uint32_t index, uint64_t token, hf_nanos now,
+                          bool told)
 {
-    union hf_cell *cell = hf_cell_at(t, index);
-    struct hf_entry *e = &cell->entry;
-    if (hf_cell_state(cell) == CELL_WAITING) {
+    struct hf_spot spot = {.index = index, .cell = hf_cell_at(t, index)};
+    if (hf_cell_state(spot.cell) == CELL_WAITING) {
         hf_nanos here = hf_clock_boot(); /* a granter that lost the CPU on its way in must not grant what is over */
         now = here > now ? here : now;
-        hf_cells_remove_cell(t, &r->waiters, cell);
+        hf_cells_remove_cell(t, &r->waiters, spot.cell);
     }
-    e->token = token;
-    e->since = now;
-    e->end = hf_after(now, e->ttl);
-    hf_cell_commit(cell, CELL_HELD);
-    hf_cells_append_cell(t, &r->holders, index, cell);
-    r->used += e->units;
-    if (e->end < r->next_end)
-        r->next_end = e->end;
+    hf_entry_hold(t, r, spot, token, now);
     if (!told)
         hf_entry_notify(t, index);
-    hf_table_changed(t, now);
-}
-
-void hf_resource_grant(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_nanos now, bool told)
-{
-    become_holder(t, r, index, ++r->token, now, told);
 }
 
 void hf_resource_join(struct hf_table *t, struct hf_resource *r, uint32_t index, uint32_t sibling, hf_nanos now,
@@ -233,7 +224,7 @@ void hf_resource_admit_first(struct hf_table *t, struct hf_resource *r, hf_nanos
         }
         if (!fits(r, entry_at(t, first)))
             break;
-        hf_resource_grant(t, r, first, now, false);
+        become_holder(t, r, first, ++r->token, now, false);
         if (entry_at(t, first)->named)
             hf_resource_gather(t, r, first, now);
     }
@@ -257,9 +248,8 @@ static void remove_waiter(struct hf_table *t, struct hf_resource *r, union hf_ce
     hf_table_changed(t, now);
 }
 
-void hf_entry_drop(struct hf_table *t, uint32_t index, hf_nanos now)
+void hf_entry_drop_cell(struct hf_table *t, uint32_t index, union hf_cell *cell, hf_nanos now)
 {
-    union hf_cell *cell = hf_cell_at(t, index);
     uint32_t state = hf_cell_state(cell), ri = cell->entry.resource;
     union hf_cell *home = hf_cell_at(t, ri);
     struct hf_resource *r = &home->resource;
@@ -274,8 +264,8 @@ void hf_entry_drop(struct hf_table *t, uint32_t index, hf_nanos now)
     give_entry(t, index, cell);
     if (state == CELL_ENDED)
         return; /* its resource has long gone on, or away */
-    if (whole)
-        hf_past_keep(t, r, &note, HF_OK, now);
+    if (whole && r->history)
+        hf_past_keep_note(t, r, &note, HF_OK, hf_clock_boot()); /* whoever gives back may bring a coarse time */
     hf_resource_reap(t, r, now);
     hf_resource_admit(t, r, now);
     hf_resource_settle_cell(t, ri, home);

@@ -23,9 +23,8 @@ static inline void hf_resource_admit(struct hf_table *t, struct hf_resource *r, 
     if (r->waiters.head)
         hf_resource_admit_first(t, r, now);
 }
-/* Makes an entry (waiting or new) a holder. `told`: its client hears of it some other way. */
-void hf_resource_grant(struct hf_table *t, struct hf_resource *r, uint32_t entry, hf_nanos now, bool told);
-/* Makes an entry (waiting or new) one more attempt of the hold that `sibling` belongs to. */
+/* Makes an entry (waiting or new) one more attempt of the hold that `sibling` belongs to. `told`: its client hears of
+ * it some other way. */
 void hf_resource_join(struct hf_table *t, struct hf_resource *r, uint32_t entry, uint32_t sibling, hf_nanos now,
                       bool told);
 /* Waiters with the owner of that holder join it: otherwise they would wait for themselves. Who wants to write what its
@@ -37,7 +36,11 @@ uint32_t hf_resource_owned(struct hf_table *t, const struct hf_resource *r, cons
 uint32_t hf_resource_carrier(struct hf_table *t, const struct hf_resource *r, const struct hf_id *owner);
 
 /* Takes an entry out of its resource, whatever it was, and frees its cell; then admits. */
-void hf_entry_drop(struct hf_table *t, uint32_t index, hf_nanos now);
+void hf_entry_drop_cell(struct hf_table *t, uint32_t index, union hf_cell *cell, hf_nanos now);
+static inline void hf_entry_drop(struct hf_table *t, uint32_t index, hf_nanos now)
+{
+    hf_entry_drop_cell(t, index, hf_cell_at(t, index), now);
+}
 /* Ends a hold without its client's doing, which is told to look; the caller admits. */
 void hf_entry_end(struct hf_table *t, struct hf_resource *r, uint32_t index, hf_status why, hf_nanos now);
 /* Refuses a waiter; its client hears why when it asks again. */
@@ -50,6 +53,21 @@ static inline void hf_table_changed(struct hf_table *t, hf_nanos now)
 {
     if (now < atomic_load_explicit(&t->state->watched_until, memory_order_relaxed))
         hf_table_tell(t);
+}
+/* From here on an entry that stands in no queue holds. */
+static inline void hf_entry_hold(struct hf_table *t, struct hf_resource *r, struct hf_spot spot, uint64_t token,
+                                 hf_nanos now)
+{
+    struct hf_entry *e = &spot.cell->entry;
+    e->token = token;
+    e->since = now;
+    e->end = hf_after(now, e->ttl);
+    hf_cell_commit(spot.cell, CELL_HELD);
+    hf_cells_append_cell(t, &r->holders, spot.index, spot.cell);
+    r->used += e->units;
+    if (e->end < r->next_end)
+        r->next_end = e->end;
+    hf_table_changed(t, now);
 }
 /* Something happened to a waiting or just granted entry: its client must look. */
 void hf_entry_notify(struct hf_table *t, uint32_t index);

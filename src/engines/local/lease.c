@@ -10,48 +10,13 @@
 
 #include <string.h>
 
-/* ---- Answers ---- */
-
-static void answer(struct hf_news *news, enum hf_cue cue, hf_nanos now)
-{
-    *news = (struct hf_news){.cue = cue, .asked_at = now, .retry_at = HF_NEVER};
-}
-
-static void answer_failed(struct hf_news *news, hf_nanos now, hf_status status)
-{
-    answer(news, HF_N_FAILED, now);
-    news->status = status;
-    news->text = hf_why_text();
-}
-
-/* The hold's end is on the same clock for everybody here, so what is good is exact. */
-static void answer_held(struct hf_news *news, enum hf_cue cue, const struct hf_entry *e, hf_nanos now)
-{
-    answer(news, cue, now);
-    news->good = hf_until(now, e->end);
-    news->token = e->token;
-}
-
-void hf_visit_answer(struct hf_visit *v, enum hf_cue cue)
-{
-    answer(v->news, cue, v->now);
-}
+/* ---- In and out ---- */
 
 void hf_visit_fail(struct hf_visit *v, hf_status status)
 {
-    answer_failed(v->news, v->now, status);
-}
-
-void hf_visit_hold(struct hf_visit *v, enum hf_cue cue)
-{
-    answer_held(v->news, cue, v->entry, v->now);
-}
-
-/* ---- In and out ---- */
-
-static uint32_t state_of(struct hf_table *t, const struct hf_ask *ask)
-{
-    return hf_cell_state(hf_cell_at(t, hf_slot_cell(ask->slot)));
+    hf_visit_answer(v, HF_N_FAILED);
+    v->news->status = status;
+    v->news->text = hf_why_text();
 }
 
 /* A detached hold may be found by its attempt alone. */
@@ -93,15 +58,7 @@ void hf_visit_damaged(struct hf_visit *v)
     hf_visit_fail(v, HF_DAMAGED);
 }
 
-void hf_visit_drop(struct hf_visit *v)
-{
-    if (v->entry)
-        hf_entry_drop(v->table, hf_slot_cell(v->ask->slot), v->now);
-    v->entry = NULL;
-    v->ask->slot = hf_slot(0, hf_slot_cookie(v->ask->slot));
-}
-
-static bool is_held(const struct hf_visit *v)
+static inline bool is_held(const struct hf_visit *v)
 {
     return v->entry && hf_visit_state(v) == CELL_HELD;
 }
@@ -129,7 +86,11 @@ static void leave(struct hf_visit *v)
 
 void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
-    hf_visit(t, NULL, ask, now, news, leave);
+    struct hf_visit v = {.table = t, .ask = ask, .now = now, .news = news};
+    if (!hf_visit_enter(&v))
+        return;
+    leave(&v);
+    hf_visit_leave(&v);
 }
 
 /* It is not ours any more: neither is its cell. */
@@ -155,12 +116,17 @@ static void extend(struct hf_visit *v)
     hf_nanos end = v->now + HF_MS(v->ask->ttl_ms);
     if (is_held(v) && end > v->entry->end) /* never shortens */
         v->entry->end = end;
-    check(v);
 }
 
 void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool check_only, struct hf_news *news)
 {
-    hf_visit(t, NULL, ask, now, news, check_only ? check : extend);
+    struct hf_visit v = {.table = t, .ask = ask, .now = now, .news = news};
+    if (!hf_visit_enter(&v))
+        return;
+    if (!check_only)
+        extend(&v);
+    check(&v);
+    hf_visit_leave(&v);
 }
 
 /* A release goes by attempt: clients that repeated it have the same grant, and it ends for all of them. */
@@ -188,9 +154,13 @@ static void release(struct hf_visit *v)
     hf_visit_answer(v, held ? HF_N_RELEASED : HF_N_GONE);
 }
 
-void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+bool hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
-    hf_visit(t, NULL, ask, now, news, release);
+    struct hf_visit v = {.table = t, .ask = ask, .now = now, .news = news};
+    if (!hf_visit_enter(&v))
+        return true;
+    release(&v);
+    return hf_visit_leave(&v);
 }
 
 /* ---- Reading and writing ---- */
@@ -261,7 +231,11 @@ static void convert(struct hf_visit *v)
 
 void hf_lease_convert(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
-    hf_visit(t, NULL, ask, now, news, convert);
+    struct hf_visit v = {.table = t, .ask = ask, .now = now, .news = news};
+    if (!hf_visit_enter(&v))
+        return;
+    convert(&v);
+    hf_visit_leave(&v);
 }
 
 /* ---- Without a verb ---- */
@@ -272,10 +246,11 @@ bool hf_lease_peek(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct 
     uint32_t word = e ? atomic_load(&e->head.word) : 0; /* before the state: what comes later must not count as seen */
     if (!e || word == ask->seen)
         return false;
-    if (state_of(t, ask) == CELL_HELD && now < e->end)
-        answer_held(news, HF_N_GRANTED, e, now);
+    struct hf_visit v = {.table = t, .ask = ask, .entry = e, .now = now, .news = news};
+    if (hf_visit_state(&v) == CELL_HELD && now < e->end)
+        hf_visit_hold(&v, HF_N_GRANTED);
     else
-        answer(news, HF_N_HINT, now);
+        hf_visit_answer(&v, HF_N_HINT);
     ask->seen = word;
     return true;
 }
@@ -292,25 +267,17 @@ void hf_lease_discard(struct hf_table *t, uint32_t index, uint32_t member)
     hf_shard_unlock(t, shard);
 }
 
-static void detach(struct hf_visit *v)
-{
-    cut_loose(v);
-    hf_visit_answer(v, HF_N_RELEASED);
-}
-
-static void detach_unlinked(struct hf_visit *v)
-{
-    if (v->entry && atomic_load(&v->entry->linked))
-        hf_visit_answer(v, HF_N_BUSY);
-    else
-        detach(v);
-}
-
 bool hf_lease_detach(struct hf_table *t, struct hf_ask *ask, bool drained)
 {
     struct hf_news news;
     hf_nanos now = hf_clock_boot();
     ask->until = now + HF_MS(5); /* its own may be long over, and this may be the background thread */
-    hf_visit(t, NULL, ask, now, &news, drained ? detach : detach_unlinked);
-    return news.cue != HF_N_BUSY; /* FAILED: the next check or extend does it */
+    struct hf_visit v = {.table = t, .ask = ask, .now = now, .news = &news};
+    if (!hf_visit_enter(&v))
+        return true; /* the next check or extend does it */
+    bool linked = !drained && v.entry && atomic_load(&v.entry->linked);
+    if (!linked)
+        cut_loose(&v);
+    hf_visit_leave(&v);
+    return !linked;
 }

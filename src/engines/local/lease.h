@@ -5,6 +5,8 @@
 /* Who asks. */
 struct hf_asker {
     uint32_t member;
+    uint32_t history;     /* how many past holds a name keeps for people to see, */
+    hf_nanos history_age; /* and for how long */
     int64_t pid;
 };
 
@@ -22,15 +24,16 @@ static inline uint64_t hf_slot(uint32_t cell, uint32_t cookie)
     return (uint64_t)cookie << 32 | cell;
 }
 
-/* For all: the answer is in *news. The caller has put the cookie into the slot. After QUEUED, GRANTED and EXTENDED the
- * slot names the ask's cell; a conversion that is BUSY and FAILED leave it as it was; after all others it is 0. */
-void hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now,
+/* For all: the answer is in *news (true, as engine.h has it). The caller has put the cookie into the slot. After
+ * QUEUED, GRANTED and EXTENDED the slot names the ask's cell; a conversion that is BUSY and FAILED leave it as it was;
+ * after all others it is 0. */
+bool hf_lease_ask(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now,
                   struct hf_news *news);
 void hf_lease_leave(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
 void hf_lease_extend(struct hf_table *t, struct hf_ask *ask, hf_nanos now, bool check_only, struct hf_news *news);
 /* Upgrade or downgrade, as the verb says. */
 void hf_lease_convert(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
-void hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
+bool hf_lease_release(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);
 
 /* Has a queued entry been granted, or must it ask again? Without the mutex: the cell is ours until we free it. */
 bool hf_lease_peek(struct hf_table *t, struct hf_ask *ask, hf_nanos now, struct hf_news *news);

@@ -6,9 +6,9 @@
  * watches whom, who buries the dead. pending.c is this process's own memory of the asks that wait for the bell.
  * oversee.c is for people: list, break, resize.
  *
- * Costs: an uncontended acquire or release is one shard mutex, one read of the clock and no system call; a hand-over
- * is one futex wake, made inside the mutex: a granter that dies before it leaves the mutex marked, and the repair
- * wakes. */
+ * Costs: an uncontended acquire or release is one shard mutex, one read of the clock (the release: of its last tick)
+ * and no system call; a hand-over is one futex wake, made inside the mutex: a granter that dies before it leaves the
+ * mutex marked, and the repair wakes. */
 #include "engines/engine.h"
 
 #include "base/settings.h"
@@ -62,6 +62,8 @@ static hf_status open_local(void **self, const struct hf_url *url, const struct 
     }
     l->host = host;
     l->who.pid = hf_process_id();
+    l->who.history = (uint32_t)settings->value[HF_SET_HISTORY];
+    l->who.history_age = HF_MS(settings->value[HF_SET_HISTORY_AGE]);
     hf_pending_init(&l->pending);
     *self = l;
     return HF_OK;
@@ -99,14 +101,19 @@ static void retire(struct hf_local *l)
     l->host->lost_all(l->host->ctx, HF_LOST, hf_why_text());
 }
 
-/* One load; the stat is made where time has passed anyway. */
-static bool is_retired(struct hf_local *l, bool look)
+__attribute__((noinline)) static bool look_whether_retired(struct hf_local *l)
 {
-    if (!atomic_load_explicit(&l->table.state->retired, memory_order_relaxed) &&
-        (!look || hf_table_in_place(&l->table)))
+    if (!atomic_load_explicit(&l->table.state->retired, memory_order_relaxed) && hf_table_in_place(&l->table))
         return false;
     retire(l);
     return true;
+}
+
+/* One load; the stat is made where time has passed anyway. */
+static inline bool is_retired(struct hf_local *l, bool look)
+{
+    bool known = atomic_load_explicit(&l->table.state->retired, memory_order_relaxed);
+    return (look || known) && look_whether_retired(l);
 }
 
 static bool answer_retired(struct hf_news *news, hf_nanos now, enum hf_cue cue)
@@ -142,56 +149,67 @@ static void detach(struct hf_local *l, struct hf_ask *ask)
     hf_lease_detach(&l->table, ask, true);
 }
 
-static void submit_acquire(struct hf_local *l, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+/* An ask whose news come by the bell needs a cookie. */
+static bool add_cookie(struct hf_local *l, struct hf_ask *ask)
 {
-    if (ask->bell && ask->queue && !hf_slot_cookie(ask->slot)) {
-        uint32_t cookie = hf_pending_add(&l->pending, ask);
-        if (!cookie) {
-            hf_why(HF_NO_MEMORY, "no memory to wait");
-            *news =
-                (struct hf_news){.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = hf_why_text()};
-            return;
-        }
-        ask->slot = hf_slot(hf_slot_cell(ask->slot), cookie);
-    }
-    hf_lease_ask(&l->table, &l->who, ask, now, news);
+    uint32_t cookie = hf_pending_add(&l->pending, ask);
+    ask->slot = hf_slot(hf_slot_cell(ask->slot), cookie);
+    return cookie != 0;
 }
 
-static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+static bool answer_no_memory(struct hf_news *news, hf_nanos now)
 {
-    struct hf_local *l = self;
-    bool asked_before = hf_slot_cell(ask->slot) != 0;
-    switch (ask->verb) {
-    case HF_V_ACQUIRE:
-        if (is_retired(l, asked_before))
-            return answer_retired(news, now, HF_N_FAILED);
-        submit_acquire(l, ask, now, news);
-        break;
-    case HF_V_LEAVE:
+    hf_why(HF_NO_MEMORY, "no memory to wait");
+    *news = (struct hf_news){.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = hf_why_text()};
+    return true;
+}
+
+/* The verbs of a hold on which time has passed. */
+static void submit_later(struct hf_local *l, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+{
+    if (ask->verb == HF_V_LEAVE) {
         hf_lease_leave(&l->table, ask, now, news);
         if (news->cue == HF_N_GRANTED && is_retired(l, true)) /* as in peek() */
-            return answer_retired(news, now, HF_N_FAILED);
-        break;
-    case HF_V_EXTEND:
-    case HF_V_CHECK:
-        if (is_retired(l, true))
-            return answer_retired(news, now, HF_N_GONE);
+            answer_retired(news, now, HF_N_FAILED);
+    } else if (is_retired(l, true)) {
+        answer_retired(news, now, HF_N_GONE);
+    } else if (ask->verb == HF_V_EXTEND || ask->verb == HF_V_CHECK) {
         hf_lease_extend(&l->table, ask, now, ask->verb == HF_V_CHECK, news);
-        break;
-    case HF_V_UPGRADE:
-    case HF_V_DOWNGRADE:
-        if (is_retired(l, true))
-            return answer_retired(news, now, HF_N_GONE);
+    } else {
         hf_lease_convert(&l->table, ask, now, news);
-        break;
-    default:
+    }
+}
+
+__attribute__((noinline)) static bool submit_any(struct hf_local *l, struct hf_ask *ask, hf_nanos now,
+                                                 struct hf_news *news)
+{
+    if (ask->verb == HF_V_ACQUIRE) {
+        if (is_retired(l, hf_slot_cell(ask->slot) != 0))
+            return answer_retired(news, now, HF_N_FAILED);
+        if (ask->bell && ask->queue && !hf_slot_cookie(ask->slot) && !add_cookie(l, ask))
+            return answer_no_memory(news, now);
+        hf_lease_ask(&l->table, &l->who, ask, now, news);
+    } else if (ask->verb == HF_V_RELEASE) {
         hf_lease_release(&l->table, ask, now, news);
+    } else {
+        submit_later(l, ask, now, news);
     }
     if (hf_slot_cookie(ask->slot) && news->cue != HF_N_QUEUED && !(news->cue == HF_N_FAILED && hf_slot_cell(ask->slot)))
         forget(l, ask);
     if (news->cue == HF_N_GRANTED && ask->detached)
         detach(l, ask);
     return true;
+}
+
+static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+{
+    struct hf_local *l = self;
+    bool alone = !ask->detached && !(ask->bell && ask->queue); /* else there is more to do than the verb itself */
+    if (alone && ask->verb == HF_V_ACQUIRE && !ask->slot && !is_retired(l, false))
+        return hf_lease_ask(&l->table, &l->who, ask, now, news);
+    if (alone && ask->verb == HF_V_RELEASE && !hf_slot_cookie(ask->slot))
+        return hf_lease_release(&l->table, ask, now, news);
+    return submit_any(l, ask, now, news);
 }
 
 static bool peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
@@ -231,10 +249,11 @@ static hf_status resize(void *self, const struct hf_seen *what, uint32_t capacit
 
 /* ---- Sleeping ---- */
 
-static void park(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
+static hf_nanos park(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
 {
     struct hf_local *l = self;
     hf_futex_wait(&hf_cell_at(&l->table, hf_slot_cell(slot))->head.word, seen, until);
+    return 0;
 }
 
 static void wake(void *self, uint64_t slot)

@@ -93,7 +93,7 @@ hf_status hf_member_join(struct hf_table *t, int64_t pid, int64_t until, uint32_
     hf_status status = hf_shard_lock(t, LOCAL_REGISTRY, until);
     if (status != HF_OK)
         return status;
-    uint32_t index = hf_cell_take(t, LOCAL_REGISTRY, until);
+    uint32_t index = hf_cell_take(t, LOCAL_REGISTRY, until).index;
     if (!index) {
         hf_shard_unlock(t, LOCAL_REGISTRY);
         return hf_why_status();

@@ -18,8 +18,7 @@ uint64_t hf_name_hash(const char *name, size_t len)
     return h * 0x9e3779b97f4a7c15u ^ h >> 29;
 }
 
-/* What does not fit into the resource itself. */
-static bool same_rest(struct hf_table *t, const struct hf_resource *r, const char *name, size_t len)
+bool hf_name_same_rest(struct hf_table *t, const struct hf_resource *r, const char *name, size_t len)
 {
     size_t n = sizeof r->name;
     for (uint32_t more = r->more; n < len;) {
@@ -31,13 +30,6 @@ static bool same_rest(struct hf_table *t, const struct hf_resource *r, const cha
         more = piece->more;
     }
     return true;
-}
-
-static inline bool same_name(struct hf_table *t, const struct hf_resource *r, const char *name, size_t len)
-{
-    if (r->name_len != len || memcmp(r->name, name, len < sizeof r->name ? len : sizeof r->name) != 0)
-        return false;
-    return len <= sizeof r->name || same_rest(t, r, name, len);
 }
 
 void hf_resource_name(struct hf_table *t, const struct hf_resource *r, char name[HF_NAME_MAX + 1])
@@ -55,16 +47,6 @@ void hf_resource_name(struct hf_table *t, const struct hf_resource *r, char name
     name[len] = 0;
 }
 
-static uint32_t *bucket_of(struct hf_table *t, uint64_t hash)
-{
-    return &t->shards[hf_shard_of(hash)].bucket[hash / LOCAL_SHARDS % LOCAL_BUCKETS];
-}
-
-static bool is_named(struct hf_table *t, const struct hf_resource *r, uint64_t hash, const char *name, size_t len)
-{
-    return r->hash == hash && same_name(t, r, name, len);
-}
-
 /* It is not the first one of its bucket. */
 static uint32_t find_behind(struct hf_table *t, const struct hf_resource *r, uint64_t hash, const char *name,
                             size_t len)
@@ -72,7 +54,7 @@ static uint32_t find_behind(struct hf_table *t, const struct hf_resource *r, uin
     uint32_t left = hf_table_cells(t);
     for (uint32_t i = r->chain; i && left--; i = r->chain) {
         r = &hf_cell_at(t, i)->resource;
-        if (is_named(t, r, hash, name, len))
+        if (hf_resource_named(t, r, hash, name, len))
             return i;
     }
     return 0;
@@ -80,17 +62,17 @@ static uint32_t find_behind(struct hf_table *t, const struct hf_resource *r, uin
 
 uint32_t hf_resource_find(struct hf_table *t, uint64_t hash, const char *name, size_t len)
 {
-    uint32_t first = *bucket_of(t, hash);
+    uint32_t first = *hf_bucket_of(t, hash);
     if (!first)
         return 0;
     const struct hf_resource *r = &hf_cell_at(t, first)->resource;
-    return is_named(t, r, hash, name, len) ? first : find_behind(t, r, hash, name, len);
+    return hf_resource_named(t, r, hash, name, len) ? first : find_behind(t, r, hash, name, len);
 }
 
 void hf_resource_chain(struct hf_table *t, uint32_t index)
 {
     struct hf_resource *r = &hf_cell_at(t, index)->resource;
-    uint32_t *bucket = bucket_of(t, r->hash);
+    uint32_t *bucket = hf_bucket_of(t, r->hash);
     r->chain = *bucket;
     *bucket = index;
 }
@@ -98,7 +80,7 @@ void hf_resource_chain(struct hf_table *t, uint32_t index)
 static void unchain(struct hf_table *t, uint32_t index)
 {
     struct hf_resource *r = &hf_cell_at(t, index)->resource;
-    uint32_t *link = bucket_of(t, r->hash), left = hf_table_cells(t);
+    uint32_t *link = hf_bucket_of(t, r->hash), left = hf_table_cells(t);
     while (*link && *link != index && left--)
         link = &hf_cell_at(t, *link)->resource.chain;
     if (*link == index)
@@ -123,32 +105,33 @@ static bool store_pieces(struct hf_table *t, uint32_t shard, uint32_t owner, con
     const size_t size = sizeof((struct hf_name_piece *)0)->name;
     *first = 0;
     for (size_t from = len ? (len - 1) / size * size : 0; len; from -= size) {
-        uint32_t index = hf_cell_take(t, shard, until);
-        if (!index) {
+        struct hf_spot spot = hf_cell_take(t, shard, until);
+        if (!spot.index) {
             give_pieces(t, shard, *first);
             return false;
         }
-        struct hf_name_piece *piece = &hf_cell_at(t, index)->piece;
+        struct hf_name_piece *piece = &spot.cell->piece;
         memcpy(piece->name, rest + from, len - from);
         piece->resource = owner;
         piece->more = *first;
-        hf_cell_commit(hf_cell_at(t, index), CELL_NAME);
-        *first = index;
+        hf_cell_commit(spot.cell, CELL_NAME);
+        *first = spot.index;
         len = from;
     }
     return true;
 }
 
-static uint32_t make_resource(struct hf_table *t, uint64_t hash, const char *name, size_t len, int64_t until)
+static struct hf_spot make_resource(struct hf_table *t, uint64_t hash, const char *name, size_t len, int64_t until)
 {
-    uint32_t shard = hf_shard_of(hash), index = hf_cell_take(t, shard, until);
-    if (!index)
-        return 0;
-    struct hf_resource *r = &hf_cell_at(t, index)->resource;
+    uint32_t shard = hf_shard_of(hash);
+    struct hf_spot spot = hf_cell_take(t, shard, until);
+    if (!spot.index)
+        return spot;
+    struct hf_resource *r = &spot.cell->resource;
     size_t n = len < sizeof r->name ? len : sizeof r->name;
-    if (!store_pieces(t, shard, index, name + n, len - n, until, &r->more)) {
-        hf_cell_give(t, shard, index);
-        return 0;
+    if (!store_pieces(t, shard, spot.index, name + n, len - n, until, &r->more)) {
+        hf_cell_give_cell(t, shard, spot.index, spot.cell);
+        return (struct hf_spot){.index = 0};
     }
     uint64_t wall = (uint64_t)hf_clock_wall_us();
     r->hash = hash;
@@ -160,21 +143,19 @@ static uint32_t make_resource(struct hf_table *t, uint64_t hash, const char *nam
     r->holders = r->waiters = r->past = (struct hf_cells){0};
     r->name_len = (uint16_t)len;
     memcpy(r->name, name, n);
-    hf_cell_commit(hf_cell_at(t, index), CELL_RESOURCE);
-    hf_resource_chain(t, index);
-    return index;
+    hf_cell_commit(spot.cell, CELL_RESOURCE);
+    hf_resource_chain(t, spot.index);
+    return spot;
 }
 
-uint32_t hf_resource_need(struct hf_table *t, uint64_t hash, const char *name, size_t len, int64_t until)
+struct hf_spot hf_resource_need_any(struct hf_table *t, uint64_t hash, const char *name, size_t len, int64_t until)
 {
     uint32_t index = hf_resource_find(t, hash, name, len);
     if (!index)
         return make_resource(t, hash, name, len, until);
-    union hf_cell *cell = hf_cell_at(t, index);
-    if (cell->resource.idle)
-        hf_cells_remove_cell(t, &t->shards[hf_shard_of(hash)].idle, cell);
-    cell->resource.idle = false;
-    return index;
+    struct hf_spot spot = {.index = index, .cell = hf_cell_at(t, index)};
+    hf_resource_use(t, spot.cell);
+    return spot;
 }
 
 /* Holds that no client answers for end unnoticed; a table that is about to grow looks for them first. */

@@ -1,7 +1,7 @@
 /* visit.h - inside lease.c and asking.c: a verb visits the shard of its name. */
 #pragma once
+#include "holders.h"
 #include "lease.h"
-#include "resource.h"
 #include "shard.h"
 
 /* What a verb finds once it is inside. */
@@ -14,8 +14,6 @@ struct hf_visit {
     hf_nanos now; /* when the mutex was got */
     struct hf_news *news;
 };
-typedef void hf_verb_fn(struct hf_visit *v);
-
 /* The hash of the ask's name. The ask keeps it: it may be about the same name as the last time. */
 static inline uint64_t hf_visit_hash(const struct hf_visit *v)
 {
@@ -58,41 +56,53 @@ void hf_visit_reap(struct hf_visit *v);
 void hf_visit_damaged(struct hf_visit *v);                /* answers so */
 void hf_visit_fail(struct hf_visit *v, hf_status status); /* the text is hf_why's */
 
-/* Enters the shard of an ask and finds its entry, its resource's ended holds reaped. HF_OK: the mutex is held. */
-__attribute__((always_inline)) static inline hf_status hf_visit_enter(struct hf_visit *v)
+/* Enters the shard of an ask and finds its entry, its resource's ended holds reaped; or answers why it cannot. True:
+ * the mutex is held, the verb does its work and answers, and hf_visit_leave() follows. All inline, so that a verb and
+ * its visit become one function. */
+__attribute__((always_inline)) static inline bool hf_visit_enter(struct hf_visit *v)
 {
     v->shard = hf_visit_shard(v);
     hf_status status = hf_shard_enter(v->table, v->shard, v->ask->until, &v->now);
-    if (status != HF_OK)
-        return status;
+    if (__builtin_expect(status != HF_OK, false)) {
+        hf_visit_fail(v, status);
+        return false;
+    }
     v->entry = hf_own_entry(v->table, v->ask);
     if (!v->entry && (hf_slot_cell(v->ask->slot) || v->ask->detached))
         hf_visit_find_entry(v);
     if (v->entry && hf_visit_state(v) != CELL_ENDED &&
         v->now >= hf_cell_at(v->table, v->entry->resource)->resource.next_end)
         hf_visit_reap(v);
-    return HF_OK;
+    return true;
 }
 
-/* Enters, lets the verb do its work and answer, leaves; or answers why it cannot enter. Inline, so that a verb and its
- * visit become one function. */
-static inline void hf_visit(struct hf_table *t, const struct hf_asker *who, struct hf_ask *ask, hf_nanos now,
-                            struct hf_news *news, hf_verb_fn *verb)
+/* True: there is an answer. */
+static inline bool hf_visit_leave(struct hf_visit *v)
 {
-    struct hf_visit v = {.table = t, .who = who, .ask = ask, .now = now, .news = news};
-    hf_status status = hf_visit_enter(&v);
-    if (status != HF_OK) {
-        hf_visit_fail(&v, status);
-        return;
-    }
-    verb(&v);
-    hf_shard_unlock(t, v.shard);
-    if (atomic_load_explicit(&t->damaged, memory_order_relaxed))
-        hf_visit_damaged(&v);
+    hf_shard_unlock(v->table, v->shard);
+    if (__builtin_expect(atomic_load_explicit(&v->table->damaged, memory_order_relaxed), false))
+        hf_visit_damaged(v);
+    return true;
 }
 
 /* Frees the ask's cell, if it has one. */
-void hf_visit_drop(struct hf_visit *v);
+static inline void hf_visit_drop(struct hf_visit *v)
+{
+    if (v->entry)
+        hf_entry_drop_cell(v->table, hf_slot_cell(v->ask->slot), (union hf_cell *)v->entry, v->now);
+    v->entry = NULL;
+    v->ask->slot = hf_slot(0, hf_slot_cookie(v->ask->slot));
+}
 
-void hf_visit_answer(struct hf_visit *v, enum hf_cue cue);
-void hf_visit_hold(struct hf_visit *v, enum hf_cue cue); /* GRANTED or EXTENDED: with time and token of the entry */
+static inline void hf_visit_answer(struct hf_visit *v, enum hf_cue cue)
+{
+    *v->news = (struct hf_news){.cue = cue, .asked_at = v->now, .retry_at = HF_NEVER};
+}
+
+/* GRANTED or EXTENDED. The hold's end is on the same clock for everybody here, so what is good is exact. */
+static inline void hf_visit_hold(struct hf_visit *v, enum hf_cue cue)
+{
+    hf_visit_answer(v, cue);
+    v->news->good = hf_until(v->now, v->entry->end);
+    v->news->token = v->entry->token;
+}

@@ -71,62 +71,13 @@ void hf_attempt_set_queued(struct hf_redis *r, struct attempt *a, bool queued)
 
 /* ---- Commands ---- */
 
-/* What every call of a script begins with, as it goes to the wire. */
-static void call_script(struct hf_command *c, enum hf_script script)
-{
-    static const char before[] = "$7\r\nEVALSHA\r\n$40\r\n", behind[] = "\r\n$1\r\n6\r\n";
-    enum { BEFORE = sizeof before - 1, SHA = 40, BEHIND = sizeof behind - 1 };
-    char call[BEFORE + SHA + BEHIND];
-    memcpy(call, before, BEFORE);
-    memcpy(call + BEFORE, hf_scripts[script].sha, SHA);
-    memcpy(call + BEFORE + SHA, behind, BEHIND);
-    hf_command_words(c, call, sizeof call);
-}
-
-/* They differ in one letter: the first one is written, and copied for the others. */
-static void add_companions(struct hf_command *c, const struct hf_keys *keys)
-{
-    static const char letters[] = "tqwhp";
-    char word[HF_KEY_MAX + 16];
-    size_t from = c->len;
-    hf_command_word(c, keys->companion, keys->companion_len);
-    if (c->failed)
-        return;
-    size_t len = c->len - from, letter = len - 2 - keys->companion_len + keys->letter;
-    memcpy(word, c->bytes + from, len);
-    c->bytes[from + letter] = letters[0];
-    for (int i = 1; letters[i]; i++) {
-        word[letter] = letters[i];
-        hf_command_words(c, word, len);
-    }
-}
-
-bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct hf_keys *keys, unsigned arguments)
-{
-    struct hf_command *c = &r->command;
-    hf_command_begin(c, 3 + HF_KEYS + arguments);
-    call_script(c, script);
-    hf_command_word(c, keys->lock, keys->lock_len);
-    add_companions(c, keys);
-    return !c->failed;
-}
-
-static void add_history(struct hf_redis *r, const struct attempt *a)
-{
-    if (a->said.history == r->history && a->said.history_age_ms == r->history_age_ms) {
-        hf_command_add(&r->command, &r->past);
-        return;
-    }
-    hf_command_number(&r->command, a->said.history);
-    hf_command_number(&r->command, a->said.history_age_ms);
-}
-
 static void write_pace(struct hf_redis *r)
 {
     const struct hf_timing *t = &r->timing;
     hf_nanos often = hf_look_is_all(r) ? t->refresh : t->refresh_first; /* else looking.c says who looks often */
-    r->looks = hf_words_of((const int64_t[]){often / HF_MS(1), t->refresh / HF_MS(1), t->turn / HF_MS(1)}, 3);
-    r->gaps = hf_words_of((const int64_t[]){t->margin / HF_MS(1), t->stagger / HF_MS(1), HF_WAITERS_MOST}, 3);
+    snprintf(r->pace, sizeof r->pace, "%lld %lld %lld %lld %lld %d", (long long)(often / HF_MS(1)),
+             (long long)(t->refresh / HF_MS(1)), (long long)(t->turn / HF_MS(1)), (long long)(t->margin / HF_MS(1)),
+             (long long)(t->stagger / HF_MS(1)), HF_WAITERS_MOST);
 }
 
 const struct hf_timing *hf_attempt_timing(struct hf_redis *r, const struct attempt *a)
@@ -165,12 +116,12 @@ static bool has_owner(const struct hf_ask *ask)
 static bool may_be_plain(const struct hf_redis *r, const struct attempt *a)
 {
     const struct hf_ask *ask = &a->said;
-    return ask->tokenless && ask->kind == HF_EXCLUSIVE && !has_owner(ask) && !ask->history && !a->sent && !r->strong &&
+    return ask->tokenless && ask->kind == HF_EXCLUSIVE && !has_owner(ask) && !r->history && !a->sent && !r->strong &&
            !r->hints;
 }
 
 /* The record that ask.lua writes. */
-static void write_plain_ask(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
+static void write_plain_ask(struct hf_redis *r, struct attempt *a, const struct head *head)
 {
     struct hf_command *c = &r->command;
     char record[META_MAX + HF_ID_TEXT + 48], *at = record;
@@ -183,77 +134,135 @@ static void write_plain_ask(struct hf_redis *r, struct attempt *a, const struct 
     at += put_meta(r, &a->said, at);
     hf_command_begin(c, 6);
     hf_command_word(c, "SET", 3);
-    hf_command_word(c, keys->lock, keys->lock_len);
+    hf_command_words(c, head->words.bytes, head->lock_len);
     hf_command_word(c, record, (size_t)(at - record));
     hf_command_word(c, "NX", 2);
     hf_command_word(c, "PX", 2);
     hf_command_number(c, a->said.ttl_ms);
 }
 
-static void write_ask(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
+/* Words 2 to 5 of ask.lua: what is asked for, and how. */
+static void write_terms(struct hf_redis *r, const struct attempt *a)
 {
     static const char kinds[] = {[HF_EXCLUSIVE] = 'e', [HF_SEMAPHORE] = 's', [HF_READ] = 'r', [HF_WRITE] = 'w'};
     const struct hf_ask *ask = &a->said;
-    struct hf_command *c = &r->command;
-    char owner[HF_ID_TEXT + 1], meta[META_MAX];
-    hf_attempt_timing(r, a); /* looks and gaps are those of this one */
-    hf_attempt_script(r, HF_SCRIPT_ASK, keys, 20);
-    hf_command_word(c, a->id, HF_ID_TEXT);
-    hf_command_number(c, ask->ttl_ms);
-    hf_command_word(c, meta, put_meta(r, ask, meta));
-    hf_command_letter(c, ask->queue ? '1' : '0');
-    hf_command_text(c, r->box);
-    hf_command_add(c, &r->looks);
-    hf_command_letter(c, a->sent ? '1' : '0');
-    hf_command_letter(c, kinds[ask->kind]);
-    hf_command_number(c, ask->units);
-    hf_command_number(c, ask->capacity);
-    if (has_owner(ask)) {
+    char owner[HF_ID_TEXT + 1] = "-", meta[META_MAX], text[sizeof r->box + sizeof r->pace + 48];
+    hf_attempt_timing(r, a); /* the pace is that of this one */
+    if (has_owner(ask))
         hf_id_text(&ask->owner, owner);
-        hf_command_word(c, owner, HF_ID_TEXT);
-    } else {
-        hf_command_letter(c, '-');
-    }
-    hf_command_letter(c, ask->barging ? '1' : '0');
-    add_history(r, a);
-    hf_command_add(c, &r->gaps);
-    hf_command_number(c, r->hints ? (int64_t)ask->token : 0);
+    hf_command_number(&r->command, ask->ttl_ms);
+    hf_command_word(&r->command, meta, put_meta(r, ask, meta));
+    snprintf(text, sizeof text, "%c %s %lld %llu %u %u", kinds[ask->kind], owner, (long long)r->history,
+             (unsigned long long)(r->hints ? ask->token : 0), ask->units, ask->capacity);
+    hf_command_text(&r->command, text);
+    snprintf(text, sizeof text, "%lld %d %d %d %s %s", (long long)r->history_age_ms, ask->queue, a->sent, ask->barging,
+             r->box, r->pace);
+    hf_command_text(&r->command, text);
 }
 
-static void write_extend(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
+static struct terms terms_of(const struct hf_redis *r, const struct attempt *a)
+{
+    const struct hf_ask *ask = &a->said;
+    return (struct terms){
+        .ttl_ms = ask->ttl_ms,
+        .first_ttl_ms = a->first_ttl_ms,
+        .round = r->round,
+        .token = r->hints ? ask->token : 0,
+        .units = ask->units,
+        .capacity = ask->capacity,
+        .flags = (uint32_t)ask->kind | (uint32_t)ask->queue << 8 | (uint32_t)a->sent << 9 |
+                 (uint32_t)ask->detached << 10 | (uint32_t)ask->barging << 11,
+    };
+}
+
+/* Most asks of a client are for the same: then they are copied. A label or an owner is one's own. */
+static void add_terms(struct hf_redis *r, const struct attempt *a)
+{
+    struct form *form = &r->form;
+    struct hf_command *c = &r->command;
+    struct terms terms = terms_of(r, a);
+    bool own = a->said.label_len || has_owner(&a->said);
+    if (!own && form->len && memcmp(&form->terms, &terms, sizeof terms) == 0) {
+        hf_command_words(c, form->bytes, form->len);
+        return;
+    }
+    size_t from = c->len;
+    write_terms(r, a);
+    if (own || c->failed || c->len - from > sizeof form->bytes)
+        return;
+    form->terms = terms;
+    form->len = c->len - from;
+    memcpy(form->bytes, c->bytes + from, form->len);
+}
+
+static void write_ask(struct hf_redis *r, struct attempt *a, const struct head *head)
+{
+    hf_head_script(r, HF_SCRIPT_ASK, head, 5);
+    hf_command_word(&r->command, a->id, HF_ID_TEXT);
+    add_terms(r, a);
+}
+
+/* What it is in most cases, the scripts know. */
+static void write_extend(struct hf_redis *r, struct attempt *a, const struct head *head)
 {
     bool vouched = hf_attempt_line(r, a, a->said.verb)->number == LINE_STRONG;
-    hf_attempt_script(r, HF_SCRIPT_EXTEND, keys, 6);
+    uint64_t token = r->hints ? a->said.token : 0;
+    bool usual = !r->history && !vouched && !token;
+    char terms[80];
+    hf_head_script(r, HF_SCRIPT_EXTEND, head, usual ? 2 : 3);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_number(&r->command, a->said.verb == HF_V_EXTEND ? a->said.ttl_ms : 0);
-    add_history(r, a);
-    hf_command_letter(&r->command, vouched ? '1' : '0');
-    hf_command_number(&r->command, r->hints ? (int64_t)a->said.token : 0);
+    if (usual)
+        return;
+    snprintf(terms, sizeof terms, "%lld %lld %d %llu", (long long)r->history, (long long)r->history_age_ms, vouched,
+             (unsigned long long)token);
+    hf_command_text(&r->command, terms);
 }
 
-static void write_release(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
+void hf_attempt_write_release(struct hf_redis *r, const char *id, const struct head *head, const char *channel,
+                              const char *terms)
+{
+    hf_head_script(r, HF_SCRIPT_RELEASE, head, terms ? 3 : channel ? 2 : 1);
+    hf_command_word(&r->command, id, HF_ID_TEXT);
+    if (channel || terms)
+        hf_command_text(&r->command, channel ? channel : "-");
+    if (terms)
+        hf_command_text(&r->command, terms);
+}
+
+/* Members of a quorum say there that it is free. NULL: nobody does. */
+static const char *channel_of(const struct hf_redis *r, const struct attempt *a, char channel[HF_KEY_MAX])
+{
+    struct hf_keys keys;
+    bool says = r->hints && !a->said.quiet && hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) == HF_OK;
+    return says ? hf_keys_channel(&keys, channel) : NULL;
+}
+
+static void write_release(struct hf_redis *r, struct attempt *a, const struct head *head)
 {
     /* What still waits for replicas would be overtaken. And a grant that is found in leaving was acknowledged by none.
      */
     bool doubt = a->said.doubt || a->in_flight[LINE_STRONG] || a->awaits_replicas;
     bool leaves = a->said.verb == HF_V_LEAVE && !r->strong;
+    bool usual = !doubt && !leaves && !a->said.lost && !r->history;
     int64_t tombstone_ms = doubt ? hf_attempt_timing(r, a)->release_for / HF_MS(1) : 0;
-    char channel[HF_KEY_MAX];
-    hf_attempt_script(r, HF_SCRIPT_RELEASE, keys, 6);
-    hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_letter(&r->command, leaves ? 'l' : a->said.lost ? 'x' : 'r');
-    hf_command_number(&r->command, tombstone_ms);
-    add_history(r, a);
-    hf_command_text(&r->command, r->hints && !a->said.quiet ? hf_keys_channel(keys, channel) : "-");
+    char channel[HF_KEY_MAX], terms[80];
+    if (!usual)
+        snprintf(terms, sizeof terms, "%c %lld %lld %lld -",
+                 leaves         ? 'l'
+                 : a->said.lost ? 'x'
+                                : 'r',
+                 (long long)tombstone_ms, (long long)r->history, (long long)r->history_age_ms);
+    hf_attempt_write_release(r, a->id, head, channel_of(r, a, channel), usual ? NULL : terms);
 }
 
-static void write_convert(struct hf_redis *r, struct attempt *a, const struct hf_keys *keys)
+static void write_convert(struct hf_redis *r, struct attempt *a, const struct head *head)
 {
     bool vouched = hf_attempt_line(r, a, a->said.verb)->number == LINE_STRONG;
-    hf_attempt_script(r, HF_SCRIPT_CONVERT, keys, vouched ? 6 : 4);
+    hf_head_script(r, HF_SCRIPT_CONVERT, head, vouched ? 6 : 4);
     hf_command_word(&r->command, a->id, HF_ID_TEXT);
     hf_command_letter(&r->command, a->said.verb == HF_V_UPGRADE ? 'u' : 'd');
-    add_history(r, a);
+    hf_command_add(&r->command, &r->past);
     if (vouched) {
         hf_command_word(&r->command, r->self, HF_ID_TEXT);
         hf_command_number(&r->command, (int64_t)r->round);
@@ -262,27 +271,28 @@ static void write_convert(struct hf_redis *r, struct attempt *a, const struct hf
 
 void hf_attempt_send(struct hf_redis *r, struct attempt *a, hf_nanos now)
 {
-    struct hf_keys keys;
+    const struct head *head;
     enum hf_verb verb = a->said.verb;
     bool plain = verb == HF_V_ACQUIRE && may_be_plain(r, a);
-    if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK) {
-        hf_attempt_fail(r, a, now, HF_INVALID, hf_why_text());
+    hf_status status = hf_head_of(r, a->said.name, a->said.name_len, &head);
+    if (status != HF_OK) {
+        hf_attempt_fail(r, a, now, status, hf_why_text());
         return;
     }
     switch (verb) {
     case HF_V_ACQUIRE:
-        (plain ? write_plain_ask : write_ask)(r, a, &keys);
+        (plain ? write_plain_ask : write_ask)(r, a, head);
         break;
     case HF_V_EXTEND:
     case HF_V_CHECK:
-        write_extend(r, a, &keys);
+        write_extend(r, a, head);
         break;
     case HF_V_UPGRADE:
     case HF_V_DOWNGRADE:
-        write_convert(r, a, &keys);
+        write_convert(r, a, head);
         break;
     default:
-        write_release(r, a, &keys);
+        write_release(r, a, head);
     }
     a->sent = true;
     a->unsent = false;
@@ -375,19 +385,16 @@ void hf_attempt_send_unsent(struct hf_redis *r, const struct line *line, hf_nano
 
 void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t key_len, hf_nanos now)
 {
-    struct hf_keys keys;
+    const struct head *head;
+    char terms[80];
     const char *name = hf_keys_name(r->prefix, key, key_len);
     struct line *line = &r->line[LINE_COMMANDS];
     if (!name || line->state != LINE_UP)
         return;
-    if (hf_keys_of(&keys, r->prefix, name, key_len - (size_t)(name - key)) != HF_OK)
+    if (hf_head_of(r, name, key_len - (size_t)(name - key), &head) != HF_OK)
         return;
-    hf_attempt_script(r, HF_SCRIPT_RELEASE, &keys, 6);
-    hf_command_word(&r->command, id, HF_ID_TEXT);
-    hf_command_letter(&r->command, 'u');
-    hf_command_letter(&r->command, '0'); /* whatever was in doubt has left its tombstone before it was forgotten */
-    hf_command_number(&r->command, r->history);
-    hf_command_number(&r->command, r->history_age_ms);
-    hf_command_text(&r->command, "-");
+    /* Whatever was in doubt has left its tombstone before it was forgotten. */
+    snprintf(terms, sizeof terms, "u 0 %lld %lld -", (long long)r->history, (long long)r->history_age_ms);
+    hf_attempt_write_release(r, id, head, NULL, terms);
     hf_line_send(r, line, (struct request){.kind = REQ_UNDO, .patience = r->connect_timeout}, now);
 }

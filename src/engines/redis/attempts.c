@@ -6,57 +6,103 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNUSED_MOST = 64 }; /* that are kept */
+enum { UNUSED_MOST = 64, SLAB = 64, FIRST_BUCKETS = 64 }; /* attempts that are kept; memos that are made at once */
+
+struct memo_slab {
+    struct memo_slab *next;
+    struct memo memo[SLAB];
+};
 
 /* ---- Memos ---- */
 
-static struct memo **bucket_of(struct hf_redis *r, const char id[HF_ID_TEXT])
+static struct memo **bucket_of(struct hf_redis *r, const struct hf_id *id)
 {
     uint32_t hash;
     memcpy(&hash, id, sizeof hash);
-    return &r->bucket[hash % ATTEMPT_BUCKETS];
+    return &r->bucket[hash & (r->buckets - 1)];
 }
 
-struct memo *hf_memo_of(struct hf_redis *r, const char id[HF_ID_TEXT])
+static void enter(struct hf_redis *r, struct memo *memo)
 {
-    struct memo *memo = *bucket_of(r, id);
-    while (memo && memcmp(memo->id, id, HF_ID_TEXT) != 0)
+    struct memo **bucket = bucket_of(r, &memo->ask->attempt);
+    memo->same_hash = *bucket;
+    *bucket = memo;
+}
+
+/* As many buckets as memos, or there is no memory for them and chains grow instead. False: there is none at all. */
+static bool make_buckets(struct hf_redis *r)
+{
+    if (r->memos < r->buckets)
+        return true;
+    uint32_t had = r->buckets, more = had ? 2 * had : FIRST_BUCKETS;
+    struct memo **old = r->bucket, **bucket = calloc(more, sizeof(struct memo *));
+    if (!bucket)
+        return old != NULL;
+    r->bucket = bucket;
+    r->buckets = more;
+    for (uint32_t i = 0; i < had; i++)
+        for (struct memo *memo = old[i], *next; memo; memo = next) {
+            next = memo->same_hash;
+            enter(r, memo);
+        }
+    free(old);
+    return true;
+}
+
+static struct memo *first_with(struct memo *memo, const struct hf_id *id)
+{
+    while (memo && !hf_id_same(&memo->ask->attempt, id))
         memo = memo->same_hash;
     return memo;
+}
+
+struct memo *hf_memo_of(struct hf_redis *r, const char text[HF_ID_TEXT])
+{
+    struct hf_id id;
+    return r->buckets && hf_id_read(text, &id) ? first_with(*bucket_of(r, &id), &id) : NULL;
 }
 
 struct memo *hf_memo_next(const struct memo *one)
 {
-    struct memo *memo = one->same_hash;
-    while (memo && memcmp(memo->id, one->id, HF_ID_TEXT) != 0)
-        memo = memo->same_hash;
-    return memo;
+    return first_with(one->same_hash, &one->ask->attempt);
+}
+
+static bool make_memos(struct hf_redis *r)
+{
+    struct memo_slab *slab = malloc(sizeof *slab);
+    if (!slab)
+        return false;
+    slab->next = r->memo_slabs;
+    r->memo_slabs = slab;
+    for (int i = 0; i < SLAB; i++) {
+        slab->memo[i].same_hash = r->unused_memos;
+        r->unused_memos = &slab->memo[i];
+    }
+    return true;
 }
 
 static struct memo *note(struct hf_redis *r, struct hf_ask *ask)
 {
-    struct memo *memo = r->free_memos;
-    if (memo)
-        r->free_memos = memo->same_hash;
-    else if (!(memo = malloc(sizeof *memo)))
+    if ((!r->unused_memos && !make_memos(r)) || !make_buckets(r))
         return NULL;
-    *memo = (struct memo){0};
-    hf_id_text(&ask->attempt, memo->id);
-    struct memo **bucket = bucket_of(r, memo->id);
-    memo->same_hash = *bucket;
-    *bucket = memo;
+    struct memo *memo = r->unused_memos;
+    r->unused_memos = memo->same_hash;
+    *memo = (struct memo){.ask = ask};
+    enter(r, memo);
+    r->memos++;
     ask->engine_state = memo;
     return memo;
 }
 
 static void drop(struct hf_redis *r, struct memo *memo)
 {
-    struct memo **at = bucket_of(r, memo->id);
+    struct memo **at = bucket_of(r, &memo->ask->attempt);
     while (*at != memo)
         at = &(*at)->same_hash;
     *at = memo->same_hash;
-    memo->same_hash = r->free_memos;
-    r->free_memos = memo;
+    memo->same_hash = r->unused_memos;
+    r->unused_memos = memo;
+    r->memos--;
 }
 
 /* ---- Attempts ---- */
@@ -74,10 +120,14 @@ struct attempt *hf_attempt_meet(struct hf_redis *r, struct hf_ask *ask)
     } else if (!(a = malloc(sizeof *a))) {
         return NULL;
     }
-    *a = (struct attempt){.ask = ask, .next = r->attempts, .memo = memo, .sent = memo->sent};
+    memset(a, 0, offsetof(struct attempt, id));
+    a->ask = ask;
+    a->memo = memo;
+    a->next = r->attempts;
+    a->sent = memo->sent;
     a->first_ttl_ms = memo->first_ttl_ms;
     a->acknowledged = memo->acknowledged;
-    memcpy(a->id, memo->id, sizeof a->id);
+    hf_id_text(&ask->attempt, a->id);
     if (r->attempts)
         r->attempts->prev = a;
     r->attempts = memo->awake = a;
@@ -113,7 +163,7 @@ void hf_attempts_rest(struct hf_redis *r)
         if (!is_idle(a))
             continue;
         a->memo->sent = a->sent;
-        a->memo->first_ttl_ms = a->first_ttl_ms;
+        a->memo->first_ttl_ms = (uint32_t)a->first_ttl_ms;
         a->memo->acknowledged = a->acknowledged;
         a->memo->awake = NULL;
         leave_list(r, a);
@@ -149,14 +199,6 @@ void hf_attempt_forget(struct hf_redis *r, struct hf_ask *ask)
     drop(r, memo);
 }
 
-static void free_memos(struct memo *memo)
-{
-    for (struct memo *next; memo; memo = next) {
-        next = memo->same_hash;
-        free(memo);
-    }
-}
-
 void hf_attempts_free(struct hf_redis *r)
 {
     for (struct attempt *a = r->attempts; a; a = a->next)
@@ -167,7 +209,9 @@ void hf_attempts_free(struct hf_redis *r)
         next = a->next;
         free(a);
     }
-    for (int i = 0; i < ATTEMPT_BUCKETS; i++)
-        free_memos(r->bucket[i]);
-    free_memos(r->free_memos);
+    for (struct memo_slab *slab = r->memo_slabs, *next; slab; slab = next) {
+        next = slab->next;
+        free(slab);
+    }
+    free(r->bucket);
 }

@@ -4,6 +4,7 @@
 #include "base/name.h"
 #include "base/why.h"
 
+#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,19 +59,55 @@ const char *hf_keys_channel(const struct hf_keys *keys, char channel[HF_KEY_MAX]
     return channel;
 }
 
+/* From the front, and in the order of the bytes. */
+static uint64_t eight_bytes(const uint8_t *b)
+{
+    uint64_t word;
+    memcpy(&word, b, sizeof word);
+    return be64toh(word);
+}
+
 void hf_id_text(const struct hf_id *id, char text[HF_ID_TEXT + 1])
 {
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    const uint8_t *b = id->b;
-    for (char *out = text; b < id->b + 15; b += 3, out += 4) {
-        out[0] = alphabet[b[0] >> 2];
-        out[1] = alphabet[(b[0] << 4 | b[1] >> 4) & 63];
-        out[2] = alphabet[(b[1] << 2 | b[2] >> 6) & 63];
-        out[3] = alphabet[b[2] & 63];
+    uint64_t high = eight_bytes(id->b), low = eight_bytes(id->b + 8), two = low >> 62;
+    low <<= 2; /* they stand in one letter with the last four of the first half */
+    for (int i = 0; i < 10; i++, high <<= 6, low <<= 6) {
+        text[i] = alphabet[high >> 58];
+        text[11 + i] = alphabet[low >> 58];
     }
-    text[20] = alphabet[*b >> 2]; /* the 16th has two letters of its own */
-    text[21] = alphabet[*b << 4 & 63];
+    text[10] = alphabet[high >> 58 | two];
+    text[21] = alphabet[low >> 58];
     text[22] = 0;
+}
+
+/* -1: no letter of an id. */
+static int value_of(char letter)
+{
+    if (letter >= 'a' && letter <= 'z')
+        return letter - 'a' + 26;
+    if (letter >= 'A' && letter <= 'Z')
+        return letter - 'A';
+    if (letter >= '0' && letter <= '9')
+        return letter - '0' + 52;
+    return letter == '-' ? 62 : letter == '_' ? 63 : -1;
+}
+
+bool hf_id_read(const char text[HF_ID_TEXT], struct hf_id *id)
+{
+    uint32_t bits = 0;
+    unsigned count = 0;
+    uint8_t *out = id->b;
+    for (int i = 0; i < HF_ID_TEXT; i++) {
+        int value = value_of(text[i]);
+        if (value < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)value;
+        count += 6;
+        if (count >= 8)
+            *out++ = (uint8_t)(bits >> (count -= 8));
+    }
+    return (bits & 15) == 0; /* those that are left over */
 }
 
 void hf_keys_pattern(const char *prefix, size_t len, char *pattern, size_t size)

@@ -29,6 +29,7 @@ const char *hf_keys_channel(const struct hf_keys *keys, char channel[HF_KEY_MAX]
 
 /* 22 letters, digits, - and _. */
 void hf_id_text(const struct hf_id *id, char text[HF_ID_TEXT + 1]);
+bool hf_id_read(const char text[HF_ID_TEXT], struct hf_id *id); /* false: it is no such text */
 
 /* `prefix` as a glob pattern that matches itself and whatever follows. */
 void hf_keys_pattern(const char *prefix, size_t len, char *pattern, size_t size);

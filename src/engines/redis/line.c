@@ -174,12 +174,36 @@ static void load_script(struct hf_redis *r, struct line *line, enum hf_script sc
     hf_line_send(r, line, (struct request){.kind = kind, .patience = r->connect_timeout}, now);
 }
 
+/* They are long, and nearly always there. */
+static void ask_for_scripts(struct hf_redis *r, struct line *line, hf_nanos now)
+{
+    hf_command_begin(&r->command, 2 + HF_SCRIPTS);
+    hf_command_text(&r->command, "SCRIPT");
+    hf_command_text(&r->command, "EXISTS");
+    for (int i = 0; i < HF_SCRIPTS; i++)
+        hf_command_text(&r->command, hf_scripts[i].sha);
+    greet(r, line, REQ_KNOWN, now);
+}
+
+static bool is_known(const struct hf_reply *known, size_t script)
+{
+    const struct hf_reply *answer = known && known->type == HF_REPLY_LIST ? hf_reply_item(known, script) : NULL;
+    return answer && answer->type == HF_REPLY_NUMBER && answer->number == 1;
+}
+
+/* `known`: the server's answer, good until the line is down. Where it says nothing of the kind (a right that the user
+ * lacks, a proxy that knows no such command) all are loaded. */
+static void load_missing(struct hf_redis *r, struct line *line, const struct hf_reply *known, hf_nanos now)
+{
+    for (int i = 0; i < HF_SCRIPTS && line->state != LINE_DOWN; i++)
+        if (!is_known(known, (size_t)i))
+            load_script(r, line, (enum hf_script)i, REQ_LOAD, now);
+}
+
 void hf_line_load_scripts(struct hf_redis *r, struct line *line, hf_nanos now)
 {
-    if (line->loads) /* for another request that was in flight when the server forgot them */
-        return;
-    for (int i = 0; i < HF_SCRIPTS && line->state != LINE_DOWN; i++)
-        load_script(r, line, (enum hf_script)i, REQ_LOAD, now);
+    if (!line->loads) /* else for another request that was in flight when the server forgot them */
+        load_missing(r, line, NULL, now);
 }
 
 void hf_line_load_script(struct hf_redis *r, struct line *line, enum hf_script script, hf_nanos now)
@@ -187,7 +211,7 @@ void hf_line_load_script(struct hf_redis *r, struct line *line, enum hf_script s
     load_script(r, line, script, REQ_LOAD_ONE, now);
 }
 
-/* All of it goes out at once. */
+/* All of it goes out at once; what the server lacks follows when it has said so. */
 void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now)
 {
     struct hf_command *c = &r->command;
@@ -226,7 +250,7 @@ void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now)
     hf_command_text(c, "replication");
     greet(r, line, REQ_INFO, now);
     if (line->number != LINE_WAKE)
-        hf_line_load_scripts(r, line, now);
+        ask_for_scripts(r, line, now);
 }
 
 const char *hf_line_info_field(const char *info, const char *field)
@@ -304,20 +328,23 @@ struct refusal hf_refusal(const struct hf_redis *r, const struct hf_reply *error
     return refusal;
 }
 
-/* An answer to what we say first. Which name we have is of no importance. */
+/* An answer to what we say first. Which name we have is of no importance; whoever may not ask goes on without. */
 static void hear_greeting(struct hf_redis *r, struct line *line, enum request_kind kind, const struct hf_reply *reply,
                           hf_nanos now)
 {
-    if (reply->type != HF_REPLY_ERROR) {
-        if (kind == REQ_INFO)
-            read_info(r, line, reply, now);
-        return;
+    if (reply->type == HF_REPLY_ERROR) {
+        struct refusal refusal = hf_refusal(r, reply);
+        bool asks = kind == REQ_SETNAME || kind == REQ_INFO || kind == REQ_KNOWN;
+        if (!asks || refusal.leave) {
+            line->state = LINE_GREETING; /* scripts may be loaded again later on */
+            hf_line_drop(r, line, refusal.status, now, "%s", refusal.text);
+            return;
+        }
     }
-    struct refusal refusal = hf_refusal(r, reply);
-    if ((kind == REQ_SETNAME || kind == REQ_INFO) && !refusal.leave)
-        return;
-    line->state = LINE_GREETING; /* scripts may be loaded again later on */
-    hf_line_drop(r, line, refusal.status, now, "%s", refusal.text);
+    if (kind == REQ_INFO)
+        read_info(r, line, reply, now);
+    else if (kind == REQ_KNOWN)
+        load_missing(r, line, reply, now);
 }
 
 static bool is_refused(struct hf_redis *r, struct line *line, const struct hf_reply *reply, hf_nanos now)

@@ -196,6 +196,12 @@ static hf_status read_settings(struct hf_redis *r, const struct hf_settings *s)
 
 /* ---- The door ---- */
 
+static inline void rest(struct hf_redis *r)
+{
+    if (r->told)
+        hf_attempts_rest(r);
+}
+
 static void close_redis(void *self)
 {
     struct hf_redis *r = self;
@@ -208,6 +214,7 @@ static void close_redis(void *self)
     hf_look_close(r);
     hf_attempts_free(r);
     hf_command_free(&r->command);
+    hf_heads_free(r);
     explicit_bzero(r->password, sizeof r->password);
     free(r);
 }
@@ -244,7 +251,7 @@ static void submit(void *self, struct hf_ask *ask, hf_nanos now)
         if (!a->first_ttl_ms)
             a->first_ttl_ms = ask->ttl_ms;
         hf_attempt_submit(r, a, now);
-        hf_attempts_rest(r);
+        rest(r);
         return;
     }
     struct hf_news news = {.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory to ask"};
@@ -255,14 +262,14 @@ static void forget(void *self, struct hf_ask *ask)
 {
     struct hf_redis *r = self;
     hf_attempt_forget(r, ask);
-    hf_attempts_rest(r);
+    rest(r);
 }
 
 static void line_up(void *self, unsigned line, hf_nanos now)
 {
     struct hf_redis *r = self;
     hf_line_up(r, &r->line[line], now);
-    hf_attempts_rest(r);
+    rest(r);
 }
 
 static void line_bytes(void *self, unsigned line, const char *bytes, size_t len, hf_nanos now)
@@ -270,20 +277,21 @@ static void line_bytes(void *self, unsigned line, const char *bytes, size_t len,
     struct hf_redis *r = self;
     r->told_at = now;
     hf_line_bytes(r, &r->line[line], bytes, len, now);
-    hf_attempts_rest(r);
+    rest(r);
 }
 
 static void line_down(void *self, unsigned line, hf_status status, const char *why, hf_nanos now)
 {
     struct hf_redis *r = self;
     hf_line_down(r, &r->line[line], status, why, now);
-    hf_attempts_rest(r);
+    rest(r);
 }
 
 static uint32_t lines(void *self)
 {
     struct hf_redis *r = self;
     uint32_t all = 0;
+#pragma GCC unroll 3
     for (unsigned i = 0; i < LINES; i++)
         all |= (uint32_t)(r->line[i].orphans > 0) << i;
     return all;
@@ -295,10 +303,12 @@ static hf_nanos tick(void *self, hf_nanos now)
     hf_nanos next = HF_NEVER;
     r->told_at = now;
     for (unsigned i = 0; i < LINES; i++) {
+        if (r->line[i].state == LINE_DOWN && !r->queued && !r->ears) /* nobody listens, and who asks dials himself */
+            continue;
         hf_nanos due = hf_line_tick(r, &r->line[i], now);
         next = due < next ? due : next;
     }
-    hf_attempts_rest(r);
+    rest(r);
     return next;
 }
 

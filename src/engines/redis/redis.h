@@ -2,9 +2,9 @@
  *
  * The way through this folder: redis.c is the door (engines/wire.h) and reads the URL; line.c is one connection, from
  * dialling through the greeting to its end, with the requests that await their replies; asking.c turns an ask into a
- * command, answering.c a reply into news; waking.c hears of hand-overs, looking.c does without; seeing.c lists, breaks
- * and resizes for people; keys.c, resp.c, refusals.def and rights.c know how things are written; scripts/ is what runs
- * inside the server.
+ * command, which heads.c begins, answering.c a reply into news; waking.c hears of hand-overs, looking.c does without;
+ * seeing.c lists, breaks and resizes for people; keys.c, resp.c, refusals.def and rights.c know how things are written;
+ * scripts/ is what runs inside the server.
  *
  * No I/O and no clock here: bytes and time come in, bytes and news go out. */
 #pragma once
@@ -36,7 +36,8 @@ enum request_kind {
     REQ_SELECT,
     REQ_SETNAME,
     REQ_INFO,
-    REQ_LOAD,     /* of all scripts */
+    REQ_KNOWN,    /* which scripts the server has */
+    REQ_LOAD,     /* of those that it lacks */
     REQ_LOAD_ONE, /* of the one that follows */
 };
 
@@ -97,24 +98,23 @@ struct push {
 struct job;   /* seeing.c */
 struct crowd; /* looking.c */
 
-/* What the engine keeps of an ask between its first submit and forget(). */
+/* What the engine keeps of an ask between its first submit and forget(): little, as there is one for each hold. */
 struct memo {
-    struct memo *same_hash;
-    struct attempt *awake; /* NULL: nothing goes on with it */
-    char id[HF_ID_TEXT + 1];
-    bool sent; /* these are the attempt's, while it rests */
-    int64_t first_ttl_ms;
-    hf_nanos acknowledged;
+    struct memo *same_hash; /* unused: the next one */
+    struct hf_ask *ask;     /* whose id is not changed meanwhile */
+    struct attempt *awake;  /* NULL: nothing goes on with it */
+    hf_nanos acknowledged;  /* these are the attempt's, while it rests */
+    uint32_t first_ttl_ms;
+    bool sent;
 };
+_Static_assert(sizeof(struct memo) == 40, "a hold costs no more here");
 
 /* An ask with which something goes on: it awaits an answer, or waits to be told. */
 struct attempt {
     struct attempt *next, *prev; /* among all; unused: next */
     struct attempt *next_told;   /* in hf_redis.told */
     struct memo *memo;
-    struct hf_ask *ask; /* whom to tell; its lines are ours to write */
-    struct hf_ask said; /* what was asked last: the client writes the other one while we are not looking */
-    char id[HF_ID_TEXT + 1];
+    struct hf_ask *ask;        /* whom to tell; its lines are ours to write */
     bool told;                 /* since the last look for those with which nothing goes on any more */
     bool unsent;               /* ask->verb waits for the line to come up */
     bool sent;                 /* something went out for it */
@@ -129,16 +129,42 @@ struct attempt {
     struct hf_heap_node arrival;
     bool hinted; /* it was told to look, and has not asked since */
     struct job *job;
-    unsigned examined;        /* EXAMINE: answers so far */
-    bool awaits_replicas;     /* held_back awaits the answer of the WAIT that is under way */
-    enum hf_verb held_verb;   /* what was asked for */
+    unsigned examined;      /* EXAMINE: answers so far */
+    bool awaits_replicas;   /* held_back awaits the answer of the WAIT that is under way */
+    enum hf_verb held_verb; /* what was asked for */
+    hf_status lack;         /* what it will be told when a grant that they did not acknowledge has been taken back, */
+    char *lack_text;        /* and in words */
+    hf_nanos acknowledged;  /* until then it is good by what they did acknowledge; 0: nothing was asked for here */
+
+    /* From here on nothing is cleared for the next one. */
+    char id[HF_ID_TEXT + 1];
+    struct hf_ask said;       /* what was asked last: the client writes the other one while we are not looking */
     struct hf_news held_back; /* what it will be told when enough replicas have acknowledged it */
-    hf_status lack;           /* what it will be told when a grant that they did not acknowledge has been taken back, */
-    char *lack_text;          /* and in words */
-    hf_nanos acknowledged;    /* until then it is good by what they did acknowledge; 0: nothing was asked for here */
 };
 
-enum { ATTEMPT_BUCKETS = 4096, CROWD_BUCKETS = 1024, HF_WAITERS_MOST = 100000 };
+/* What the words of an ask behind its id follow from, besides the settings, */
+struct terms {
+    int64_t ttl_ms, first_ttl_ms;
+    uint64_t round, token, flags;
+    uint32_t units, capacity;
+};
+_Static_assert(sizeof(struct terms) == 48, "no gaps: compared as a whole");
+
+/* and those words, as they were last written. */
+struct form {
+    struct terms terms;
+    size_t len; /* 0: not yet */
+    char bytes[1024];
+};
+
+/* The keys of one lock as they go to the wire: heads.c. */
+struct head {
+    struct hf_command words;  /* empty: not in use */
+    size_t lock_len;          /* of the first of them, the lock itself, */
+    size_t name_at, name_len; /* in which the name stands */
+};
+
+enum { HEADS = 128, CROWD_BUCKETS = 1024, HF_WAITERS_MOST = 100000 };
 
 struct hf_redis {
     const struct hf_wire_host *host;
@@ -163,15 +189,19 @@ struct hf_redis {
     size_t about_len;
     struct hf_timing timing; /* of the ttl that was last asked for: see hf_attempt_timing() */
     int64_t timing_ttl_ms;
-    struct hf_words looks, gaps; /* of that timing, as ask.lua wants them: arguments 6 to 8, and 17 to 19 */
-    struct hf_words past;        /* history and history_age_ms */
+    char pace[128];       /* of that timing, as ask.lua wants it: the last six words of its last argument */
+    struct hf_words past; /* history and history_age_ms */
+    struct form form;
+    struct head head[HEADS];
 
     struct line line[LINES];
     struct hf_command command; /* the one that is being written */
     struct attempt *attempts, *unused;
     uint32_t unused_count;
     struct attempt *told;
-    struct memo *bucket[ATTEMPT_BUCKETS], *free_memos;
+    struct memo **bucket, *unused_memos;
+    uint32_t buckets, memos; /* how many there are; buckets are a power of two, and 0 before the first memo */
+    struct memo_slab *memo_slabs;
     struct crowd *crowd[CROWD_BUCKETS];
     uint32_t queued;   /* attempts that wait to be told */
     bool hints;        /* a member of a quorum: nobody is handed anything, those who wait hear that it is free */
@@ -227,8 +257,9 @@ void hf_attempt_forget(struct hf_redis *r, struct hf_ask *ask);
  * the door: no pointer to an attempt is good behind it. */
 void hf_attempts_rest(struct hf_redis *r);
 void hf_attempts_free(struct hf_redis *r);
-struct memo *hf_memo_of(struct hf_redis *r, const char id[HF_ID_TEXT]); /* the first one with that id; NULL: none */
-struct memo *hf_memo_next(const struct memo *one);                      /* another with the same */
+/* The first one with that id; NULL: none. */
+struct memo *hf_memo_of(struct hf_redis *r, const char id[HF_ID_TEXT]);
+struct memo *hf_memo_next(const struct memo *one); /* another with the same */
 
 /* ---- asking.c ---- */
 
@@ -239,8 +270,9 @@ void hf_attempt_send(struct hf_redis *r, struct attempt *a, hf_nanos now); /* wh
 void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news);
 void hf_attempt_fail(struct hf_redis *r, struct attempt *a, hf_nanos asked_at, hf_status status, const char *text);
 void hf_attempt_set_queued(struct hf_redis *r, struct attempt *a, bool queued);
-/* Begins an EVALSHA of that script on that lock, with so many arguments to follow. False: no such key can be. */
-bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct hf_keys *keys, unsigned arguments);
+/* channel, terms: the arguments 2 and 3 of release.lua; NULL: absent. */
+void hf_attempt_write_release(struct hf_redis *r, const char *id, const struct head *head, const char *channel,
+                              const char *terms);
 /* A release of an id that nobody here knows any more. */
 void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t key_len, hf_nanos now);
 
@@ -249,6 +281,16 @@ struct line *hf_attempt_line(struct hf_redis *r, const struct attempt *a, enum h
 bool hf_attempt_flies(const struct attempt *a); /* something awaits its answer */
 /* Good until that of another one is asked for. */
 const struct hf_timing *hf_attempt_timing(struct hf_redis *r, const struct attempt *a);
+
+/* ---- heads.c ---- */
+
+/* Begins an EVALSHA of that script on that lock, with so many arguments to follow. False: no memory. */
+bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct hf_keys *keys, unsigned arguments);
+/* The words for the keys of that lock, good until the next one is asked for. HF_INVALID: no such key can be, or no
+ * memory; hf_why_text() says which. */
+hf_status hf_head_of(struct hf_redis *r, const char *name, size_t len, const struct head **head);
+void hf_head_script(struct hf_redis *r, enum hf_script script, const struct head *head, unsigned arguments);
+void hf_heads_free(struct hf_redis *r);
 
 /* ---- answering.c ---- */
 

@@ -11,9 +11,10 @@ enum { SIMPLE_MOST = 63, SIMPLE_DIGITS = 18 };
 
 /* ---- Commands ---- */
 
-enum { NUMBER_MOST = 20, FRAME_MOST = NUMBER_MOST + 5 }; /* letters: of a number; around a word */
+enum { NUMBER_MOST = 20 }; /* letters */
+_Static_assert(HF_FRAME_MOST == NUMBER_MOST + 5, "a letter, the length, and two ends of lines");
 
-static char *grow(struct hf_command *c, size_t more)
+char *hf_command_grow(struct hf_command *c, size_t more)
 {
     size_t room = c->room ? c->room : 512;
     while (room < c->len + more)
@@ -25,12 +26,6 @@ static char *grow(struct hf_command *c, size_t more)
     c->bytes = bytes;
     c->room = room;
     return bytes + c->len;
-}
-
-/* Where so many bytes may be written; NULL: no memory. */
-static inline char *make_room(struct hf_command *c, size_t more)
-{
-    return c->room - c->len >= more ? c->bytes + c->len : grow(c, more);
 }
 
 /* Numbers are written by hand: a command has many, and printf took a third of all its time. */
@@ -77,35 +72,34 @@ static inline char *put_count(char *to, char letter, size_t count)
     return put_end(to);
 }
 
-static inline void written_to(struct hf_command *c, const char *end)
-{
-    c->len = (size_t)(end - c->bytes);
-}
-
 void hf_command_begin(struct hf_command *c, unsigned words)
 {
-    char *to = make_room(c, FRAME_MOST);
+    char *to = hf_command_room(c, HF_FRAME_MOST);
     if (to)
-        written_to(c, put_count(to, '*', words));
+        hf_command_end(c, put_count(to, '*', words));
 }
 
 void hf_command_words(struct hf_command *c, const char *bytes, size_t len)
 {
-    char *to = make_room(c, len);
+    char *to = hf_command_room(c, len);
     if (!to)
         return;
     memcpy(to, bytes, len);
     c->len += len;
 }
 
-void hf_command_word(struct hf_command *c, const char *text, size_t len)
+char *hf_put_word(char *to, const char *text, size_t len)
 {
-    char *to = make_room(c, len + FRAME_MOST);
-    if (!to)
-        return;
     to = put_count(to, '$', len);
     memcpy(to, text, len);
-    written_to(c, put_end(to + len));
+    return put_end(to + len);
+}
+
+void hf_command_word(struct hf_command *c, const char *text, size_t len)
+{
+    char *to = hf_command_room(c, len + HF_FRAME_MOST);
+    if (to)
+        hf_command_end(c, hf_put_word(to, text, len));
 }
 
 void hf_command_text(struct hf_command *c, const char *text)
@@ -115,7 +109,7 @@ void hf_command_text(struct hf_command *c, const char *text)
 
 void hf_command_letter(struct hf_command *c, char letter)
 {
-    char *to = make_room(c, FRAME_MOST);
+    char *to = hf_command_room(c, HF_FRAME_MOST);
     if (!to)
         return;
     memcpy(to, "$1\r\n?\r\n", 7);
@@ -129,7 +123,7 @@ void hf_command_number(struct hf_command *c, int64_t number)
         hf_command_letter(c, (char)('0' + number));
         return;
     }
-    char *to = make_room(c, NUMBER_MOST + FRAME_MOST);
+    char *to = hf_command_room(c, NUMBER_MOST + HF_FRAME_MOST);
     if (!to)
         return;
     uint64_t size = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
@@ -137,7 +131,7 @@ void hf_command_number(struct hf_command *c, int64_t number)
     to = put_count(to, '$', digits + (number < 0));
     if (number < 0)
         *to++ = '-';
-    written_to(c, put_end(put_digits(to, size, digits)));
+    hf_command_end(c, put_end(put_digits(to, size, digits)));
 }
 
 void hf_command_add(struct hf_command *c, const struct hf_words *words)
@@ -428,9 +422,10 @@ int64_t hf_reply_count(const struct hf_reply *reply)
         return -1;
     int64_t number = 0;
     for (size_t i = 0; i < reply->len; i++) {
-        if (reply->text[i] < '0' || reply->text[i] > '9')
+        unsigned digit = (unsigned)reply->text[i] - '0';
+        if (digit > 9)
             return -1;
-        number = number * 10 + (reply->text[i] - '0');
+        number = number * 10 + digit;
     }
     return number;
 }

@@ -21,6 +21,20 @@ void hf_command_letter(struct hf_command *c, char letter);
 void hf_command_number(struct hf_command *c, int64_t number);
 void hf_command_words(struct hf_command *c, const char *bytes, size_t len); /* as they go to the wire */
 
+/* For whoever writes words himself, as they go to the wire: where so many bytes may be written, NULL: no memory. Behind
+ * the last of them it has an end. */
+enum { HF_FRAME_MOST = 25 }; /* bytes around a word */
+char *hf_command_grow(struct hf_command *c, size_t more);
+static inline char *hf_command_room(struct hf_command *c, size_t more)
+{
+    return c->room - c->len >= more ? c->bytes + c->len : hf_command_grow(c, more);
+}
+static inline void hf_command_end(struct hf_command *c, const char *end)
+{
+    c->len = (size_t)(end - c->bytes);
+}
+char *hf_put_word(char *to, const char *text, size_t len); /* where it ends */
+
 /* A few numbers that many commands have: written once, and copied. */
 enum { HF_WORDS_MOST = 3 };
 struct hf_words {

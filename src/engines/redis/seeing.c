@@ -362,9 +362,10 @@ static void answer_act(struct hf_redis *r, const struct request *request, const 
     struct attempt *a = request->attempt;
     if (reply->type != HF_REPLY_NUMBER || (reply->number < 0 && request->verb == HF_V_BREAK))
         hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, "the server's answer makes no sense");
-    else if (reply->number < 0)
-        hf_attempt_fail(r, a, request->sent_at, HF_MISMATCH, "is not a semaphore");
-    else
+    else if (reply->number < 0) {
+        hf_why(HF_MISMATCH, "%s: is not a semaphore", a->ask->name);
+        hf_attempt_fail(r, a, request->sent_at, HF_MISMATCH, hf_why_text());
+    } else
         finish(r, a, request, reply->number ? HF_N_RELEASED : HF_N_GONE);
 }
 

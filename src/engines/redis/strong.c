@@ -59,22 +59,30 @@ void hf_strong_limit(const struct attempt *a, struct hf_news *news)
         news->good = 0; /* what is believed already stays; a shorter rest would be no news, only less drift */
 }
 
+static void write_downgrade(struct hf_redis *r, const struct attempt *a, const struct head *head)
+{
+    hf_head_script(r, HF_SCRIPT_CONVERT, head, 6);
+    hf_command_word(&r->command, a->id, HF_ID_TEXT);
+    hf_command_letter(&r->command, 'd');
+    hf_command_add(&r->command, &r->past);
+    hf_command_word(&r->command, r->self, HF_ID_TEXT);
+    hf_command_number(&r->command, (int64_t)r->round);
+}
+
 /* A grant is released, and an upgraded one is a reader again. */
 static bool send_take_back(struct hf_redis *r, struct attempt *a, enum hf_verb verb, hf_nanos now)
 {
-    struct hf_keys keys;
-    bool grant = verb == HF_V_ACQUIRE;
-    if (hf_keys_of(&keys, r->prefix, a->said.name, a->said.name_len) != HF_OK)
+    const struct head *head;
+    char terms[80];
+    if (hf_head_of(r, a->said.name, a->said.name_len, &head) != HF_OK)
         return false;
-    hf_attempt_script(r, grant ? HF_SCRIPT_RELEASE : HF_SCRIPT_CONVERT, &keys, grant ? 7 : 6);
-    hf_command_word(&r->command, a->id, HF_ID_TEXT);
-    hf_command_text(&r->command, grant ? "r" : "d");
-    if (grant)
-        hf_command_text(&r->command, "0");
-    hf_command_number(&r->command, a->said.history);
-    hf_command_number(&r->command, a->said.history_age_ms);
-    hf_command_text(&r->command, grant ? "-" : r->self);
-    hf_command_number(&r->command, (int64_t)r->round++);
+    snprintf(terms, sizeof terms, "r 0 %lld %lld %llu", (long long)r->history, (long long)r->history_age_ms,
+             (unsigned long long)r->round);
+    if (verb == HF_V_ACQUIRE)
+        hf_attempt_write_release(r, a->id, head, NULL, terms);
+    else
+        write_downgrade(r, a, head);
+    r->round++;
     struct request request = {
         .kind = REQ_TAKE_BACK, .verb = (uint8_t)verb, .attempt = a, .patience = hf_attempt_timing(r, a)->op_timeout};
     a->ask->lines |= 1u << LINE_STRONG;

@@ -20,6 +20,8 @@ static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
     if (!record)
         return;
     record->answered = true;
+    if (news->cue != HF_N_HINT && record->due)
+        record->due--;
     hf_wire_record_put(wire, record, news);
     hf_wire_record_touch(wire, record);
 }
@@ -47,7 +49,6 @@ static void free_wire(struct hf_wire *wire)
     hf_wire_records_free(wire);
     if (wire->background.kick >= 0)
         close(wire->background.kick);
-    pthread_mutex_destroy(&wire->io);
     free(wire);
 }
 
@@ -80,7 +81,6 @@ hf_status hf_wire_open(void **self, const struct hf_url *url, const struct hf_se
     struct hf_wire *wire = calloc(1, sizeof *wire);
     if (!wire)
         return hf_why(HF_NO_MEMORY, "no memory for connections");
-    pthread_mutex_init(&wire->io, NULL);
     wire->type = type;
     wire->host = host;
     wire->spin = hf_machine_cpus() > 1 ? 1000 * settings->value[HF_SET_SPIN] : 0;
@@ -105,7 +105,7 @@ void hf_wire_close(void *self)
 hf_status hf_wire_enter(void *self)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     wire->background_thread = pthread_self();
     wire->entered = true;
     hf_wire_unlock(wire);
@@ -115,7 +115,7 @@ hf_status hf_wire_enter(void *self)
 void hf_wire_leave(void *self)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     wire->entered = false;
     hf_wire_unlock(wire);
 }
@@ -128,10 +128,12 @@ static void see_off(struct hf_wire *wire, const struct hf_ask *unattended)
 {
     if (hf_wire_is_background(wire))
         return;
-    if (!unattended || !unattended->batched)
-        hf_wire_flush_lines(wire);
-    if (!unattended)
+    if (!unattended) {
+        hf_wire_flush_or_leave(wire);
         return;
+    }
+    if (!unattended->batched)
+        hf_wire_flush_lines(wire);
     hf_wire_offer(wire, unattended->lines);
     if (!unattended->lines || unattended->lines & ~wire->open)
         hf_wire_rouse(wire, &wire->background); /* only a tick opens that line, perhaps sooner than it knows */
@@ -143,9 +145,13 @@ static bool submit(struct hf_wire *wire, struct hf_wire_record *record, hf_nanos
     uint32_t unread = record->count;
     record->attended = !ask->bell;
     record->answered = false;
+    record->due++;
+    wire->asked_slot = ask->slot;
+    wire->asked_at = now;
     wire->type->submit(wire->engine, ask, now);
     bool at_once = unread == 0 && record->count == 1 && hf_wire_record_take(wire, record, news);
-    hf_wire_record_touch(wire, record);
+    if (record->stake || record->count || !record->attended)
+        hf_wire_record_touch(wire, record);
     hf_wire_settle(wire);
     if (ask->bell || at_once) /* else the caller parks, and sends */
         see_off(wire, ask->bell && (!at_once || ask->lines) ? ask : NULL);
@@ -155,17 +161,19 @@ static bool submit(struct hf_wire *wire, struct hf_wire_record *record, hf_nanos
 bool hf_wire_submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_of(wire, ask);
     if (!record)
         record = hf_wire_record_make(wire, ask);
     bool answered = true;
     hf_wire_look_at_idle(wire, now);
-    if (record && hf_wire_record_expect(wire, record))
+    if (record && hf_wire_record_expect(wire, record)) {
         answered = submit(wire, record, now, news);
-    else
+        hf_wire_record_rest(wire, record);
+    } else {
         *news = (struct hf_news){
             .cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory for another ask"};
+    }
     hf_wire_unlock(wire);
     return answered;
 }
@@ -174,9 +182,13 @@ bool hf_wire_peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *
 {
     struct hf_wire *wire = self;
     (void)now;
-    pthread_mutex_lock(&wire->io);
+    if (!ask->slot) /* it rests: only a submit changes that, and the caller has the lease's lock */
+        return false;
+    hf_latch_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_of(wire, ask);
     bool unread = record && hf_wire_record_take(wire, record, news);
+    if (record)
+        hf_wire_record_rest(wire, record);
     hf_wire_unlock(wire);
     return unread;
 }
@@ -184,7 +196,9 @@ bool hf_wire_peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *
 void hf_wire_unattend(void *self, struct hf_ask *ask)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    if (!ask->slot)
+        return;
+    hf_latch_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_of(wire, ask);
     if (record && record->attended) {
         record->attended = false;
@@ -198,7 +212,7 @@ void hf_wire_unattend(void *self, struct hf_ask *ask)
 void hf_wire_flush(void *self)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     hf_wire_flush_lines(wire);
     hf_wire_unlock(wire);
 }
@@ -206,12 +220,13 @@ void hf_wire_flush(void *self)
 void hf_wire_forget(void *self, struct hf_ask *ask)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_of(wire, ask);
-    if (record) {
-        wire->type->forget(wire->engine, ask);
+    wire->type->forget(wire->engine, ask);
+    if (record)
         hf_wire_dismiss(wire, record);
-        see_off(wire, NULL);
-    }
+    else
+        hf_wire_settle(wire);
+    see_off(wire, NULL);
     hf_wire_unlock(wire);
 }

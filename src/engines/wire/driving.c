@@ -100,8 +100,8 @@ static ssize_t glance_until(int fd, char *bytes, size_t size, hf_nanos until)
     return came;
 }
 
-/* Sleeps in a recv, with the io lock given up meanwhile. */
-static void doze(struct hf_wire *wire, struct hf_wire_waiter *me)
+/* Sleeps in a recv, with the io lock given up meanwhile. The time when it ended. */
+static hf_nanos doze(struct hf_wire *wire, struct hf_wire_waiter *me)
 {
     unsigned number = (unsigned)__builtin_ctz(me->lines);
     int fd = hf_link_fd(wire->line[number].link);
@@ -115,12 +115,14 @@ static void doze(struct hf_wire *wire, struct hf_wire_waiter *me)
     bool hit = came != -EAGAIN;
     if (!hit)
         came = hf_link_doze(fd, bytes, sizeof bytes);
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     me->how = HF_WIRE_AWAKE;
     me->dozed = came < 0;
+    hf_nanos now = hf_clock_boot();
     if (spins)
         hf_spin_learn(&wire->line[number].spin, hit);
-    hf_wire_take(wire, number, bytes, sizeof bytes, came, hf_clock_boot());
+    hf_wire_take(wire, number, bytes, sizeof bytes, came, now);
+    return now;
 }
 
 /* With the io lock given up meanwhile. */
@@ -136,7 +138,7 @@ static void poll_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, struc
     }
     if (!hit)
         poll_until(fds, count, until);
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     me->how = HF_WIRE_AWAKE;
     if (spins)
         hf_spin_learn(&wire->line[__builtin_ctz(me->lines)].spin, hit);
@@ -170,17 +172,16 @@ static uint32_t poll_lines(struct hf_wire *wire, struct hf_wire_waiter *me, hf_n
     return happened;
 }
 
-void hf_wire_drive(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now, hf_nanos until)
+hf_nanos hf_wire_drive(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now, hf_nanos until)
 {
     uint32_t happened = ready_lines(wire, me->lines);
-    if (!happened && may_doze(wire, me, now, until)) {
-        doze(wire, me);
-        return;
-    }
+    if (!happened && may_doze(wire, me, now, until))
+        return doze(wire, me);
     if (!happened)
         happened = poll_lines(wire, me, until);
     me->dozed = me->dozed && !happened;
     now = hf_clock_boot();
     while (happened)
         hf_wire_serve(wire, hf_wire_pop(&happened), now);
+    return now;
 }

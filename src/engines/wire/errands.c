@@ -39,7 +39,8 @@ void hf_wire_find(void *ctx, struct hf_ask *ask, const struct hf_finding *findin
 
 static struct hf_ask ask_about(enum hf_verb verb, const struct hf_seen *what, hf_nanos until)
 {
-    return (struct hf_ask){.verb = verb, .name = what->name, .name_len = what->len, .see = what->which, .until = until};
+    return (struct hf_ask){
+        .verb = verb, .name = what->name, .name_len = (uint32_t)what->len, .see = what->which, .until = until};
 }
 
 static bool is_answer(const struct hf_news *news)

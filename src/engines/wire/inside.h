@@ -4,7 +4,7 @@
  * callers park, the background thread attends; driving.c what they do meanwhile; lines.c has the connections; records.c
  * the mailbox of each ask; errands.c what is done for people: list, break, resize, watch.
  *
- * One mutex, `io`, guards the engine, the lines and the records. The order of locks: a lease's (the caller has it), io,
+ * One lock, `io`, guards the engine, the lines and the records. The order of locks: a lease's (the caller has it), io,
  * the client's (the host's functions take it). Nobody holds io while he sleeps.
  *
  * An ask says by which lines its news may come (ask->lines): its stake. A caller that parks polls those of its lines
@@ -17,6 +17,9 @@
  * and a recv behind it. Nobody can rouse it, so it ends by itself after a moment; whatever it was to be roused for it
  * sees then, when it has the lock again. Only then does it poll, and can be kicked.
  *
+ * Those who were roused together ask together: who asks and goes to sleep leaves the sending to one who is roused and
+ * not yet back, and who leaves does, too; so the last of them sends, or somebody before when it is enough.
+ *
  * Each sleep ends at the latest when the engine wants to be ticked, as far as was known when it began. Whoever brings
  * that time forward is about to sleep himself, or makes sure that the background thread looks again. */
 #pragma once
@@ -26,10 +29,18 @@
 #include "net/link.h"
 #include "sys/entropy.h"
 #include "sys/futex.h"
+#include "sys/latch.h"
 
 #include <pthread.h>
 
-enum { HF_WIRE_BOX = 8, HF_WIRE_CHUNK = 32, HF_WIRE_LETTERS = 64, HF_WIRE_READ = 64 * 1024, HF_WIRE_WAKES = 64 };
+enum {
+    HF_WIRE_BOX = 8,
+    HF_WIRE_CHUNK = 32,
+    HF_WIRE_LETTERS = 64,
+    HF_WIRE_READ = 64 * 1024,
+    HF_WIRE_WAKES = 64,
+    HF_WIRE_BATCH = 8
+};
 
 /* A thread that waits in here: a parked caller (on its stack), or the background thread. While another thread has the
  * io lock, it polls or sleeps. */
@@ -40,6 +51,7 @@ struct hf_wire_waiter {
     uint32_t lines;                     /* that it drives */
     enum { HF_WIRE_AWAKE, HF_WIRE_POLLING, HF_WIRE_DOZING, HF_WIRE_SLEEPING } how;
     bool dozed;  /* in vain: from here on it polls */
+    bool coming; /* roused from its sleep, and not yet back */
     bool woken;  /* by hf_wire_wake */
     int kick;    /* an eventfd that it polls with its lines */
     bool kicked; /* that was written to */
@@ -53,7 +65,8 @@ struct hf_wire_letter {
     char *text;
 };
 
-/* What is kept of an ask from its first submit until it is forgotten: little, as there is one for each hold. */
+/* What is kept of an ask while there may be news of it: from a submit until it was answered, and the answer taken out.
+ * A hold with which nothing goes on has none. */
 struct hf_wire_record {
     struct hf_ask *ask; /* NULL: free */
     uint32_t index, generation;
@@ -64,6 +77,7 @@ struct hf_wire_record {
     char *said;                    /* the text of the last one that was taken out */
     struct hf_wire_waiter *parked;
     struct hf_wire_record *next; /* touched, or free */
+    uint16_t due;                /* answers that are yet to come, one for each submit */
     uint8_t count;
     bool attended; /* a caller parks; without one the news are nudged about */
     bool answered; /* there were news since the last submit */
@@ -87,7 +101,7 @@ struct hf_wire_line {
 };
 
 struct hf_wire {
-    pthread_mutex_t io;
+    hf_latch io;
     const struct hf_wire_type *type;
     void *engine;
     struct hf_wire_host wire_host;
@@ -111,7 +125,12 @@ struct hf_wire {
     struct hf_wire_letter *letters; /* empty ones, */
     uint32_t letters_kept;          /* so many */
 
+    uint64_t asked_slot; /* what was last submitted, */
+    hf_nanos asked_at;   /* and when: who parks for it next need not look at the clock again */
     struct hf_wire_waiter *waiters;
+    uint32_t coming;              /* how many were roused from their sleep and are not yet back */
+    uint32_t unsent;              /* requests since the last flush */
+    hf_nanos read_at;             /* when somebody last read from any line */
     hf_word *wake[HF_WIRE_WAKES]; /* of sleepers that wake when the io lock is free: they would need it at once */
     uint32_t wakes;
     struct hf_wire_waiter background; /* its kick is the bell */
@@ -161,7 +180,15 @@ static inline struct hf_wire_record *hf_wire_record_of(const struct hf_wire *wir
     return record && record->ask == ask ? record : NULL;
 }
 
-void hf_wire_unlock(struct hf_wire *wire); /* gives the io lock up, and wakes those that were roused under it */
+void hf_wire_unlock_and_wake(struct hf_wire *wire);
+/* Gives the io lock up, and wakes those that were roused under it. */
+static inline void hf_wire_unlock(struct hf_wire *wire)
+{
+    if (wire->wakes)
+        hf_wire_unlock_and_wake(wire);
+    else
+        hf_latch_unlock(&wire->io);
+}
 
 /* All of these under the io lock. */
 
@@ -175,13 +202,22 @@ void hf_wire_records_free(struct hf_wire *wire);
 void hf_wire_record_put(struct hf_wire *wire, struct hf_wire_record *record, const struct hf_news *news);
 /* The oldest unread news; false: none. Its text is good until the next one is taken. */
 bool hf_wire_record_take(struct hf_wire *wire, struct hf_wire_record *record, struct hf_news *news);
+/* Drops it if there is nothing that it could be told, or has yet to say. */
+void hf_wire_record_rest(struct hf_wire *wire, struct hf_wire_record *record);
 void hf_wire_record_touch(struct hf_wire *wire, struct hf_wire_record *record); /* to be settled */
 
 /* ---- lines.c ---- */
 void hf_wire_dial(void *wire, unsigned line, const struct hf_address *to);
 bool hf_wire_send(void *wire, unsigned line, const void *bytes, size_t len);
 void hf_wire_hang_up(void *wire, unsigned line);
-void hf_wire_flush_lines(struct hf_wire *wire);
+void hf_wire_flush_dirty(struct hf_wire *wire);
+static inline void hf_wire_flush_lines(struct hf_wire *wire)
+{
+    if (wire->dirty)
+        hf_wire_flush_dirty(wire);
+}
+/* Leaves that to others who will be here in a moment, and ask for something, too: one send for several requests. */
+void hf_wire_flush_or_leave(struct hf_wire *wire);
 bool hf_wire_line_ready(const struct hf_wire_line *line);              /* there is work without polling */
 void hf_wire_serve(struct hf_wire *wire, unsigned line, hf_nanos now); /* does what came up there */
 /* What a doze on that line brought: bytes that have not filled the room, or what hf_link_doze() said. */
@@ -196,8 +232,8 @@ void hf_wire_lines_close(struct hf_wire *wire);
 void hf_wire_choose_lines(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t wanted);
 void hf_wire_leave_lines(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t lines);
 void hf_wire_give_up(struct hf_wire *wire, struct hf_wire_waiter *me, uint32_t lines); /* and offers them */
-/* Waits for something to happen on our lines, and does what follows from it. */
-void hf_wire_drive(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now, hf_nanos until);
+/* Waits for something to happen on our lines, and does what follows from it. The time when that happened. */
+hf_nanos hf_wire_drive(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now, hf_nanos until);
 
 /* ---- waiting.c ---- */
 void hf_wire_rouse(struct hf_wire *wire, struct hf_wire_waiter *waiter); /* ends its sleep */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define IDLE_AFTER HF_MS(1000)
+#define BATCH_WITHIN (HF_MS(1) / 4)
 
 /* ---- For the engine ---- */
 
@@ -33,6 +34,7 @@ bool hf_wire_send(void *ctx, unsigned number, const void *bytes, size_t len)
     if (!line->link || !hf_link_send(line->link, bytes, len))
         return false;
     wire->dirty |= hf_wire_bit(number);
+    wire->unsent++;
     return true;
 }
 
@@ -69,10 +71,10 @@ void hf_wire_bury(struct hf_wire_line *line)
     line->corpse = NULL;
 }
 
-void hf_wire_flush_lines(struct hf_wire *wire)
+void hf_wire_flush_dirty(struct hf_wire *wire)
 {
     uint32_t dirty = wire->dirty;
-    wire->dirty = 0;
+    wire->dirty = wire->unsent = 0;
     while (dirty) {
         struct hf_wire_line *line = &wire->line[hf_wire_pop(&dirty)];
         if (!line->link)
@@ -81,6 +83,17 @@ void hf_wire_flush_lines(struct hf_wire *wire)
         if (is_polled(line) && hf_link_events(line->link) & ~line->polled)
             hf_wire_rouse(wire, line->driver); /* he is to wait for room in the socket too */
     }
+}
+
+/* Each who comes leaves it to another who is coming, or sends; so the last one sends. Who is roused is awake, but may
+ * have to wait for a CPU: not for long shall others wait for him. */
+void hf_wire_flush_or_leave(struct hf_wire *wire)
+{
+    if (!wire->dirty)
+        return;
+    bool soon = wire->asked_at - wire->read_at < BATCH_WITHIN;
+    if (!wire->coming || wire->unsent >= HF_WIRE_BATCH || !soon)
+        hf_wire_flush_lines(wire);
 }
 
 bool hf_wire_line_ready(const struct hf_wire_line *line)
@@ -122,7 +135,7 @@ static void read_line(struct hf_wire *wire, unsigned number, hf_nanos now)
     struct hf_wire_line *line = &wire->line[number];
     struct hf_link *link = line->link;
     bool more = true;
-    line->read_at = now;
+    line->read_at = wire->read_at = now;
     while (more && line->link == link) { /* another: the engine did not like what it read */
         size_t got;
         if (!hf_link_read(link, wire->bytes, sizeof wire->bytes, &got, &more)) {
@@ -146,7 +159,7 @@ void hf_wire_take(struct hf_wire *wire, unsigned number, const char *bytes, size
         hf_wire_bury(line); /* what came there concerns nobody any more */
         return;
     }
-    line->read_at = now;
+    line->read_at = wire->read_at = now;
     if (!hf_link_dozed(link, came, room, &got, &more)) {
         lose_link(wire, number, now);
         return;

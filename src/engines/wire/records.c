@@ -1,8 +1,8 @@
 /* records.c - what is kept of each ask: a mailbox of news that were told and not yet taken out.
  *
  * Records lie in chunks that stay where they are until the wire is closed: a slot that was forgotten can be looked up
- * without harm. Letters belong to a record only while there are news, or may be: a client may have very many holds, and
- * asks for few at a time. */
+ * without harm. An ask has one, and the record its letters, only while there are news, or may be: a client may have
+ * very many holds, and asks for few at a time. */
 #include "inside.h"
 
 #include <stdlib.h>
@@ -180,6 +180,15 @@ bool hf_wire_record_take(struct hf_wire *wire, struct hf_wire_record *record, st
         hf_wire_record_expect(wire, record);
     }
     return letter;
+}
+
+/* Words that were taken out may still be read: with them it stays until the next submit, or until it is forgotten. */
+void hf_wire_record_rest(struct hf_wire *wire, struct hf_wire_record *record)
+{
+    bool told_all = record->final && !record->due && !record->count && !record->said;
+    bool unused = !record->parked && !record->touched && !record->stake && !record->ask->lines;
+    if (told_all && unused)
+        hf_wire_record_drop(wire, record);
 }
 
 void hf_wire_record_touch(struct hf_wire *wire, struct hf_wire_record *record)

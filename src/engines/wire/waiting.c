@@ -27,24 +27,26 @@ void hf_wire_rouse(struct hf_wire *wire, struct hf_wire_waiter *waiter)
         write_kick(waiter->kick);
     } else if (waiter->how == HF_WIRE_SLEEPING && !atomic_load(&waiter->word)) {
         atomic_store(&waiter->word, 1);
+        waiter->coming = true;
+        wire->coming++;
         if (wire->wakes < HF_WIRE_WAKES)
             wire->wake[wire->wakes++] = &waiter->word;
         else
-            hf_futex_wake(&waiter->word, 1);
+            hf_futex_wake_here(&waiter->word, 1);
     }
 }
 
 /* A sleeper may have left by itself meanwhile, and the word with it: the wake goes to the address alone. */
-void hf_wire_unlock(struct hf_wire *wire)
+void hf_wire_unlock_and_wake(struct hf_wire *wire)
 {
     hf_word *wake[HF_WIRE_WAKES];
     uint32_t wakes = wire->wakes;
     for (uint32_t i = 0; i < wakes; i++)
         wake[i] = wire->wake[i];
     wire->wakes = 0;
-    pthread_mutex_unlock(&wire->io);
+    hf_latch_unlock(&wire->io);
     for (uint32_t i = 0; i < wakes; i++)
-        hf_futex_wake(wake[i], 1);
+        hf_futex_wake_here(wake[i], 1);
 }
 
 void hf_wire_ring(struct hf_wire *wire)
@@ -118,9 +120,9 @@ static void announce(struct hf_wire *wire, struct hf_wire_record *record)
 }
 
 /* The background thread is to look at new ones in a while. */
-static void note_orphans(struct hf_wire *wire)
+static void note_orphans(struct hf_wire *wire, uint32_t orphaned)
 {
-    uint32_t orphaned = wire->type->lines ? wire->type->lines(wire->engine) : 0, fresh = orphaned & ~wire->orphaned;
+    uint32_t fresh = orphaned & ~wire->orphaned;
     wire->orphaned = orphaned;
     if (!fresh)
         return;
@@ -131,7 +133,14 @@ static void note_orphans(struct hf_wire *wire)
         hf_wire_rouse(wire, &wire->background);
 }
 
-void hf_wire_settle(struct hf_wire *wire)
+static void offer_dialled(struct hf_wire *wire)
+{
+    uint32_t dialled = wire->dialled;
+    wire->dialled = 0;
+    hf_wire_offer(wire, dialled);
+}
+
+static void settle_touched(struct hf_wire *wire)
 {
     while (wire->touched) {
         struct hf_wire_record *record = wire->touched;
@@ -141,10 +150,17 @@ void hf_wire_settle(struct hf_wire *wire)
         if (record->count)
             announce(wire, record);
     }
-    note_orphans(wire);
-    uint32_t dialled = wire->dialled;
-    wire->dialled = 0;
-    hf_wire_offer(wire, dialled);
+}
+
+void hf_wire_settle(struct hf_wire *wire)
+{
+    if (wire->touched)
+        settle_touched(wire);
+    uint32_t orphaned = wire->type->lines ? wire->type->lines(wire->engine) : 0;
+    if (orphaned != wire->orphaned)
+        note_orphans(wire, orphaned);
+    if (wire->dialled)
+        offer_dialled(wire);
 }
 
 void hf_wire_dismiss(struct hf_wire *wire, struct hf_wire_record *record)
@@ -173,9 +189,11 @@ static void sleep_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, hf_n
     me->how = HF_WIRE_SLEEPING;
     atomic_store(&me->word, 0);
     hf_wire_unlock(wire);
-    hf_futex_wait(&me->word, 0, until);
-    pthread_mutex_lock(&wire->io);
+    hf_futex_wait_here(&me->word, 0, until);
+    hf_latch_lock(&wire->io);
     me->how = HF_WIRE_AWAKE;
+    wire->coming -= me->coming;
+    me->coming = false;
 }
 
 /* ---- Callers ---- */
@@ -207,43 +225,52 @@ static void part(struct hf_wire *wire, struct hf_wire_waiter *me)
     hf_wire_offer(wire, wire->open); /* also those that may have been offered to us while we were on our way out */
 }
 
-static void wait_for_news(struct hf_wire *wire, struct hf_wire_waiter *me, uint64_t slot, uint32_t seen, hf_nanos until)
+/* Returns the time of the last look at the clock; 0: others brought the news, and that may be long ago. */
+static hf_nanos wait_for_news(struct hf_wire *wire, struct hf_wire_waiter *me, uint64_t slot, uint32_t seen,
+                              hf_nanos until)
 {
-    for (;;) {
-        if (hf_wire_record_at(wire, slot) != me->record || me->record->told != seen || me->woken)
-            return;
-        hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
+    hf_nanos now = slot == wire->asked_slot ? wire->asked_at : 0;
+    wire->asked_slot = 0;
+    while (hf_wire_record_at(wire, slot) == me->record && me->record->told == seen && !me->woken) {
+        now = now ? now : hf_clock_boot();
+        hf_nanos again = hf_wire_tick(wire, now);
         if (me->record->told != seen || now >= until)
-            return;
+            break;
         hf_wire_choose_lines(wire, me, me->record->ask->lines);
-        hf_wire_flush_lines(wire);
         hf_nanos wake = again < until ? again : until;
-        if (me->lines)
-            hf_wire_drive(wire, me, now, wake);
-        else
+        if (me->lines) {
+            hf_wire_flush_lines(wire);
+            now = hf_wire_drive(wire, me, now, wake);
+        } else {
+            hf_wire_flush_or_leave(wire);
             sleep_unlocked(wire, me, wake);
+            now = 0;
+        }
     }
+    return now;
 }
 
-void hf_wire_park(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
+hf_nanos hf_wire_park(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    hf_nanos now = 0;
+    hf_latch_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_at(wire, slot);
     if (record) {
         struct hf_wire_waiter me = {.record = record, .kick = -1};
         join(wire, &me);
-        wait_for_news(wire, &me, slot, seen, until);
+        now = wait_for_news(wire, &me, slot, seen, until);
         part(wire, &me);
     }
-    hf_wire_flush_lines(wire);
+    hf_wire_flush_or_leave(wire);
     hf_wire_unlock(wire);
+    return now;
 }
 
 void hf_wire_wake(void *self, uint64_t slot)
 {
     struct hf_wire *wire = self;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     struct hf_wire_record *record = hf_wire_record_at(wire, slot);
     if (record && !record->parked)
         record->woken = true; /* for a caller that is about to park */
@@ -277,7 +304,7 @@ void hf_wire_attend(void *self, hf_nanos until)
 {
     struct hf_wire *wire = self;
     struct hf_wire_waiter *me = &wire->background;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     for (;;) {
         hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
         hf_wire_flush_lines(wire);
@@ -305,7 +332,7 @@ void hf_wire_finish(void *self, hf_nanos until)
     struct hf_wire_waiter *me = &wire->background;
     hf_nanos begin = hf_clock_boot(), bound = begin + FINISH_WITHIN < until ? begin + FINISH_WITHIN : until;
     hf_nanos redialled = begin + REDIAL_WITHIN < bound ? begin + REDIAL_WITHIN : bound;
-    pthread_mutex_lock(&wire->io);
+    hf_latch_lock(&wire->io);
     for (;;) {
         hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
         hf_wire_flush_lines(wire);

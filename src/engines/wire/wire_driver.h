@@ -18,7 +18,7 @@ void hf_wire_unattend(void *self, struct hf_ask *ask);
 void hf_wire_flush(void *self);
 void hf_wire_forget(void *self, struct hf_ask *ask);
 
-void hf_wire_park(void *self, uint64_t slot, uint32_t seen, hf_nanos until);
+hf_nanos hf_wire_park(void *self, uint64_t slot, uint32_t seen, hf_nanos until);
 void hf_wire_wake(void *self, uint64_t slot);
 void hf_wire_attend(void *self, hf_nanos until);
 void hf_wire_attend_wake(void *self);

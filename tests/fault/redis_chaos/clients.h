@@ -1,7 +1,7 @@
 /* clients.h - what each process does until it is killed or all is over: it takes a lock, a part of a semaphore or a
- * lock for readers and writers, works, gives back, and writes down what it saw, for history_check to judge. */
+ * lock for readers and writers, works, gives back, and writes down what it saw, for the judge of histories. */
 #pragma once
-#include "fault/history.h"
+#include "history/recording.h"
 #include "outcomes.h"
 
 enum {
@@ -11,20 +11,22 @@ enum {
     OP_LEAST_MS = 50, /* what one request may take */
     LAST_WORDS = 4,   /* requests that may follow the end of a wait */
     SEATS = 3,
-    READERS = 1000, /* a writer is as many in the history */
+    READERS = 1000,     /* a writer is as many in the history */
+    NEWS_NS = 10000000, /* a belief that reaches that much further is written down */
 };
 
+enum { JOB, PLACES, PAGE }; /* the locks: a number each */
+
 struct shared {
-    int log;
+    struct recording *told;
     _Atomic bool over;
     _Atomic unsigned grants, refusals, lost, extended;
     _Atomic unsigned seats, readers, writers; /* of the grants */
-    _Atomic int64_t stopped_ns[CLIENTS];      /* how long each stood still so far */
 };
 
 struct part {
     struct shared *shared;
-    unsigned number;
+    unsigned number, life;
     char url[160];
 };
 
@@ -33,105 +35,115 @@ struct part {
 struct holding {
     struct part *part;
     hf_lease *lease;
-    char name[40];
+    uint32_t number; /* in the history */
     struct want want;
-    int64_t ttl_ms, reach_ms, asked;
-    _Atomic unsigned *losses;
+    int64_t ttl_ms, asked, until;
+    struct loss *loss;
 };
 
-#define NOTE(part, ...) part_must(history_note((part)->shared->log, __VA_ARGS__))
+#define TELL(h, ...) RECORD((h)->part->shared->told, .at = now_ns(), .who = (h)->number, __VA_ARGS__)
 
-static inline void note(const struct holding *h, const char *what, int64_t time)
+/* So much later than it should a call may return: what it has to ask after that, and a machine with much else to do. */
+static inline int64_t slack_ns(const struct holding *h)
 {
-    NOTE(h->part, "%s %s %llu %lld\n", what, h->name, (unsigned long long)hf_lease_token(h->lease), (long long)time);
-}
-
-/* A call into the library that should return within a time. That in which the process stood still does not count. */
-struct call {
-    const struct holding *h;
-    const char *what;
-    unsigned number;
-    int64_t from, stopped, within_ms;
-};
-
-static inline int64_t stopped_so_far(const struct part *part)
-{
-    return atomic_load(&part->shared->stopped_ns[part->number]);
-}
-
-static inline struct call begin_call(const struct holding *h, const char *what, int64_t wait_ms)
-{
-    static unsigned calls;
     int64_t op_ms = h->ttl_ms / 20 > OP_LEAST_MS ? h->ttl_ms / 20 : OP_LEAST_MS;
-    struct call c = {.h = h, .what = what, .number = calls++, .stopped = stopped_so_far(h->part), .from = now_ns()};
-    c.within_ms = wait_ms + LAST_WORDS * op_ms + SLACK_MS;
-    NOTE(h->part, "call %s.%s%u 0 %lld\n", h->name, what, c.number, (long long)c.from);
-    return c;
+    return (LAST_WORDS * op_ms + SLACK_MS) * 1000000LL;
 }
 
-static inline void end_call(const struct call *c)
+static inline void tell_ask(struct holding *h)
 {
-    int64_t time = now_ns(), stood = stopped_so_far(c->h->part) - c->stopped;
-    NOTE(c->h->part, "return %s.%s%u 0 %lld %lld\n", c->h->name, c->what, c->number, (long long)time,
-         (long long)(c->from + stood + c->within_ms * 1000000));
+    hf_kind kind = h->want.kind;
+    bool reads = kind == HF_READ, seats = kind == HF_SEMAPHORE, pages = reads || kind == HF_WRITE;
+    uint32_t capacity = seats ? SEATS : READERS;
+    h->asked = now_ns();
+    RECORD(h->part->shared->told, .at = h->asked, .what = H_ASKED, .who = h->number, .process = h->part->number,
+           .life = h->part->life,
+           .lock = seats   ? PLACES
+                   : pages ? PAGE
+                           : JOB,
+           .units = seats   ? h->want.units
+                    : reads ? 1
+                            : capacity,
+           .capacity = capacity, .owner = h->number, .other = H_NOBODY, .until = h->asked + h->want.wait_ms * 1000000,
+           .slack = slack_ns(h), .reach = (h->ttl_ms + REACH_MS) * 1000000);
 }
 
-/* It is good now if it is good a little later. */
-static inline bool note_valid(const struct holding *h)
+/* It returns when what it is asked to do at once is done. */
+static inline int64_t tell_call(const struct holding *h)
 {
-    int64_t time = now_ns();
-    if (hf_lease_left_ms(h->lease) <= 0)
-        return false;
-    note(h, "valid", time);
-    return true;
+    int64_t from = now_ns();
+    TELL(h, .what = H_CALLED, .until = from, .slack = slack_ns(h));
+    return from;
 }
 
-static inline void note_grant(const struct holding *h, int64_t time)
+/* Until when it is good, as it says itself; 0: it is not. */
+static inline int64_t good_until(const struct holding *h)
+{
+    int64_t time = now_ns(), left_ms = hf_lease_left_ms(h->lease);
+    return left_ms > 0 ? time + left_ms * 1000000 : 0;
+}
+
+/* `yes`: when that was asked for which was just answered; 0: nothing was. */
+static inline bool tell_belief(struct holding *h, int64_t yes)
+{
+    int64_t time = now_ns(), until = good_until(h);
+    if (until && (yes || until > h->until + NEWS_NS)) {
+        RECORD(h->part->shared->told, .at = time, .what = H_BELIEVES, .who = h->number,
+               .token = hf_lease_token(h->lease), .from = yes, .until = until);
+        h->until = until;
+    }
+    return until;
+}
+
+static inline void count_grant(const struct holding *h)
 {
     struct shared *s = h->part->shared;
-    hf_kind what = h->want.kind;
-    bool reads = what == HF_READ, seats = what == HF_SEMAPHORE;
-    unsigned capacity = seats ? SEATS : READERS;
-    NOTE(h->part, "grant %s %llu %lld %lld %lld %s %u %u\n", h->name, (unsigned long long)hf_lease_token(h->lease),
-         (long long)time, (long long)h->asked, (long long)h->reach_ms * 1000000, h->want.name,
-         seats   ? h->want.units
-         : reads ? 1
-                 : capacity,
-         capacity);
     atomic_fetch_add(&s->grants, 1);
-    atomic_fetch_add(&s->seats, seats);
-    atomic_fetch_add(&s->readers, reads);
-    atomic_fetch_add(&s->writers, what == HF_WRITE);
+    atomic_fetch_add(&s->seats, h->want.kind == HF_SEMAPHORE);
+    atomic_fetch_add(&s->readers, h->want.kind == HF_READ);
+    atomic_fetch_add(&s->writers, h->want.kind == HF_WRITE);
 }
 
 /* ---- One hold ---- */
 
-static inline void extend(const struct holding *h)
+static inline void extend(struct holding *h)
 {
-    struct call c = begin_call(h, "extend", 0);
+    int64_t from = tell_call(h);
+    TELL(h, .what = H_EXTENDS, .reach = (h->ttl_ms + REACH_MS) * 1000000);
     hf_status status = hf_extend(h->lease, h->ttl_ms);
-    end_call(&c);
+    TELL(h, .what = H_RETURNED);
     part_must(status == HF_OK || status == HF_LOST || status == HF_IN_DOUBT || status == HF_UNAVAILABLE ||
               status == HF_FULL);
+    if (status == HF_OK)
+        tell_belief(h, from);
     atomic_fetch_add(&h->part->shared->extended, status == HF_OK);
 }
 
 /* Many are brief; some last for as long as they are good, where a belief that is too long shows. */
-static inline void work(const struct holding *h)
+static inline void work(struct holding *h)
 {
     int64_t ms = draw(5) ? draw(20) : draw(1000), until = now_ns() + ms * 1000000;
     bool extends = draw(3) == 0;
-    while (note_valid(h) && now_ns() < until) {
+    while (tell_belief(h, 0) && now_ns() < until) {
         nap_us(200 + draw(3000));
         if (extends && draw(30) == 0)
             extend(h);
     }
 }
 
-static inline void count_loss(hf_lease *lease, hf_status why, void *losses)
+/* One for each round: it may be told of when that is long over. */
+struct loss {
+    struct recording *told;
+    uint32_t number;
+    _Atomic unsigned times;
+};
+
+static inline void tell_loss(hf_lease *lease, hf_status why, void *arg)
 {
+    struct loss *loss = arg;
     (void)lease, (void)why;
-    atomic_fetch_add((_Atomic unsigned *)losses, 1);
+    RECORD(loss->told, .at = now_ns(), .what = H_LOST, .who = loss->number);
+    atomic_fetch_add(&loss->times, 1);
 }
 
 static inline bool may_refuse(hf_status status)
@@ -159,54 +171,55 @@ static inline struct want draw_want(int64_t ttl_ms)
     return want;
 }
 
-static inline hf_status acquire(struct holding *h, hf_client *client)
+/* True: it holds. One that was granted and is over already was refused. */
+static inline bool acquire(struct holding *h, hf_client *client)
 {
     struct want want = h->want = draw_want(h->ttl_ms);
     struct hf_request request = request_of(&want);
-    request.on_lost = count_loss;
-    request.lost_arg = h->losses;
-    struct call c = begin_call(h, "acquire", want.wait_ms);
-    h->asked = c.from;
+    request.on_lost = tell_loss;
+    request.lost_arg = h->loss;
+    tell_ask(h);
     hf_status status = draw(4) ? hf_acquire(client, &request, &h->lease) : acquire_later(client, &request, &h->lease);
-    end_call(&c);
+    int64_t time = now_ns();
+    h->until = status == HF_OK ? good_until(h) : 0;
+    if (h->until)
+        RECORD(h->part->shared->told, .at = time, .what = H_GRANTED, .who = h->number,
+               .token = hf_lease_token(h->lease), .from = h->asked, .until = h->until);
+    else
+        RECORD(h->part->shared->told, .at = time, .what = H_REFUSED, .who = h->number);
     if (status != HF_OK && !may_refuse(status))
-        print_error("%s: %s: %s\n", h->name, hf_status_name(status), hf_error_text());
+        print_error("%s: %s\n", hf_status_name(status), hf_error_text());
     part_must(status == HF_OK || may_refuse(status));
-    return status;
+    return h->until;
 }
 
 static inline void give_back(const struct holding *h)
 {
-    note(h, "end", now_ns());
-    struct call c = begin_call(h, "release", 0);
+    TELL(h, .what = H_ENDED);
+    tell_call(h);
     hf_status status = hf_release(h->lease);
-    end_call(&c);
+    TELL(h, .what = H_RETURNED);
     part_must(status == HF_OK || status == HF_NOT_HELD || status == HF_LOST || status == HF_IN_DOUBT);
-    unsigned losses = atomic_load(h->losses);
-    part_must(losses <= 1);
-    atomic_fetch_add(&h->part->shared->lost, losses);
-    hf_lease_free(h->lease);
+    atomic_fetch_add(&h->part->shared->lost, atomic_load(&h->loss->times));
 }
 
 static inline void hold_once(struct part *part, hf_client *client, unsigned round)
 {
-    static _Atomic unsigned losses[ROUNDS];
-    struct holding h = {.part = part, .ttl_ms = 100 + draw(400), .losses = &losses[round]};
-    h.reach_ms = h.ttl_ms + REACH_MS;
-    snprintf(h.name, sizeof h.name, "%u-%d-%u", part->number, (int)getpid(), round);
-    if (acquire(&h, client) != HF_OK) {
-        atomic_fetch_add(&part->shared->refusals, 1);
-        nap_us(2000 + draw(20000));
-        return;
-    }
-    int64_t time = now_ns();
-    if (hf_lease_left_ms(h.lease) > 0) {
-        note_grant(&h, time);
+    static struct loss losses[ROUNDS];
+    struct holding h = {.part = part, .ttl_ms = 100 + draw(400), .loss = &losses[round]};
+    h.number = recording_attempt(part->shared->told);
+    h.loss->told = part->shared->told;
+    h.loss->number = h.number;
+    if (acquire(&h, client)) {
+        count_grant(&h);
         work(&h);
         give_back(&h);
     } else {
-        hf_lease_free(h.lease);
+        atomic_fetch_add(&part->shared->refusals, 1);
+        nap_us(2000 + draw(20000));
     }
+    hf_lease_free(h.lease);
+    TELL(&h, .what = H_OVER);
 }
 
 static inline void play(struct actor *me, void *arg)

@@ -9,10 +9,9 @@ static inline unsigned kill_client(void)
     struct client *c = some_client();
     if (c->stopped_at)
         return 0;
-    pid_t pid = actor_pid(c->actor);
     actor_kill(c->actor);
     actor_await_end(c->actor);
-    assert_true(history_note(world.shared->log, "dead %u-%d- 0 %lld\n", c->part.number, (int)pid, (long long)now_ns()));
+    tell_fault(H_KILLED, c->part.number, now_ns(), 0);
     start_client(c);
     world.kills++;
     return 1;
@@ -39,14 +38,18 @@ static inline unsigned plant(enum proxy_fault_kind fault)
     uint32_t last = proxy_connections(c->proxy);
     if (c->plants == PLANTS)
         return 0;
-    enum proxy_way way = fault != PROXY_LATE && draw(2) ? PROXY_REPLIES : PROXY_REQUESTS;
+    bool of_requests = fault == PROXY_LATE || fault == PROXY_BEHIND;
+    enum proxy_way way = !of_requests && draw(2) ? PROXY_REPLIES : PROXY_REQUESTS;
     struct proxy_fault at = {fault, way, 0, draw(way == PROXY_REQUESTS ? 25000 : 1000)};
     if (last && draw(2)) {
         at.connection = last - draw(last < 2 ? 1 : 2);
         at.after = proxy_bytes(c->proxy, at.connection, way) + draw(300);
     }
     c->kind[c->plants++] = fault;
-    proxy_plant(c->proxy, &at);
+    if (fault == PROXY_BEHIND)
+        proxy_plant_behind(c->proxy, at.connection, at.after, 1 + draw(500));
+    else
+        proxy_plant(c->proxy, &at);
     return 0;
 }
 
@@ -78,6 +81,12 @@ static inline unsigned plant_late(void)
 static inline unsigned plant_half(void)
 {
     return plant(PROXY_HALF);
+}
+
+/* What this client says later on another connection arrives first. */
+static inline unsigned plant_behind(void)
+{
+    return plant(PROXY_BEHIND);
 }
 
 /* ---- A line as a whole ---- */

@@ -22,6 +22,7 @@ static struct fault {
     {"drops at a byte", plant_drop, 1, false, 0},
     {"late requests", plant_late, 1, false, 0},
     {"half-closes at a byte", plant_half, 1, false, 0},
+    {"requests overtaken", plant_behind, 2, false, 0},
     {"slow lines", slow_line, 1, false, 0},
     {"dribbles", dribble, 1, false, 0},
     {"freezes", freeze, 1, false, 0},
@@ -59,8 +60,9 @@ static inline const struct fault *missing_fault(void)
 static inline struct fault *fault_of(enum proxy_fault_kind planted)
 {
     static unsigned (*const happen[])(void) = {
-        [PROXY_CUT] = plant_cut,   [PROXY_RESET] = plant_reset, [PROXY_STALL] = plant_stall,
-        [PROXY_DROP] = plant_drop, [PROXY_LATE] = plant_late,   [PROXY_HALF] = plant_half,
+        [PROXY_CUT] = plant_cut,       [PROXY_RESET] = plant_reset, [PROXY_STALL] = plant_stall,
+        [PROXY_DROP] = plant_drop,     [PROXY_LATE] = plant_late,   [PROXY_HALF] = plant_half,
+        [PROXY_BEHIND] = plant_behind,
     };
     struct fault *f = faults;
     while (f->happen != happen[planted])
@@ -73,6 +75,8 @@ static inline void look_at_plants(struct client *c, bool deliver)
 {
     for (int i = 0; i < c->plants; i++) {
         if (c->seen[i] || !proxy_happened(c->proxy, i))
+            continue;
+        if (c->kind[i] == PROXY_BEHIND && !proxy_overtaken(c->proxy, i))
             continue;
         c->seen[i] = true;
         fault_of(c->kind[i])->times++;
@@ -141,11 +145,28 @@ static inline void let_happen(unsigned seconds, unsigned kills_wanted)
         if (left == 0)
             left = shuffle(deck);
         struct fault *f = deck[--left];
+        int64_t from = now_ns();
         f->times += f->happen();
+        tell_fault(H_AWAY, H_ALL, from, 0); /* whoever was near it has an excuse to wait */
         nap_us(10000 + draw(120000));
         mend(now_ns());
     }
     mend(INT64_MAX);
+    tell_fault(H_AWAY, H_ALL, now_ns(), 0);
+}
+
+/* A line that was spoilt as a whole while nobody used it proves nothing. */
+static inline void check_lines_were_used(void)
+{
+    uint64_t delayed = 0, alone = 0, frozen = 0;
+    for (const struct client *c = world.client; c < world.client + CLIENTS; c++) {
+        delayed += proxy_delayed(c->proxy);
+        alone += proxy_dribbled(c->proxy);
+        frozen += proxy_frozen(c->proxy);
+    }
+    print_message("# %llu pieces delayed, %llu bytes sent alone, %llu found waiting in a freeze\n",
+                  (unsigned long long)delayed, (unsigned long long)alone, (unsigned long long)frozen);
+    assert_true(delayed && alone && frozen);
 }
 
 static inline void show_faults(void)
@@ -153,4 +174,5 @@ static inline void show_faults(void)
     for (unsigned i = 0; i < FAULTS; i++)
         print_message("# %6u %s\n", faults[i].times, faults[i].name);
     print_message("# %6u kills in all, %u bytes came late\n", world.kills, world.late_bytes);
+    check_lines_were_used();
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "world.h"
 
+#include <fcntl.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -29,7 +30,7 @@ static inline unsigned empty_server(void)
     int64_t from = now_ns();
     server_kill9(scene.server);
     server_restart(scene.server, false);
-    note_forgetting("restart", from);
+    tell_fault(H_FORGOT, H_ALL, from, 0);
     world.kills++;
     return 1;
 }
@@ -52,7 +53,7 @@ static inline unsigned truncate_file(void)
     server_kill9(scene.server);
     cut_file();
     server_restart(scene.server, true);
-    note_forgetting("truncated", from);
+    tell_fault(H_FORGOT, H_ALL, from, 0);
     world.kills++;
     return 1;
 }
@@ -61,7 +62,7 @@ static inline unsigned flush_all(void)
 {
     int64_t from = now_ns();
     server_does(scene.server, "FLUSHALL");
-    note_forgetting("flushall", from);
+    tell_fault(H_FORGOT, H_ALL, from, 0);
     return 1;
 }
 
@@ -121,7 +122,7 @@ static inline unsigned evict(void)
     set_memory("volatile-lru", 1);
     nap_us(draw(100) * 1000);
     set_memory("noeviction", 0);
-    note_forgetting("evicted", from);
+    tell_fault(H_FORGOT, H_ALL, from, 0);
     return (unsigned)(server_info_number(scene.server, "stats", "evicted_keys") - before);
 }
 
@@ -147,32 +148,15 @@ static inline unsigned step_forward(void)
 {
     int64_t from = now_ns(), by = some_seconds();
     quorum_step_clock(&world.clock, 0, by);
-    world.ahead_ns += by * 1000000000;
-    note_forgetting("stepped", from);
+    tell_fault(H_AHEAD, H_ALL, from, by);
     return 1;
 }
 
-/* Has that name a counter from after the server last forgot? */
-static inline bool counts_anew(const char *name)
-{
-    redisReply *counter = server_cli(scene.server, "GET {lock:%s}:t", name);
-    const char *number = counter->type == REDIS_REPLY_STRING ? counter->str : "0";
-    bool anew = atoll(number + (*number == '~')) >= world.forgot_us;
-    freeReplyObject(counter);
-    return anew;
-}
-
-/* Not while a counter is lost: tokens would begin again at a clock that is behind, as if it had been behind before. */
 static inline unsigned step_back(void)
 {
-    if (!counts_anew("job") || !counts_anew("seats") || !counts_anew("page"))
-        return 0;
-    int64_t by = some_seconds();
+    int64_t from = now_ns(), by = some_seconds();
     quorum_step_clock(&world.clock, 0, -by);
-    int64_t shown = now_ns() + world.ahead_ns;
-    if (shown > world.highest_ns)
-        world.highest_ns = shown;
-    world.ahead_ns -= by * 1000000000;
+    tell_fault(H_BACK, H_ALL, from, -by);
     return 1;
 }
 

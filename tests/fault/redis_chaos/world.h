@@ -23,8 +23,6 @@ static struct {
     struct shared *shared;
     struct client client[CLIENTS];
     struct quorum clock; /* the server's: it can be stepped */
-    int64_t ahead_ns, highest_ns;
-    int64_t forgot_us; /* when the server last lost data, by its own clock */
     unsigned kills;
     unsigned late_bytes;
 } world;
@@ -49,27 +47,21 @@ static inline void start_client(struct client *c)
 {
     if (!c->proxy || c->plants > PLANTS / 2)
         lay_line(c);
+    c->part.life++;
     c->actor = actor_start_part(play, &c->part);
     actor_answer(c->actor, ORDER_GO, 0);
 }
 
+/* It struck that client, or all of them, at some time between then and now, or lasted for that long. */
+static inline void tell_fault(enum history_fault fault, unsigned process, int64_t from, int64_t by_seconds)
+{
+    RECORD(world.shared->told, .at = from, .what = H_FAULT, .fault = (uint8_t)fault, .process = process,
+           .until = now_ns(), .by = by_seconds * 1000000000);
+}
+
 static inline void go_on(struct client *c)
 {
-    atomic_fetch_add(&world.shared->stopped_ns[c->part.number], now_ns() - c->stopped_at);
+    tell_fault(H_PAUSED, c->part.number, c->stopped_at, 0);
     actor_go_on(c->actor);
     c->stopped_at = 0;
-}
-
-/* Was the server's clock then behind what it had shown before? */
-static inline bool clock_was_behind(int64_t at)
-{
-    return at + world.ahead_ns < world.highest_ns;
-}
-
-/* Between then and now the server lost data, or some. */
-static inline void note_forgetting(const char *why, int64_t from)
-{
-    assert_true(history_note(world.shared->log, "forgot %s %d %lld %lld\n", why, clock_was_behind(from),
-                             (long long)from, (long long)now_ns()));
-    world.forgot_us = server_clock_us(scene.server);
 }

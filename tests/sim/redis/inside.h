@@ -136,6 +136,8 @@ struct connection {
     unsigned channel_count;
 };
 
+enum { DOUBLE_TEXT = 32 }; /* see double_print() */
+
 /* Longest first word that is looked at: longer than any command's name. */
 #define COMMAND_NAME 32
 
@@ -165,6 +167,7 @@ struct redis_model {
     struct buffer scratch; /* answers to redis.call() */
     struct slice *words;   /* of the request, and of redis.call() */
     struct slice *lua_words;
+    char (*lua_numbers)[DOUBLE_TEXT]; /* of those words that were numbers */
     unsigned word_room, lua_word_room;
 };
 
@@ -207,9 +210,8 @@ void reply_null(struct call *call);
 void reply_null_array(struct call *call);
 void reply_array(struct call *call, size_t count);
 size_t integer_print(char *into, int64_t value); /* room for 21; no zero at the end */
-enum { DOUBLE_TEXT = 32 };
-size_t double_print(char *into, double value); /* room for DOUBLE_TEXT */
-bool is_whole(double value);                   /* and printed as an integer is */
+size_t double_print(char *into, double value);   /* room for DOUBLE_TEXT */
+bool is_whole(double value);                     /* and printed as an integer is */
 
 #define SYNTAX_ERROR "ERR syntax error"
 #define NOT_AN_INTEGER "ERR value is not an integer or out of range"
@@ -224,9 +226,11 @@ void *lua_memory_move(void *memory, void *old, size_t old_size, size_t size);
 void lua_memory_keep(struct lua_memory *memory);    /* this is what it goes back to */
 void lua_memory_go_back(struct lua_memory *memory); /* all that was allocated since is gone */
 bool lua_memory_has_garbage(const struct lua_memory *memory);
-void lua_memory_scraps(struct lua_memory *memory, bool on); /* while on, what is small lasts until off */
+void lua_memory_scraps(struct lua_memory *memory, bool on); /* while on, nothing is taken that lasts */
 void lua_begin(struct redis_model *model);
 void lua_open_redis(struct redis_model *model); /* the functions of `redis`, and pcall() */
+void lua_hasten_numbers(lua_State *lua);
+void lua_hasten_match(lua_State *lua);
 void lua_end(struct redis_model *model);
 /* Compiles into script->function, or answers with the error and returns false. */
 bool lua_compile(struct call *call, struct script *script, struct slice body);

@@ -82,21 +82,14 @@ static struct redis_model *model_of(lua_State *lua)
     return lua_touserdata(lua, lua_upvalueindex(1));
 }
 
-static void number_to_text(lua_State *lua, int index)
-{
-    char text[DOUBLE_TEXT];
-    size_t len = double_print(text, lua_tonumber(lua, index));
-    lua_pushlstring(lua, text, len);
-    lua_replace(lua, index);
-}
-
 static void room_for_words(struct redis_model *model, unsigned count)
 {
     if (count <= model->lua_word_room)
         return;
     model->lua_word_room = 2 * count;
     model->lua_words = realloc(model->lua_words, 2 * count * sizeof *model->lua_words);
-    assert(model->lua_words);
+    model->lua_numbers = realloc(model->lua_numbers, 2 * count * sizeof *model->lua_numbers);
+    assert(model->lua_words && model->lua_numbers);
 }
 
 /* NULL, or what is wrong with the arguments on the stack. */
@@ -105,13 +98,16 @@ static const char *words_of_stack(lua_State *lua, struct redis_model *model, uns
     if (!count)
         return "ERR Please specify at least one argument for this redis lib call";
     room_for_words(model, count);
-    for (int i = 1; i <= (int)count; i++) {
-        if (lua_type(lua, i) == LUA_TNUMBER)
-            number_to_text(lua, i);
-        if (lua_type(lua, i) != LUA_TSTRING)
+    for (unsigned i = 0; i < count; i++) {
+        struct slice *word = &model->lua_words[i];
+        int type = lua_type(lua, (int)i + 1);
+        if (type == LUA_TSTRING)
+            word->bytes = lua_tolstring(lua, (int)i + 1, &word->len);
+        else if (type == LUA_TNUMBER)
+            *word = (struct slice){model->lua_numbers[i],
+                                   double_print(model->lua_numbers[i], lua_tonumber(lua, (int)i + 1))};
+        else
             return "ERR Lua redis lib command arguments must be strings or integers";
-        struct slice *word = &model->lua_words[i - 1];
-        word->bytes = lua_tolstring(lua, i, &word->len);
     }
     return NULL;
 }

@@ -15,16 +15,16 @@
 /* Address space; memory comes with use. A script that needs more hears that there is none. */
 #define HEAP_ROOM ((size_t)256 << 20)
 #define GARBAGE ((size_t)192 << 10) /* so much of it is left lying: it stays in the processor's cache */
-#define SCRAPS_AT (HEAP_ROOM / 2)
+#define HALF (HEAP_ROOM / 2)        /* behind it are the scraps */
 
-enum { STEP = 16, SMALL = 64, PROOF = 1024 };
+enum { STEP = 16, PROOF = 1024 };
 
 struct lua_memory {
     char *heap, *kept; /* `kept` is a copy of its beginning */
     size_t used, kept_used;
     size_t lively; /* the size of the beginning; 0: not known yet */
     bool moved;    /* something that was kept has grown, or has been given up */
-    bool scraps;   /* what is small lies apart, and is gone when this ends */
+    bool scraps;   /* what is taken lies apart, and is gone when this ends */
     size_t scrap_used;
     unsigned returns;
 };
@@ -35,6 +35,7 @@ struct lua_memory *lua_memory_open(void)
     assert(memory);
     memory->heap = mmap(NULL, HEAP_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert(memory->heap != MAP_FAILED);
+    madvise(memory->heap, HEAP_ROOM, MADV_HUGEPAGE); /* where there are none it is slower, and the same */
     return memory;
 }
 
@@ -85,23 +86,25 @@ void lua_memory_scraps(struct lua_memory *memory, bool on)
 
 static void *take(struct lua_memory *memory, size_t size)
 {
-    if (memory->scraps && size <= SMALL)
-        return memory->heap + SCRAPS_AT + (memory->scrap_used += SMALL);
-    if (SCRAPS_AT - memory->used < rounded(size))
+    size_t *used = memory->scraps ? &memory->scrap_used : &memory->used;
+    size_t at = *used, room = rounded(size);
+    if (HALF - at < room)
         return NULL;
-    memory->used += rounded(size);
-    return memory->heap + memory->used - rounded(size);
+    *used = at + room;
+    return memory->heap + at + (memory->scraps ? HALF : 0);
 }
 
 /* lua_Alloc */
 void *lua_memory_move(void *self, void *old, size_t old_size, size_t size)
 {
     struct lua_memory *memory = self;
-    memory->moved |= (char *)old < memory->heap + memory->kept_used && old_size != size && old;
+    if (!old_size)
+        return size ? take(memory, size) : NULL;
+    memory->moved |= (char *)old < memory->heap + memory->kept_used && old_size != size;
     if (size <= rounded(old_size))
         return size ? old : NULL;
     void *fresh = take(memory, size);
-    if (fresh && old)
+    if (fresh)
         memcpy(fresh, old, old_size);
     return fresh;
 }

@@ -32,73 +32,6 @@ static void take_away(lua_State *lua)
     lua_pop(lua, 1);
 }
 
-/* ---- Whole numbers, which nearly all are, without the cost of printf() and strtod() ---- */
-
-/* string.format(): the format is text and %.0f, as often as there are numbers. */
-static int format_whole(lua_State *lua)
-{
-    char out[256];
-    size_t len, at = 0;
-    int next = 2;
-    const char *format = lua_tolstring(lua, 1, &len);
-    bool simple = lua_type(lua, 1) == LUA_TSTRING;
-    for (size_t i = 0; simple && i < len; i++) {
-        bool number = len - i >= 4 && memcmp(format + i, "%.0f", 4) == 0;
-        simple = at < sizeof out - DOUBLE_TEXT && (number ? is_whole(lua_tonumber(lua, next)) : format[i] != '%') &&
-                 (!number || lua_type(lua, next) == LUA_TNUMBER);
-        if (simple && number) {
-            at += integer_print(out + at, (int64_t)lua_tonumber(lua, next++));
-            i += 3;
-        } else if (simple) {
-            out[at++] = format[i];
-        }
-    }
-    if (simple) {
-        lua_pushlstring(lua, out, at);
-        return 1;
-    }
-    lua_pushvalue(lua, lua_upvalueindex(1));
-    lua_insert(lua, 1);
-    lua_call(lua, lua_gettop(lua) - 1, 1);
-    return 1;
-}
-
-/* tonumber(): digits, fewer than a double can miss one of. */
-static int number_of_digits(lua_State *lua)
-{
-    size_t len = 0;
-    const char *text = lua_gettop(lua) == 1 && lua_type(lua, 1) == LUA_TSTRING ? lua_tolstring(lua, 1, &len) : "";
-    int64_t value = 0;
-    size_t i = 0;
-    for (; i < len && i < 16 && text[i] >= '0' && text[i] <= '9'; i++)
-        value = 10 * value + (text[i] - '0');
-    if (len && i == len && value < INT64_C(1) << 53) {
-        lua_pushnumber(lua, (lua_Number)value);
-        return 1;
-    }
-    lua_pushvalue(lua, lua_upvalueindex(1));
-    lua_insert(lua, 1);
-    lua_call(lua, lua_gettop(lua) - 1, 1);
-    return 1;
-}
-
-/* The function of that name of the table on top, with the original one behind it. */
-static void put_before(lua_State *lua, const char *name, lua_CFunction function)
-{
-    lua_getfield(lua, -1, name);
-    lua_pushcclosure(lua, function, 1);
-    lua_setfield(lua, -2, name);
-}
-
-static void hasten_numbers(lua_State *lua)
-{
-    lua_pushvalue(lua, LUA_GLOBALSINDEX);
-    put_before(lua, "tonumber", number_of_digits);
-    lua_getfield(lua, -1, "string");
-    put_before(lua, "format", format_whole);
-    lua_pop(lua, 2);
-}
-
 static int no_such_global(lua_State *lua)
 {
     return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'", lua_tostring(lua, 2));
@@ -133,8 +66,8 @@ static void stretch(struct redis_model *model)
         lua_pushfstring(lua, "%d", i);
         lua_pop(lua, 1);
     }
-    lua_gc(lua, LUA_GCCOLLECT, 0); /* makes that table half as large, and the stacks small */
     lua_memory_scraps(model->lua_memory, false);
+    lua_gc(lua, LUA_GCCOLLECT, 0); /* makes that table anew, half as large, and the stacks small */
     lua_gc(lua, LUA_GCSTOP, 0);
     for (int i = 0; i < REFS; i++) {
         lua_pushboolean(lua, true);
@@ -162,7 +95,8 @@ void lua_begin(struct redis_model *model)
     open_library(lua, LUA_MATHLIBNAME, luaopen_math);
     take_away(lua);
     lua_open_redis(model);
-    hasten_numbers(lua);
+    lua_hasten_numbers(lua);
+    lua_hasten_match(lua);
     stretch(model);
     guard_globals(lua);
     lua_settop(lua, 0);

@@ -72,6 +72,7 @@ void model_close(struct redis_model *model)
     free(model->scratch.bytes);
     free(model->words);
     free(model->lua_words);
+    free(model->lua_numbers);
     free(model);
 }
 

@@ -11,7 +11,8 @@
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------------ */
 
-void buffer_add(struct buffer *buffer, const void *bytes, size_t len)
+/* Room for that much more behind what is there. */
+static char *buffer_more(struct buffer *buffer, size_t len)
 {
     if (buffer->room - buffer->len < len) {
         buffer->room = 2 * (buffer->len + len) + 256;
@@ -19,8 +20,14 @@ void buffer_add(struct buffer *buffer, const void *bytes, size_t len)
         if (!buffer->bytes)
             abort();
     }
+    return buffer->bytes + buffer->len;
+}
+
+void buffer_add(struct buffer *buffer, const void *bytes, size_t len)
+{
+    char *to = buffer_more(buffer, len);
     if (len)
-        memcpy(buffer->bytes + buffer->len, bytes, len);
+        memcpy(to, bytes, len);
     buffer->len += len;
 }
 
@@ -93,7 +100,8 @@ static void add(struct call *call, const char *text)
 
 size_t integer_print(char *into, int64_t value)
 {
-    char digits[20], *first = digits + sizeof digits;
+    enum { MOST = 20 };
+    char digits[2 * MOST] = {0}, *first = digits + MOST;
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     do {
         *--first = (char)('0' + rest % 10);
@@ -101,18 +109,18 @@ size_t integer_print(char *into, int64_t value)
     } while (rest);
     if (value < 0)
         *into++ = '-';
-    size_t len = (size_t)(digits + sizeof digits - first);
-    memcpy(into, first, len);
-    return len + (value < 0);
+    memcpy(into, first, MOST); /* that many are moved faster than as many as there are */
+    return (size_t)(digits + MOST - first) + (value < 0);
 }
 
 static void add_number(struct call *call, char mark, int64_t value)
 {
-    char line[24] = {mark};
+    char *line = buffer_more(call->out, 24);
+    line[0] = mark;
     size_t len = 1 + integer_print(line + 1, value);
     line[len++] = '\r';
     line[len++] = '\n';
-    buffer_add(call->out, line, len);
+    call->out->len += len;
 }
 
 void reply_status(struct call *call, const char *text)
@@ -152,8 +160,11 @@ void reply_integer(struct call *call, int64_t value)
 void reply_bulk(struct call *call, struct slice bytes)
 {
     add_number(call, '$', (int64_t)bytes.len);
-    buffer_add(call->out, bytes.bytes, bytes.len);
-    buffer_add(call->out, "\r\n", 2);
+    char *to = buffer_more(call->out, bytes.len + 2);
+    if (bytes.len)
+        memcpy(to, bytes.bytes, bytes.len);
+    memcpy(to + bytes.len, "\r\n", 2);
+    call->out->len += bytes.len + 2;
 }
 
 void reply_text(struct call *call, struct text text)

@@ -1,7 +1,6 @@
 /* requests.c - from a connection's bytes to a command, and the requests that wait. */
 #include "inside.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,57 +17,65 @@ static const struct command commands[] = {
 #define COMMANDS (sizeof commands / sizeof *commands)
 #define PLACES 256 /* of the table by hash: more than twice the commands */
 
-static const struct command *places[PLACES];
+static struct place {
+    const struct command *command;
+    uint32_t hash;
+} places[PLACES];
 
-static unsigned place_of(const char *name, size_t len)
+/* A name in lower case, and its hash. */
+struct name {
+    char text[COMMAND_NAME + 1];
+    size_t len;
+    uint32_t hash;
+};
+
+static bool add_lower(struct name *name, const char *bytes, size_t len)
 {
-    unsigned hash = 5381;
-    for (size_t i = 0; i < len; i++)
-        hash = hash * 33 ^ (unsigned char)name[i];
-    return hash % PLACES;
+    if (name->len + len >= COMMAND_NAME)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        char c = bytes[i] >= 'A' && bytes[i] <= 'Z' ? (char)(bytes[i] | 32) : bytes[i];
+        name->text[name->len++] = c;
+        name->hash = name->hash * 33 ^ (unsigned char)c;
+    }
+    return true;
 }
 
 static void fill_places(void)
 {
     for (unsigned i = 0; i < COMMANDS; i++) {
-        unsigned at = place_of(commands[i].name, strlen(commands[i].name));
-        while (places[at])
+        struct name name = {.len = 0};
+        add_lower(&name, commands[i].name, strlen(commands[i].name));
+        unsigned at = name.hash % PLACES;
+        while (places[at].command)
             at = (at + 1) % PLACES;
-        places[at] = &commands[i];
+        places[at] = (struct place){&commands[i], name.hash};
     }
 }
 
-static const struct command *look_up(const char *name, size_t len)
+static const struct command *look_up(const struct name *name)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, fill_places);
-    for (unsigned at = place_of(name, len); places[at]; at = (at + 1) % PLACES)
-        if (strncmp(places[at]->name, name, len) == 0 && !places[at]->name[len])
-            return places[at];
+    for (unsigned at = name->hash % PLACES; places[at].command; at = (at + 1) % PLACES)
+        if (places[at].hash == name->hash && strncmp(places[at].command->name, name->text, name->len) == 0 &&
+            !places[at].command->name[name->len])
+            return places[at].command;
     return NULL;
-}
-
-static bool add_lower(char *name, size_t *len, struct slice word)
-{
-    if (*len + word.len >= COMMAND_NAME)
-        return false;
-    for (size_t i = 0; i < word.len; i++)
-        name[(*len)++] = (char)tolower((unsigned char)word.bytes[i]);
-    return true;
 }
 
 /* Of a command of two words whose second one is unknown, the row of the first: it says so. */
 const struct command *command_find(const struct slice *words, unsigned count)
 {
-    char name[COMMAND_NAME + 1];
-    size_t len = 0;
-    if (!add_lower(name, &len, words[0]))
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct name name;
+    name.len = name.hash = 0;
+    pthread_once(&once, fill_places);
+    if (!add_lower(&name, words[0].bytes, words[0].len))
         return NULL;
-    const struct command *command = look_up(name, len);
+    const struct command *command = look_up(&name);
     if (!command || !(command->flags & T) || count < 2)
         return command;
-    name[len++] = '|';
-    const struct command *second = add_lower(name, &len, words[1]) ? look_up(name, len) : NULL;
+    const struct command *second =
+        add_lower(&name, "|", 1) && add_lower(&name, words[1].bytes, words[1].len) ? look_up(&name) : NULL;
     return second ? second : command;
 }
 
@@ -113,28 +120,34 @@ static void execute(struct call *call)
 
 /* ---- Bytes to words --------------------------------------------------------------------------------------------- */
 
+#define MOST_BYTES (512u << 20)
+
 struct reader {
     const char *at, *end;
 };
 
 enum found { INCOMPLETE, FOUND, BROKEN };
 
-/* A line "*3" or "$12". */
+/* A line "*3" or "$12": no sign, no zero in front. */
 static enum found read_count(struct reader *reader, char mark, unsigned *count)
 {
-    int64_t value;
-    if (reader->at == reader->end)
+    const char *at = reader->at, *end = reader->end;
+    unsigned value = 0, digit;
+    if (at == end)
         return INCOMPLETE;
-    const char *line_end = memchr(reader->at, '\r', (size_t)(reader->end - reader->at));
-    if (*reader->at != mark)
+    if (*at++ != mark)
         return BROKEN;
-    if (!line_end || line_end + 1 == reader->end)
+    const char *first = at;
+    for (; at < end && (digit = (unsigned char)*at - (unsigned)'0') <= 9 && value <= MOST_BYTES; at++)
+        value = 10 * value + digit;
+    if (at == end)
         return INCOMPLETE;
-    struct slice digits = {reader->at + 1, (size_t)(line_end - reader->at - 1)};
-    if (!slice_integer(digits, &value) || value < 0 || value > 512 << 20)
+    if (*at != '\r' || at == first || (*first == '0' && at > first + 1) || value > MOST_BYTES)
         return BROKEN;
-    *count = (unsigned)value;
-    reader->at = line_end + 2;
+    if (at + 1 == end)
+        return INCOMPLETE;
+    *count = value;
+    reader->at = at + 2;
     return FOUND;
 }
 

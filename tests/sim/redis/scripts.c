@@ -149,6 +149,21 @@ void cmd_script_load(struct call *call)
         reply_word(call, script->sha);
 }
 
+static const struct script *find_sha(const struct redis_model *model, struct slice sha)
+{
+    for (unsigned i = 0; i < model->script_count; i++)
+        if (model->scripts[i].loaded && slice_is(sha, model->scripts[i].sha))
+            return &model->scripts[i];
+    return NULL;
+}
+
+void cmd_script_exists(struct call *call)
+{
+    reply_array(call, call->count - 2);
+    for (unsigned i = 2; i < call->count; i++)
+        reply_integer(call, find_sha(call->model, call->words[i]) != NULL);
+}
+
 void cmd_script_flush(struct call *call)
 {
     if (call->count > 3 ||
@@ -206,14 +221,6 @@ void cmd_eval(struct call *call)
     const struct script *script = load(call, call->words[1]);
     if (script)
         run(call, script, key_count);
-}
-
-static const struct script *find_sha(const struct redis_model *model, struct slice sha)
-{
-    for (unsigned i = 0; i < model->script_count; i++)
-        if (model->scripts[i].loaded && slice_is(sha, model->scripts[i].sha))
-            return &model->scripts[i];
-    return NULL;
 }
 
 void cmd_evalsha(struct call *call)

@@ -1,13 +1,15 @@
 /* adopting.h - a process takes up a hold that somebody left behind, as hf_attach() does it: it asks whether the hold is
  * still there, and believes what the server says of the time that is left. */
 #pragma once
-#include "check.h"
+#include "telling.h"
 
 static void refuse_adoption(unsigned id)
 {
     struct attempt_of_user *a = &w.attempt[id];
     a->adopts = a->alive = false;
-    a->disowned = true; /* whatever is there goes on by itself */
+    a->disowned = true;
+    tell_judge((struct history_event){.what = H_REFUSED, .who = id});
+    tell_judge((struct history_event){.what = H_OVER, .who = id, .flags = H_LEFT});
     arm_timer(id, HF_NEVER);
     hf_wire_redis.forget(w.process[a->process].engine, &a->ask);
 }
@@ -28,10 +30,9 @@ static void hear_adoption(unsigned id, const struct hf_news *news)
     tally.adopted++;
     a->adopts = false;
     a->decided = a->adopted = true;
-    a->disturbed |= until - local_time(p, w.now) < 2 * a->claim.sheet->t.answer; /* there is hardly time to renew it */
-    a->sure_from = real_time(p, news->asked_at);
-    arm_timer(id, a->claim.renew_at < until ? a->claim.renew_at : until);
-    check_beliefs();
+    bool hardly = until - local_time(p, w.now) < 2 * a->claim.sheet->t.answer;
+    arm_timer(id, a->claim.act_at < until ? a->claim.act_at : until);
+    tell_grant(id, news->asked_at, H_ADOPTS | (hardly ? H_HARDLY : 0));
     use_store(id);
     plan_wish(id, HF_I_RELEASE, a->hold_for);
 }
@@ -57,17 +58,14 @@ static void adopt(unsigned process, unsigned from)
     a->owner = left->owner;
     a->units = left->units;
     a->longest = later(left->longest, w.ttl);
-    a->started = left->started;
-    a->gone_at = left->gone_at;
-    a->let_in_at = left->let_in_at;
     a->life = p->life;
-    a->disturbed = w.now < p->disturbed_until;
     a->adopts = a->alive = a->ended = true;
     a->leaves = !draw(3);
     hf_sheet_fill(&a->sheet, a->ask.ttl_ms, &limits, &wishes);
     hf_claim_init(&a->claim, &terms, &a->sheet);
     note((int)process, "a%d asks for what a%u left behind", id, from);
-    look(&w.sight);
+    tell_ask((unsigned)id, (int)from, true);
+    look_away();
     arm_timer((unsigned)id, local + a->claim.sheet->t.answer);
     submit(a, &(struct hf_move){.verb = HF_V_CHECK}, local);
 }

@@ -5,9 +5,10 @@
 
 #include "base/url.h"
 
-static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *before, hf_nanos local);
+static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *before);
 static void hear_adoption(unsigned id, const struct hf_news *news);
-static void check_beliefs(void);
+static void tell_step(unsigned id, const struct hf_claim *was, const struct hf_event *event,
+                      const struct hf_move *move);
 
 /* ---- What the engine may touch --------------------------------------------------------------------------------- */
 
@@ -25,8 +26,8 @@ static void host_dial(void *ctx, unsigned line, const struct hf_address *to)
 /* Planted: what takes a grant back, which nothing else on that line does, names somebody else. */
 static void spoil_undo(char *bytes, size_t len)
 {
-    static const char verb[] = "\r\n$1\r\nr\r\n$1\r\n0\r\n";
-    char *at = memmem(bytes, len, verb, sizeof verb - 1);
+    static const char channel[] = "\r\n$1\r\n-\r\n"; /* stands behind the id */
+    char *at = memmem(bytes, len, channel, sizeof channel - 1);
     if (at > bytes)
         at[-1] ^= 1;
 }
@@ -34,7 +35,7 @@ static void spoil_undo(char *bytes, size_t len)
 /* What takes a grant or an upgrade back is the only release and the only downgrade on that line. */
 static bool takes_back(unsigned line, const void *bytes, size_t len)
 {
-    static const char release[] = "\r\n$1\r\nr\r\n$1\r\n0\r\n", downgrade[] = "\r\n$1\r\nd\r\n";
+    static const char release[] = "\r\nr 0 ", downgrade[] = "\r\n$1\r\nd\r\n";
     return line == LINE_STRONG && len < 4096 &&
            (memmem(bytes, len, release, sizeof release - 1) || memmem(bytes, len, downgrade, sizeof downgrade - 1));
 }
@@ -163,19 +164,27 @@ static void submit(struct attempt_of_user *a, const struct hf_move *move, hf_nan
         if (w.options.plant == PLANT_ROUNDED)
             a->ask.ttl_ms = a->ask.ttl_ms / 1000 * 1000;
         a->longest = later(a->longest, move->ttl);
+        tell_judge((struct history_event){.what = H_EXTENDS, .who = (unsigned)(a - w.attempt), .reach = a->longest});
     }
     hf_wire_redis.submit(p->engine, &a->ask, local);
 }
 
-static void arm_timer(unsigned id, hf_nanos wake_at)
+/* The timer comes when its process's clock shows a->wake_at, and that much later. */
+static void plan_timer(unsigned id, hf_nanos late)
 {
     struct attempt_of_user *a = &w.attempt[id];
     a->timer++;
-    if (wake_at != HF_NEVER)
-        schedule((struct occurrence){.at = later(w.now, real_time(&w.process[a->process], wake_at)),
+    if (a->wake_at != HF_NEVER)
+        schedule((struct occurrence){.at = later(w.now, real_time(&w.process[a->process], a->wake_at)) + late,
                                      .what = TIMER,
                                      .who = id,
                                      .serial = a->timer});
+}
+
+static void arm_timer(unsigned id, hf_nanos wake_at)
+{
+    w.attempt[id].wake_at = wake_at;
+    plan_timer(id, 0);
 }
 
 /* A claim that is over is forgotten by the engine, and what that still had to tell is not looked at. */
@@ -222,7 +231,6 @@ static void apply(unsigned id, struct hf_event event)
         return;
     }
     struct hf_claim was = a->claim;
-    bool had_ended = is_held(a) && event.now >= was.valid_until;
     covered[was.state][event.in]++;
     struct hf_move move = hf_claim_step(&a->claim, &event);
     mix((uint64_t)id << 32 | (uint64_t)was.state << 24 | (uint64_t)event.in << 16 | (uint64_t)move.verb << 8 |
@@ -230,14 +238,8 @@ static void apply(unsigned id, struct hf_event event)
     note_step(id, &was, &event, &move);
     if (move.status == HF_INTERNAL && move.report == HF_R_NONE)
         fails("a%u: %s in %s cannot be", id, hf_input_name(event.in), hf_state_name(was.state));
-    if (had_ended && is_held(a) && hf_claim_valid(&a->claim, event.now))
-        fails("a%u came back to life", id);
-    a->gave_up |= was.state == HF_S_RELEASING && event.in == HF_I_TIMER && a->claim.state == HF_S_OVER;
-    if (is_held(a) && a->claim.valid_until > was.valid_until && event.news)
-        a->sure_from = later(a->sure_from, real_time(&w.process[a->process], event.news->asked_at));
-    if (event.in == HF_I_QUEUED && !a->queued_at)
-        a->queued_at = w.now;
-    hear_report(id, &move, &was, event.now);
+    tell_step(id, &was, &event, &move);
+    hear_report(id, &move, &was);
     arm_timer(id, move.wake_at);
     keep_alive(a);
     if (move.verb != HF_V_NONE)
@@ -262,16 +264,23 @@ static void recheck_all(struct process *p)
             apply(id, (struct hf_event){.in = HF_I_HINT, .news = &hint});
 }
 
+static void plan_next_tick(struct process *p, hf_nanos late)
+{
+    p->tick++;
+    if (p->tick_at != HF_NEVER)
+        schedule((struct occurrence){.at = later(w.now + 1, real_time(p, p->tick_at)) + late,
+                                     .what = TICK,
+                                     .who = number_of(p),
+                                     .serial = p->tick});
+}
+
 static void plan_tick(struct process *p)
 {
     hf_nanos due = hf_wire_redis.tick(p->engine, local_time(p, w.now));
     if (due == p->tick_at)
         return;
     p->tick_at = due;
-    p->tick++;
-    if (due != HF_NEVER)
-        schedule((struct occurrence){
-            .at = later(w.now + 1, real_time(p, due)), .what = TICK, .who = number_of(p), .serial = p->tick});
+    plan_next_tick(p, 0);
 }
 
 /* After every call of the engine, and every event of a claim: what follows from it, until nothing does. */
@@ -297,6 +306,15 @@ static void settle(struct process *p)
     } while ((p->news_count || p->recheck) && !*w.failure);
 }
 
+/* As whose the product sees the simulator's own process: a schedule must not depend on it, nor on its length. */
+static int process_id = 1;
+
+/* In the place of the C library's. */
+pid_t getpid(void)
+{
+    return process_id;
+}
+
 static void start_process(unsigned number)
 {
     struct process *p = &w.process[number];
@@ -304,7 +322,8 @@ static void start_process(unsigned number)
     static struct hf_url url;
     char text[200];
     snprintf(text, sizeof text,
-             "redis://server?wake=%s&name=p%u&connect_timeout=%lldms&history=%lld&replicas=%d&replica_timeout=%lldms",
+             "redis://server?wake=%s&name=p%u&connect_timeout=%lldms&history=%lld&history_age=60s&replicas=%d"
+             "&replica_timeout=%lldms",
              w.wake, number, (long long)(2 * w.op_timeout / HF_MS(1)), (long long)w.history, w.strong,
              (long long)(w.strong ? w.acknowledge_ms : 1000));
     hf_settings_defaults(&settings);
@@ -322,7 +341,7 @@ static void start_process(unsigned number)
                                     .random = host_random};
     for (unsigned i = 0; i < LINES; i++)
         p->line[i] = -1;
-    p->dead = false;
+    p->dead = p->closing = false;
     p->life++;
     p->tick_at = HF_NEVER;
     p->news_count = p->errands = 0;
@@ -333,7 +352,7 @@ static void start_process(unsigned number)
     }
     /* What the product takes from the machine would make two runs differ. */
     struct hf_redis *r = p->engine;
-    snprintf(r->about, sizeof r->about, " %u sim ", number + 1);
+    r->about_len = (size_t)snprintf(r->about, sizeof r->about, " %u sim ", number + 1);
 }
 
 /* It is gone in the middle of everything. The engine's memory is freed without a word to anybody. */
@@ -351,8 +370,7 @@ static void kill_process(unsigned number, bool heard)
     hf_wire_redis.close(p->engine);
     p->engine = NULL;
     for (unsigned id = 0; id < w.attempts; id++)
-        if (w.attempt[id].process == number && w.attempt[id].life == p->life) {
+        if (w.attempt[id].process == number && w.attempt[id].life == p->life)
             w.attempt[id].ask.engine_state = NULL;
-            w.attempt[id].gone_at = w.now;
-        }
+    tell_fault(H_KILLED, number, w.now);
 }

@@ -1,6 +1,6 @@
 /* happen.h - what happens, to whom, and what follows from it at once. */
 #pragma once
-#include "users.h"
+#include "closing.h"
 
 /* Whom it happens to: a process, or PROCESSES for the server. */
 static unsigned process_of(const struct occurrence *o)
@@ -18,6 +18,8 @@ static unsigned process_of(const struct occurrence *o)
     case TICK:
     case ERRAND:
     case ADOPTION:
+    case CLOSE:
+    case CLOSED:
         return o->who;
     default:
         return PROCESSES;
@@ -93,6 +95,13 @@ static void happen_to_process(const struct occurrence *o)
     case ADOPTION:
         adopt(number, o->serial);
         break;
+    case CLOSE:
+        close_client(number);
+        break;
+    case CLOSED:
+        if (p->closing)
+            end_client(number);
+        return;
     default:
         send_errand(number, (enum hf_verb)o->wish);
     }
@@ -104,11 +113,10 @@ static void stall(unsigned number)
     hf_nanos until = w.now + draw_time(3 * w.ttl);
     if (w.process[number].dead || !(w.options.faults & FAULT_STALL))
         return;
-    disturb(number);
+    tell_fault(H_PAUSED, number, until);
     tally.stalls++;
     note((int)number, "is stopped until %.1f", (double)until / 1e6);
     w.process[number].stalled_until = later(w.process[number].stalled_until, until);
-    w.process[number].disturbed_until = until + 5 * w.ttl;
 }
 
 static void kill_one(unsigned number)
@@ -153,6 +161,12 @@ static void happen(const struct occurrence *o)
         break;
     case STALL:
         stall(o->who);
+        break;
+    case SUSPEND:
+        suspend(o->who);
+        break;
+    case JUMP:
+        jump(o->who);
         break;
     case PART:
         if (w.options.faults & FAULT_PART)

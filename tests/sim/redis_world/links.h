@@ -120,10 +120,9 @@ static void part(unsigned p)
 {
     hf_nanos until = w.now + draw_time(3 * w.ttl);
     tally.parts++;
-    disturb(p);
+    tell_fault(H_LINE, p, until);
     note((int)p, "is cut off until %.1f", (double)until / 1e6);
     w.process[p].parted_until = until;
-    w.process[p].disturbed_until = until + 5 * w.ttl;
 }
 
 static void carry(unsigned number, bool up, const void *bytes, uint32_t len)

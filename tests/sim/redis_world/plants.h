@@ -14,8 +14,8 @@
       "    return { n, ttl }\n  end\n")                                                                                \
     X(SHORTEN, "shorten", "an extend may shorten the hold", "extend", "      if left < ttl then\n",                    \
       "      if ttl > 0 then\n")                                                                                       \
-    X(LEAVE_ALONE, "leave-alone", "one that leaves the queue admits nobody", "release", "' or 'r') end\nadmit()\n",    \
-      "' or 'r') end\nif held then admit() end\n")                                                                     \
+    X(LEAVE_ALONE, "leave-alone", "one that leaves the queue admits nobody", "release",                                \
+      "' or 'r') end\nadmit(nil, first)\n", "' or 'r') end\nif held then admit(nil, first) end\n")                     \
     X(SHORT_TURN, "short-turn", "a hand-over ends before its waiter's next look", "*",                                 \
       "  local till = max(w.due, now + w.grace * 1000)\n", "  local till = now + w.grace * 125\n")                     \
     X(PUSH_START, "push-start", "a hand-over is counted from its message", NULL, NULL, NULL)                           \
@@ -28,18 +28,19 @@
     X(NO_TOMBSTONE, "no-tombstone", "a doubt leaves no tombstone", "release",                                          \
       "if doubt > 0 then bury(id, doubt) end\n", "")                                                                   \
     X(BUSY_STAYS, "busy-stays", "one that is told busy stays in the queue", "ask",                                     \
-      "  if ARGV[9] ~= '0' then leave_queue(me.id, me) end\n",                                                         \
+      "  if queued ~= '0' then leave_queue(me.id, me) end\n",                                                          \
       "  call('ZADD', queue, next_number(), me.id)\n"                                                                  \
       "  call('HSET', waiters, me.id, whole(now + me.grace * 4000) .. ' ' .. me.grace * 4 .. ' ' .. me.grace .. ' ' "  \
       ".. me.ttl .. ' ' .. "                                                                                           \
       "me.units ..\n  ' ' .. me.capacity .. ' ' .. me.kind .. ' ' .. me.owner .. ' ' .. me.box .. ' ' .. me.meta)\n")  \
     X(LOST_PUSH, "lost-push", "a waiter never looks for itself", NULL, NULL, NULL)                                     \
     X(BARGE, "barge", "a newcomer passes the queue", "ask",                                                            \
-      "    if plain_number and plain_number < tonumber(stamp) and ", "    if ")                                        \
+      "    if plain_number and plain_number < tonumber(stamp) then", "    if took then")                               \
     X(UPGRADE_KEEPS, "upgrade-keeps", "an upgrade keeps its token", "convert",                                         \
       "      token = next_number()\n      if history", "      if history")                                             \
-    X(NEGATIVE, "negative", "a reader that is gone is counted off again", "release", "' or 'r') end\nadmit()\n",       \
-      "' or 'r') elseif form == 'many' then set_used(used - 1) end\nadmit()\n")                                        \
+    X(NEGATIVE, "negative", "a reader that is gone is counted off again", "release",                                   \
+      "' or 'r') end\nadmit(nil, first)\n",                                                                            \
+      "' or 'r') elseif form == 'many' then set_used(used - 1) end\nadmit(nil, first)\n")                              \
     X(ONE_EXPIRY, "one-expiry", "whoever renews renews for all", "extend",                                             \
       "  call('ZADD', ends, whole(till), h.id)\n",                                                                     \
       "  for _, each in ipairs(call('ZRANGE', ends, 0, -1)) do call('ZADD', ends, whole(till), each) end\n")           \
@@ -51,7 +52,7 @@
       "  number = number < now and now or number + 1\n", "  number = number + 1\n")                                    \
     X(SET_COUNT, "set-count", "the count of units is repaired by setting it", "*",                                     \
       "  if h.units > 0 then set_used(used - h.units) end\n", "  if h.units > 0 then set_used(0) end\n")               \
-    X(INBOX_GROWS, "inbox-grows", "an inbox has no end", "*", "    call('PEXPIRE', box, 60000)\n", "")                 \
+    X(INBOX_GROWS, "inbox-grows", "an inbox has no end", "*", "    call('PEXPIRE', box, '60000')\n", "")               \
     X(ROUNDED, "rounded", "a ttl is sent in whole seconds", NULL, NULL, NULL)                                          \
     X(COUNT_APART, "count-apart", "an owner's hold is counted off while its other asks go on", "*",                    \
       "      write_hold(heir)\n      return\n", "      write_hold(heir)\n")                                            \
@@ -62,7 +63,7 @@
     X(LATE_GRANT, "late-grant", "a grant that comes while leaving is forgotten", NULL, NULL, NULL)                     \
     X(SHORT_CHANGED, "short-changed", "a hand-over is never claimed", NULL, NULL, NULL)                                \
     X(STEP_COUNTS, "step-counts", "one who looks is shown the time that a clock's step back added", "extend",          \
-      "return { token, math.min(left, tonumber(given)) }", "return { token, left }")                                   \
+      "return { token, math.min(left, given) }", "return { token, left }")                                             \
     X(STEP_WAITS, "step-waits", "a hand-over lasts as much longer as the clock stepped back", "*",                     \
       "  return min(tonumber(due), now + tonumber(span) * 1000)\n", "  return tonumber(due)\n")                        \
     X(GATHERED, "gathered", "an ask that is let in beside its owner's other one is told to wait", "ask",               \
@@ -79,7 +80,9 @@
     X(ADOPT_SURE, "adopt-sure", "who took a hold up releases it without a tombstone", NULL, NULL, NULL)                \
     X(ADOPT_BLIND, "adopt-blind", "a hold that is taken up is believed to be new", NULL, NULL, NULL)                   \
     X(UNORDERED, "unordered", "two names are taken in the order in which they were named", NULL, NULL, NULL)           \
-    X(HALF_KEPT, "half-kept", "who loses one of two names keeps the other", NULL, NULL, NULL)
+    X(HALF_KEPT, "half-kept", "who loses one of two names keeps the other", NULL, NULL, NULL)                          \
+    X(CLOCK_STANDS, "clock-stands", "a lease is counted on a clock that stands while the machine sleeps", NULL, NULL,  \
+      NULL)
 
 #include "sim/planting.h"
 

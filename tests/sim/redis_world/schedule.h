@@ -24,6 +24,18 @@ static void plan_all_faults(void)
             schedule((struct occurrence){.at = draw_time(w.heals_at), .what = FOREIGN_ASK});
 }
 
+/* Seldom: most schedules are about something else. */
+static void plan_apart(unsigned p)
+{
+    static const enum happening what[] = {SUSPEND, JUMP, CLOSE};
+    for (unsigned i = 0; i < 3; i++) {
+        bool happens = !draw_clock(what[i] == CLOSE ? 12 : 24);
+        hf_nanos at = w.heals_at / 4096 * draw_clock(4096);
+        if (happens && !w.calm)
+            schedule((struct occurrence){.at = at, .what = (uint8_t)what[i], .who = p});
+    }
+}
+
 static void plan_process(unsigned p)
 {
     bool plays = p < w.options.processes;
@@ -41,6 +53,7 @@ static void plan_process(unsigned p)
         schedule((struct occurrence){.at = draw_time(w.heals_at), .what = KILL, .who = p});
     if (!w.calm && !draw(5))
         schedule((struct occurrence){.at = draw_time(w.heals_at), .what = PART, .who = p});
+    plan_apart(p);
     bool breaks = !draw(12), resizes = draw(2), looks = !draw(12);
     hf_nanos at = draw_time(w.heals_at);
     if (breaks && plays && w.options.faults & FAULT_BREAK)
@@ -63,8 +76,9 @@ static void set_up(const struct options *options)
     w.options = *options;
     w.hash = UINT64_C(0xcbf29ce484222325);
     w.random = (options->seed + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    w.clock_random = (options->seed + 1) * UINT64_C(0xD1B54A32D192ED03);
     for (unsigned i = 0; i < 4; i++)
-        draw(2);
+        draw(2), draw_clock(2);
     w.ttl = HF_MS(ttls_ms[draw(5)]);
     w.kind = draw(2) ? EXCLUSIVE : (enum kind)draw(KINDS);
     if (options->converts)
@@ -73,7 +87,8 @@ static void set_up(const struct options *options)
     w.calm = !draw(10);
     w.rough = !w.calm && !draw(3);
     if (w.rough)
-        w.options.faults &= FAULT_CUT | FAULT_HALF | FAULT_LATE | FAULT_PART | FAULT_STALL | FAULT_KILL | FAULT_EXTEND;
+        w.options.faults &= FAULT_CUT | FAULT_HALF | FAULT_LATE | FAULT_PART | FAULT_STALL | FAULT_SUSPEND |
+                            FAULT_JUMP | FAULT_KILL | FAULT_EXTEND;
     if (w.rough && draw(2))
         w.ttl = HF_MS(10000);
     w.history = draw(8) ? 0 : 3;
@@ -91,10 +106,8 @@ static void set_up(const struct options *options)
     w.capacity = w.kind == READ_WRITE || w.kind == READ_WRITE_AGAIN ? HF_CAPACITY_MAX
                  : w.kind == SEMAPHORE                              ? 1 + draw(4)
                                                                     : 1;
-    w.capacity_most = w.capacity;
     w.heals_at = 12 * w.ttl;
     w.server_up = true;
-    w.lost_at = w.forgot_at = -1;
     w.server_tick = HF_NEVER;
     w.served = -1;
     struct hf_timing sheet;
@@ -104,6 +117,10 @@ static void set_up(const struct options *options)
     w.op_timeout = sheet.op_timeout;
     w.refresh = sheet.refresh;
     w.turn = sheet.turn;
+    history_begin(judge, &(struct history_rules){.exact = true,
+                                                 .settles = 5 * w.ttl,
+                                                 .recovery = 3 * w.ttl + w.refresh + w.turn + HF_MS(20),
+                                                 .inbox = HF_MS(60000)});
     has_snapshot = false;
     bytes_used = 0;
     model_reset(model, options->seed);
@@ -124,6 +141,7 @@ static void tear_down(void)
 /* Runs one schedule; what went wrong, or "". */
 static const char *run(const struct options *options)
 {
+    uint64_t reads_before = clock_reads;
     set_up(options);
     unsigned steps = 0;
     while (w.events && !*w.failure) {
@@ -137,9 +155,12 @@ static const char *run(const struct options *options)
     }
     if (!*w.failure) {
         set_server_time();
-        check_rest();
+        tell_rest();
+        forbid_clocks(reads_before);
     }
     tally.schedules++;
+    tally.orders += history_judged(judge, INV_TOLD_ORDER);
+    tally.hand_overs += history_hand_overs(judge);
     tally.events += steps;
     tear_down();
     return w.failure;

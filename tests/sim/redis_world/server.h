@@ -1,5 +1,5 @@
 /* server.h - what happens to the server and inside it: its faults, other programs, and a look at the one lock after
- * every script that ran, which is the history that the checks of order, leaks and recovery read. */
+ * every script that ran, which the judge is shown. */
 #pragma once
 #include "drive.h"
 
@@ -27,7 +27,7 @@ static int64_t word_at(const char *text, size_t len, unsigned n)
     return value;
 }
 
-static void look_at_plain(struct sight *s, const struct model_key *key)
+static void look_at_plain(struct history_sight *s, const struct model_key *key)
 {
     struct model_item value = model_look_item(model, key, 0);
     int id = find_attempt(value.name, value.name_len);
@@ -42,7 +42,7 @@ static void look_at_plain(struct sight *s, const struct model_key *key)
     };
 }
 
-static void look_at_many(struct sight *s, const struct model_key *key)
+static void look_at_many(struct history_sight *s, const struct model_key *key)
 {
     struct model_key ends;
     for (uint32_t i = 0; i < key->items; i++) {
@@ -67,7 +67,7 @@ static void look_at_many(struct sight *s, const struct model_key *key)
         s->used += s->hold[h].units;
 }
 
-static void look_at_queue(struct sight *s)
+static void look_at_queue(struct history_sight *s)
 {
     struct model_key queue, waiters;
     if (!model_look(model, "{" LOCK "}:q", sizeof "{" LOCK "}:q" - 1, &queue))
@@ -85,9 +85,12 @@ static void look_at_queue(struct sight *s)
     }
 }
 
-static void look(struct sight *s)
+static void look(struct history_sight *s)
 {
     struct model_key key;
+    s->clock_us = server_us();
+    s->by = w.served < 0 ? H_NOBODY : (int)links[w.served].process;
+    s->by_life = w.served < 0 ? 0 : links[w.served].life;
     s->holds = s->places = s->used = 0;
     s->capacity = w.capacity;
     s->plain = s->foreign = false;
@@ -99,20 +102,23 @@ static void look(struct sight *s)
     look_at_queue(s);
 }
 
-static void check_history(const struct sight *was, const struct sight *is);
-
 /* After whatever may have run a script. */
 static void observe(void)
 {
-    static struct sight is;
     uint64_t scripts = model_counts(model).scripts;
     if (scripts == w.scripts_seen)
         return;
     tally.scripts += scripts - w.scripts_seen;
     w.scripts_seen = scripts;
-    look(&is);
-    check_history(&w.sight, &is);
-    w.sight = is;
+    look(&w.sight);
+    tell_judge((struct history_event){.what = H_SHOWN, .sight = &w.sight});
+}
+
+/* What it lost, or has by force, does not follow from any request. */
+static void look_away(void)
+{
+    look(&w.sight);
+    history_look_away(judge, &w.sight);
 }
 
 static void note_sight(void)
@@ -142,6 +148,7 @@ static void serve_bytes(unsigned number, const char *bytes, uint32_t len)
     if (!link->server_open || !w.server_up)
         return;
     uint64_t scripts = model_counts(model).scripts;
+    tally.ghosts += !link->client_open;
     w.served = (int)number;
     model_feed(model, link->connection, bytes, len);
     observe();
@@ -182,16 +189,15 @@ static void restart_server(bool keep_data)
         return;
     }
     tally.wipes++;
-    w.wiped = true;
-    lose_trust();
+    tell_fault(H_FORGOT, H_ALL, w.now);
 }
 
 static void step_clock(int64_t by_us)
 {
     note(-1, "its clock steps by %lld ms", (long long)by_us / 1000);
     w.server_offset_us += by_us;
-    w.stepped_back |= by_us < 0;
-    lose_trust();
+    tell_judge((struct history_event){
+        .what = H_FAULT, .fault = by_us < 0 ? H_BACK : H_AHEAD, .process = H_ALL, .until = w.now, .by = by_us * 1000});
     set_server_time();
     plan_server_tick();
 }
@@ -204,10 +210,9 @@ static void fail_over(void)
     model_promote(model);
     tally.failovers++;
     tally.kept_failovers += w.strong;
-    w.wiped = true;
     has_snapshot = false;
-    w.forgot_at = w.now;
-    w.asked_since_loss = HF_NEVER; /* what a waiter had cut back may be long again */
+    tell_fault(H_LAGS, H_ALL, w.now);
+    tell_fault(w.strong ? H_KEPT : H_STALE, H_ALL, w.now);
     cut_all_links();
     if (w.strong)
         model_replicas(model, 1);
@@ -224,7 +229,7 @@ static void stop_following(void)
         return;
     note(-1, "its replica does not follow");
     model_replicas(model, w.options.plant == PLANT_WAIT_SHORT);
-    disturb_all();
+    tell_fault(H_LAGS, H_ALL, H_NEVER);
     schedule((struct occurrence){.at = w.now + span, .what = REPLICA_FOLLOWS});
 }
 
@@ -235,7 +240,7 @@ static void follow_again(void)
     note(-1, "its replica follows again");
     has_snapshot = false;
     model_replicas(model, 1);
-    disturb_all();
+    tell_fault(H_LAGS, H_ALL, w.now);
     observe();
     let_server_speak();
 }
@@ -278,7 +283,7 @@ static void server_fault(enum fault_bit bit)
         model_script_flush(model);
     }
     w.scripts_seen = model_counts(model).scripts;
-    look(&w.sight); /* what it lost is no history */
+    look_away();
 }
 
 /* ---- Other programs -----------------------------------------------------------------------------------------------
@@ -306,11 +311,10 @@ static void foreign_asks(void)
     if (!w.server_up || !(w.options.faults & FAULT_FOREIGN) || !ask_server(request, "+OK"))
         return;
     tally.foreigners++;
-    w.foreign_from = w.now;
     w.foreign_until = w.now + HF_MS(ms) - HF_MS(1);
     note(-1, "has another program's lock for %lld ms", ms);
-    look(&w.sight);
-    check_beliefs();
+    look_away();
+    tell_judge((struct history_event){.what = H_FOREIGN, .until = w.foreign_until});
     schedule((struct occurrence){.at = w.now + draw_time(HF_MS(ms)), .what = FOREIGN_END});
 }
 
@@ -321,6 +325,7 @@ static void foreign_ends(void)
         return;
     w.foreign_until = 0;
     ask_server("*2\r\n$3\r\nDEL\r\n$6\r\n" LOCK "\r\n", ":1");
-    look(&w.sight);
+    look_away();
+    tell_judge((struct history_event){.what = H_FOREIGN});
     note(-1, "the other program gives the lock back");
 }

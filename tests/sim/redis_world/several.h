@@ -1,7 +1,7 @@
 /* several.h - users who want two names, as client/many.c takes them: one after the other in the order of their bytes,
  * all or none, lost together (G8). */
 #pragma once
-#include "check.h"
+#include "telling.h"
 
 /* The one that is taken first: the same for all. Planted: whichever its user named first. */
 static unsigned first_name(void)
@@ -40,19 +40,4 @@ static void end_other_name(unsigned id, enum hf_report report)
                                                                : HF_I_CANCEL;
     if (hf_claim_legal(other->claim.state, wish))
         plan_wish((unsigned)a->other, wish, 0);
-}
-
-/* It holds the first one, and waits for the second. */
-static bool wants_more(const struct attempt_of_user *a)
-{
-    return a->several && a->other >= 0 && is_running(a) && waits(a) && is_held(&w.attempt[a->other]);
-}
-
-/* Nobody waits for somebody who waits for it. For any fault. */
-static void check_embrace(unsigned id)
-{
-    const struct attempt_of_user *a = &w.attempt[id];
-    for (unsigned i = 0; wants_more(a) && w.capacity == 1 && i < w.attempts; i++)
-        if (w.attempt[i].name != a->name && wants_more(&w.attempt[i]))
-            fails("a%u and a%u have one of two names each, and wait for the other one", id, i);
 }

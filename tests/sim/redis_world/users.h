@@ -1,6 +1,6 @@
 /* users.h - the users: what they ask for, how long they hold, what they wish meanwhile, and what they hear. */
 #pragma once
-#include "check.h"
+#include "telling.h"
 
 static int make_attempt(unsigned process, unsigned user); /* -1: there is room for no more */
 static void begin(unsigned id);
@@ -37,10 +37,6 @@ static void user_got_it(unsigned id)
     tally.grants++;
     tally.reentries += a->level > 0;
     tally.barges += a->ask.barging;
-    a->granted_token = a->claim.token;
-    check_token(id);
-    check_order_told(id);
-    check_beliefs();
     if (w.options.plant != PLANT_LATE_TOKEN)
         use_store(id);
     if (extends && w.options.faults & FAULT_EXTEND)
@@ -57,6 +53,12 @@ static void user_got_it(unsigned id)
         part(a->process);
     if (w.owners && !a->several && a->level < 2 && enters)
         ask_again_inside(id);
+}
+
+static void rely_on_reading(unsigned id)
+{
+    w.attempt[id].units = 1;
+    tell_judge((struct history_event){.what = H_RELIES, .who = id, .units = 1});
 }
 
 /* Who asks to read on writes no more. Mostly what makes sense, sometimes two at a time. */
@@ -76,7 +78,7 @@ static void wish_to_convert(unsigned id)
         plan_wish(id, HF_I_EXTEND, soon);
     for (unsigned other = 0; other < w.attempts && a->wants == HF_V_DOWNGRADE; other++)
         if (other == id || (w.owners && w.attempt[other].owner == a->owner))
-            w.attempt[other].units = 1; /* an owner's hold is one */
+            rely_on_reading(other); /* an owner's hold is one */
     a->downgrades = a->wants == HF_V_DOWNGRADE;
     apply(id, (struct hf_event){.in = HF_I_CONVERT, .verb = a->wants});
 }
@@ -96,9 +98,8 @@ static void hear_conversion(unsigned id, hf_status status)
     tally.downgrades += wanted == HF_V_DOWNGRADE;
     bool fresh = wanted == HF_V_UPGRADE && !is_alone(a) && !a->upgrade_doubt;
     a->units = wanted == HF_V_UPGRADE ? w.capacity : 1;
-    check_beliefs();
-    if (fresh)
-        check_token(id);
+    tell_judge((struct history_event){
+        .what = H_CONVERTED, .who = id, .units = a->units, .token = a->claim.token, .flags = fresh ? H_FRESH : 0});
 }
 
 static void plan_adoption(unsigned id)
@@ -117,7 +118,8 @@ static void leave_behind(unsigned id)
     tally.detached++;
     note((int)a->process, "a%u is left to itself", id);
     a->disowned = true;
-    a->gone_at = w.now;
+    tell_judge((struct history_event){.what = H_ENDED, .who = id, .flags = H_LEFT});
+    tell_judge((struct history_event){.what = H_OVER, .who = id, .flags = H_LEFT});
     uint64_t token = a->claim.token;
     hf_claim_disown(&a->claim);
     a->claim.token = token; /* it stands in the text */
@@ -152,15 +154,10 @@ static void grant_wish(unsigned id, enum hf_input wish)
 
 /* ---- What they hear -------------------------------------------------------------------------------------------- */
 
-static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *was, hf_nanos local)
+static void hear_report(unsigned id, const struct hf_move *move, const struct hf_claim *was)
 {
     struct attempt_of_user *a = &w.attempt[id];
-    if (a->claim.state == HF_S_QUEUED)
-        check_embrace(id);
-    if (move->report == HF_R_GRANTED || move->report == HF_R_DENIED)
-        check_outcome(id, local);
-    if (move->report == HF_R_GRANTED && a->claim.cancelled)
-        fails("a%u was cancelled and is granted", id);
+    a->decided |= move->report == HF_R_GRANTED || move->report == HF_R_DENIED;
     if (move->report == HF_R_GRANTED) {
         tally.pushed += a->claim.brief && was->state == HF_S_QUEUED;
         user_got_it(id);
@@ -169,8 +166,7 @@ static void hear_report(unsigned id, const struct hf_move *move, const struct hf
         hear_conversion(id, move->status);
         use_store(id);
     }
-    if (move->report == HF_R_LOST)
-        check_loss(id, local);
+    tally.lost += move->report == HF_R_LOST;
     tally.denied += move->report == HF_R_DENIED;
     tally.released += move->report == HF_R_RELEASED;
     if (move->report == HF_R_DENIED || move->report == HF_R_LOST || move->report == HF_R_RELEASED) {
@@ -246,12 +242,8 @@ static void begin(unsigned id)
     a->ask.queue = wait > 0;
     a->ask.barging = barges && w.options.faults & FAULT_BARGE;
     a->ask.detached = a->leaves = detaches && !a->several && w.options.faults & FAULT_DETACH;
-    a->ask.history = (uint32_t)w.history;
-    a->ask.history_age_ms = 60000;
-    a->started = w.now;
     a->longest = w.ttl;
     a->life = p->life;
-    a->disturbed = w.now < p->disturbed_until;
     shape_ask(a);
     struct hf_limits limits = HF_REDIS_LIMITS;
     struct hf_timing_wishes wishes = {.acknowledge_ms = w.acknowledge_ms};
@@ -259,12 +251,13 @@ static void begin(unsigned id)
     hf_claim_init(&a->claim, &terms, &a->sheet);
     if (wait == HF_NEVER || (cancels && w.options.faults & FAULT_CANCEL))
         plan_wish(id, HF_I_CANCEL, cancel_after);
+    tell_ask(id, a->other, false);
     apply(id, (struct hf_event){.in = HF_I_START});
 }
 
 static int make_attempt(unsigned process, unsigned user)
 {
-    if (w.attempts == MAX_ATTEMPTS)
+    if (w.attempts == MAX_ATTEMPTS || w.process[process].closing)
         return -1;
     unsigned id = w.attempts++;
     w.attempt[id] = (struct attempt_of_user){.process = process, .user = user, .owner = id, .other = -1};
@@ -320,14 +313,15 @@ static void send_errand(unsigned process, enum hf_verb verb)
         const struct seen_hold *hold = w.sight.holds ? &w.sight.hold[which % w.sight.holds] : NULL;
         if (!hold || hold->attempt < 0)
             return;
-        w.broken_owner[w.breaks] = w.attempt[hold->attempt].owner;
-        ask->token = w.broken[w.breaks++] = hold->token;
+        ask->token = hold->token;
+        tell_judge(
+            (struct history_event){.what = H_BROKEN, .token = hold->token, .owner = w.attempt[hold->attempt].owner});
         tally.breaks++;
         note((int)process, "breaks the hold of a%d", hold->attempt);
     }
     if (verb == HF_V_RESIZE) {
         w.resized = true;
-        w.capacity_most = capacity > w.capacity_most ? capacity : w.capacity_most;
+        tell_judge((struct history_event){.what = H_RESIZED, .capacity = capacity});
         tally.resizes++;
         note((int)process, "changes the capacity to %u", capacity);
     }

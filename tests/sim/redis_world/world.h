@@ -7,7 +7,9 @@
 #pragma once
 #include "core/claim.h"
 #include "engines/redis/redis.h"
+#include "history/history.h"
 #include "plants.h"
+#include "sim/coverage.h"
 #include "sim/redis/model.h"
 
 #include <stdarg.h>
@@ -29,6 +31,9 @@ enum { LONG = 2048, LONG_MOST = 32768, OFTEN = 16 }; /* messages with the text o
     X(PART, "part")         /* a process is cut off for up to 3 ttl; what was sent arrives then, some time */          \
     X(STALL, "stall")       /* a process is stopped for up to 3 ttl */                                                 \
     X(KILL, "kill")         /* a process dies; another one may start in its place */                                   \
+    X(CLOSE, "close")       /* a process closes its client */                                                          \
+    X(SUSPEND, "suspend")   /* a machine sleeps for up to 3 ttl; see clocks.h */                                       \
+    X(JUMP, "jump")         /* a machine's clock jumps ahead by up to 3 ttl */                                         \
     X(RESTART, "restart")   /* the server starts again with its data */                                                \
     X(WIPE, "wipe")         /* the server starts again without data */                                                 \
     X(FAILOVER, "failover") /* a replica that lags takes over */                                                       \
@@ -85,6 +90,10 @@ enum happening {
     WISH,        /* of an attempt */
     NEXT_ROUND,  /* of a user: process * 2 + number */
     STALL,       /* of a process */
+    CLOSE,       /* of a process: it closes its client */
+    CLOSED,      /* of a process: it is tired of waiting for answers */
+    SUSPEND,     /* of its machine */
+    JUMP,
     PART,
     KILL,
     SPAWN,
@@ -130,9 +139,9 @@ struct process {
     struct hf_wire_host host;
     int64_t rate_ppm;
     hf_nanos offset, stalled_until;
-    hf_nanos parted_until;    /* nothing gets through to the server or from it */
-    hf_nanos disturbed_until; /* what happens to its attempts until then may be the fault of a fault */
-    bool dead;
+    hf_nanos jumped_at, jumped_by; /* of its clock; real time. By 0: it did not jump */
+    hf_nanos parted_until;         /* nothing gets through to the server or from it */
+    bool dead, closing;
     unsigned life; /* how often it was started */
     hf_nanos died_at;
     bool recheck;
@@ -157,29 +166,26 @@ struct attempt_of_user {
     unsigned units; /* what the user relies on while the claim is valid */
     enum hf_verb wants;
     bool alive, decided, ended;
-    bool disturbed, forfeited, disowned, gave_up, upgrade_doubt;
-    bool adopts; /* it asks whether a hold that was left behind is still there */
+    bool forfeited, upgrade_doubt;
+    bool disowned; /* whatever there is of it goes on by itself */
+    bool adopts;   /* it asks whether a hold that was left behind is still there */
     bool adopted;
     bool was_taken; /* of a hold that was left behind: somebody took it up */
     bool downgrades;
     bool leaves;         /* it will leave its hold behind */
     uint64_t late_token; /* planted: the one from an extra counter */
     uint32_t timer;
-    hf_nanos hold_for, started;
-    hf_nanos gone_at;       /* when its process died, or it was left to itself */
-    hf_nanos let_in_at;     /* when the server was first seen to have it as a holder */
-    hf_nanos sure_from;     /* real time at which the newest request was sent that was answered with "yours" */
-    hf_nanos longest;       /* the longest ttl that was ever asked for */
-    hf_nanos queued_at;     /* when it first heard that it waits; 0: never */
-    uint64_t granted_token; /* the one that its grant came with */
+    hf_nanos wake_at; /* when the timer is due, by its process's clock */
+    hf_nanos hold_for;
+    hf_nanos longest; /* the longest ttl that was ever asked for */
     int64_t first_pair_at;
 };
 
 struct tally {
     uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, parts, stalls,
-        kills, restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades,
-        extends, cancels, reentries, detached, barges, dials, scripts, stored, stored_late, adopted, several,
-        unreplicated, kept_failovers, orders;
+        suspends, jumps, closes, ghosts, kills, restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks,
+        resizes, upgrades, downgrades, extends, cancels, reentries, detached, barges, dials, scripts, stored,
+        stored_late, adopted, several, unreplicated, kept_failovers, orders;
 };
 
 enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, READ_WRITE_AGAIN, KINDS };
@@ -187,41 +193,20 @@ static const char *const kind_names[] = {"exclusive", "reentrant", "semaphore", 
 enum { NAMES = 2 };
 static const char *const lock_names[NAMES] = {"L", "M"};
 
-/* What the server has of the one lock, seen after every request (see server.h). */
-struct seen_hold {
-    int attempt; /* -1: a stranger */
-    uint64_t token;
-    uint32_t units;
-    int64_t end_us;
-};
-struct seen_place {
-    int attempt;
-    double arrival;
-    int64_t due_us;
-};
-struct sight {
-    bool there, plain, foreign;
-    uint32_t capacity, used;
-    unsigned holds, places;
-    struct seen_hold hold[MAX_ATTEMPTS];
-    struct seen_place place[MAX_ATTEMPTS];
-};
+_Static_assert((int)H_SEEN >= (int)MAX_ATTEMPTS, "a sight has room for all");
 
 struct world {
     struct options options;
     enum kind kind;
     const char *wake;
     hf_nanos ttl, now, heals_at, op_timeout, refresh, turn;
-    uint32_t capacity, capacity_most; /* as asked for; the most that it was ever changed to */
+    uint32_t capacity; /* as asked for */
     int64_t history;
     bool calm;  /* nothing goes wrong at all */
     bool rough; /* the network is bad, clocks are as bad as promised, and the server is well: nothing excuses anybody */
     bool server_up;
     int64_t server_offset_us;
-    hf_nanos lost_at;          /* the last loss of data, stale failover or step: beliefs from before may be wrong */
-    hf_nanos forgot_at;        /* the same, or a failover to a replica that has at least what was acknowledged */
-    hf_nanos asked_since_loss; /* when the first waiter looked after that */
-    bool wiped, stepped_back, resized;
+    bool resized;
     hf_nanos server_tick;
     uint32_t server_serial;
     unsigned rounds, users; /* of each process */
@@ -235,16 +220,13 @@ struct world {
     int rounds_of_user[2 * PROCESSES];
     unsigned events;
     uint64_t order, random;
-    uint64_t highest_token[NAMES], stored[NAMES];
-    unsigned highest_owner[NAMES];
-    uint64_t late_tokens; /* planted: the extra counter */
-    hf_nanos foreign_from, foreign_until;
-    uint64_t
-        broken[MAX_ERRANDS * PROCESSES]; /* tokens; whoever has one may have been let in after the break was sent */
-    unsigned broken_owner[MAX_ERRANDS * PROCESSES], breaks;
+    uint64_t clock_random;  /* see draw_clock() */
+    uint64_t stored[NAMES]; /* the highest token that the store of each name has seen */
+    uint64_t late_tokens;   /* planted: the extra counter */
+    hf_nanos foreign_until;
     uint64_t scripts_seen;
     int served; /* the link whose bytes the server reads; -1: none */
-    struct sight sight;
+    struct history_sight sight;
     uint64_t hash;
     char failure[200];
     struct attempt_of_user attempt[MAX_ATTEMPTS]; /* the last: what is not in use is not cleared */
@@ -258,17 +240,28 @@ static char *bytes_room;
 static size_t bytes_used;
 static struct redis_model *model;
 static struct tally tally;
-static uint64_t covered[HF_S_COUNT][HF_I_COUNT];
 static bool has_snapshot; /* of the replica, which does not follow */
 
 /* ---- Chance ---------------------------------------------------------------------------------------------------- */
 
+static uint32_t draw_from(uint64_t *random, uint32_t below)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return (uint32_t)(*random >> 32) % below;
+}
+
 static uint32_t draw(uint32_t below)
 {
-    w.random ^= w.random << 13;
-    w.random ^= w.random >> 7;
-    w.random ^= w.random << 17;
-    return (uint32_t)(w.random >> 32) % below;
+    return draw_from(&w.random, below);
+}
+
+/* What becomes of clients' clocks is drawn apart: where nothing becomes of them, a seed is the schedule that it would
+ * be without. */
+static uint32_t draw_clock(uint32_t below)
+{
+    return draw_from(&w.clock_random, below);
 }
 
 static hf_nanos draw_time(hf_nanos below)
@@ -324,9 +317,14 @@ static void mix(uint64_t value)
 
 /* ---- Time ------------------------------------------------------------------------------------------------------ */
 
-static hf_nanos local_time(const struct process *p, hf_nanos real)
+static hf_nanos steady_time(const struct process *p, hf_nanos real)
 {
     return p->offset + real + real / 1000000 * p->rate_ppm + real % 1000000 * p->rate_ppm / 1000000;
+}
+
+static hf_nanos local_time(const struct process *p, hf_nanos real)
+{
+    return steady_time(p, real) + (real >= p->jumped_at ? p->jumped_by : 0);
 }
 
 /* The first real moment at which that clock shows at least `local`. */
@@ -334,10 +332,15 @@ static hf_nanos real_time(const struct process *p, hf_nanos local)
 {
     if (local == HF_NEVER)
         return HF_NEVER;
+    if (p->jumped_by && local > steady_time(p, p->jumped_at)) {
+        local -= p->jumped_by;
+        if (local <= steady_time(p, p->jumped_at))
+            return p->jumped_at;
+    }
     hf_nanos real = (hf_nanos)((double)(local - p->offset) / (1 + (double)p->rate_ppm / 1e6));
-    while (local_time(p, real) < local)
+    while (steady_time(p, real) < local)
         real++;
-    while (local_time(p, real - 1) >= local)
+    while (steady_time(p, real - 1) >= local)
         real--;
     return real;
 }
@@ -362,28 +365,36 @@ static int64_t server_us(void)
     return w.now / 1000 + w.server_offset_us;
 }
 
-/* ---- Who is disturbed ------------------------------------------------------------------------------------------- */
+/* ---- What the judge is told ---------------------------------------------------------------------------------------
+ */
 
-/* A fault touches that process: nothing that happens to its attempts until a while later proves anything. */
+static struct history *judge;
+
+static void hear_judge(void)
+{
+    if (*history_failure(judge))
+        fails("%s", history_failure(judge));
+}
+
+static void tell_judge(struct history_event event)
+{
+    event.at = w.now;
+    history_add(judge, &event);
+    hear_judge();
+}
+
+/* It strikes that process, or H_ALL, until then. */
+static void tell_fault(enum history_fault fault, unsigned process, hf_nanos until)
+{
+    tell_judge((struct history_event){.what = H_FAULT, .fault = (uint8_t)fault, .process = process, .until = until});
+}
+
 static void disturb(unsigned p)
 {
-    hf_nanos until = w.now + 5 * w.ttl;
-    if (w.process[p].disturbed_until < until)
-        w.process[p].disturbed_until = until;
-    for (unsigned i = 0; i < w.attempts; i++)
-        w.attempt[i].disturbed |= w.attempt[i].process == p && w.attempt[i].alive;
+    tell_fault(H_LINE, p, w.now);
 }
 
 static void disturb_all(void)
 {
-    for (unsigned p = 0; p < PROCESSES; p++)
-        disturb(p);
-}
-
-/* The server may have forgotten holds, or ended them early. */
-static void lose_trust(void)
-{
-    w.lost_at = w.forgot_at = w.now;
-    w.asked_since_loss = HF_NEVER;
-    disturb_all();
+    tell_fault(H_AWAY, H_ALL, w.now);
 }

@@ -18,6 +18,17 @@ static void restart_empty(unsigned i)
         s->jumped_us += INT64_C(3600000000);
 }
 
+/* A client's clock jumps ahead, as sim/redis_world/clocks.h says; one that slept stood still, and finds it ahead. */
+static void perhaps_jump(void)
+{
+    struct client *c = &w.client[draw_from(&w.clock_seed, CLIENTS)];
+    if (draw_from(&w.clock_seed, 20))
+        return;
+    c->ahead += HF_MS(draw_from(&w.clock_seed, 3000));
+    tick_at(c, w.now);
+    w.jumps++;
+}
+
 static void hurt(void)
 {
     unsigned server = draw(SERVERS), client = draw(CLIENTS);
@@ -46,6 +57,7 @@ static void hurt(void)
         for (unsigned i = draw(2) ? 1 : 1 + draw(3); i; i--)
             restart_empty((server + i) % SERVERS);
     }
+    perhaps_jump();
     if (!w.peace)
         schedule((struct occurrence){.at = w.now + HF_MS(draw(1000)), .what = FAULT});
 }

@@ -30,15 +30,17 @@ static void send_bytes(unsigned number, enum what what, hf_nanos *last, const vo
     schedule((struct occurrence){.at = *last, .what = what, .who = number, .bytes = copy, .len = len});
 }
 
-/* Planted: where no answer came, whatever is given back in these bytes is another one's. */
+/* Planted: where no answer came, whatever is given back in these bytes is another one's. The id is the first word of 22
+ * bytes behind the name of the script. */
 static void spoil_releases(char *bytes, size_t len)
 {
-    static const char id_mark[] = "$22\r\n", verb_mark[] = "\r\n$1\r\n";
-    const size_t before = sizeof id_mark - 1, behind = before + HF_ID_TEXT, verb = behind + sizeof verb_mark - 1;
-    for (char *at = bytes; len - (size_t)(at - bytes) > verb; at++)
-        if (memcmp(at, id_mark, before) == 0 && memcmp(at + behind, verb_mark, sizeof verb_mark - 1) == 0 &&
-            memchr("rxl", at[verb], 3))
-            at[before] ^= 1;
+    static const char id_mark[] = "\r\n$22\r\n";
+    const char *sha = hf_scripts[HF_SCRIPT_RELEASE].sha, *end = bytes + len;
+    for (char *at = bytes; (at = memmem(at, (size_t)(end - at), sha, strlen(sha))); at++) {
+        char *id = memmem(at, (size_t)(end - at), id_mark, sizeof id_mark - 1);
+        if (id)
+            id[sizeof id_mark - 1] ^= 1;
+    }
 }
 
 static bool send_line(void *ctx, unsigned line, const void *bytes, size_t len)

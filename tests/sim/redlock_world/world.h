@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "base/url.h"
 #include "engines/redis/keys.h"
+#include "engines/redis/scripts.h"
 #include "engines/redlock/redlock.h"
 #include "sim/redis/model.h"
 
@@ -67,6 +68,7 @@ struct client {
 static struct {
     hf_nanos now;
     uint64_t seed, orders;
+    uint64_t clock_seed; /* clients' clocks step apart from all else: without, a seed is the same schedule */
     struct occurrence *heap;
     unsigned count, room;
     struct server server[SERVERS];
@@ -75,7 +77,7 @@ static struct {
     unsigned links;
     bool data_is_lost, peace;
     uint64_t last_token;
-    unsigned grants, expiries, busy, failed;
+    unsigned grants, expiries, busy, failed, jumps;
     char flaw[300];
 } w;
 
@@ -103,10 +105,15 @@ static void flaw(const char *format, ...)
     va_end(args);
 }
 
+static uint32_t draw_from(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*seed >> 33) % below;
+}
+
 static uint32_t draw(uint32_t below)
 {
-    w.seed = w.seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(w.seed >> 33) % below;
+    return draw_from(&w.seed, below);
 }
 
 /* ---- Time ---- */

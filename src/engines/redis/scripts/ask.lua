@@ -2,10 +2,11 @@
 -- ask.lua - acquire, refresh of a place in the queue and confirmation of a grant: one script.
 --
 -- KEYS  as in common.lua
--- ARGV  1 id  2 ttl  3 meta  4 wait: 1 or 0  5 box: i or p and its name, or -  6 first refresh  7 longest refresh
---       8 grace  9 queued before: 1 or 0  10 kind  11 units  12 capacity  13 owner or -  14 barging: 1 or 0
---       15 history: how many past holds are kept  16 their age in ms  17 margin  18 stagger  19 most waiters
---       20 the token that a quorum agreed on for this id, 0: none yet
+-- ARGV  1 id  2 ttl  3 meta
+--       4 "kind owner history token units capacity"; owner: or -; history: how many past holds are kept; token: the one that
+--         a quorum agreed on for this id, 0: none yet
+--       5 "age wait queued barging box first longest grace margin stagger most"; age: of past holds, in ms; wait: 1 or 0;
+--         queued: 1 or 0, before; barging: 1 or 0; box: i or p and its name, or -; first, longest: refresh; most: waiters
 -- answers
 --       token                                     held for at least ttl from now
 --       {0, left, holder}                         busy, and not in the queue; left: ms until the first hold ends, -1: never;
@@ -17,42 +18,75 @@
 --       {-3, capacity}                            more units than that
 --       {-4}                                      too many wait
 --       {-5}                                      this owner reads it, and asks to write
--- cost  a free plain lock: TIME, SET, SET. Otherwise O(log n) in the number of waiters.
+-- cost  a free plain lock: TIME, SET, SET. To wait for a plain one: TIME, SET, GET, ZRANGE, PTTL, ZADD, SET, HSET, and two
+--       PEXPIRE, or behind others HGET, HRANDFIELD and ZCARD. Otherwise O(log n) in the number of waiters.
 local call = redis.call
 local clock = call('TIME')
-local HISTORY, AGE = ARGV[15], ARGV[16]
-local is_plain = ARGV[10] == 'e' and ARGV[13] == '-'
+local id, ttl, meta = ARGV[1], ARGV[2], ARGV[3]
 local took, before, value, state
-if is_plain then
+if ARGV[4] == 'e - 0 0 1 1' then
   local stamp = clock[1] .. ('00000' .. clock[2]):sub(-6)
-  local record = ARGV[1] .. ' ' .. stamp .. ' ' .. ARGV[2] .. ' ' .. ARGV[3]
-  value = redis.pcall('SET', KEYS[1], record, 'NX', 'GET', 'PX', ARGV[2])
+  local record = id .. ' ' .. stamp .. ' ' .. ttl .. ' ' .. meta
+  value = redis.pcall('SET', KEYS[1], record, 'NX', 'GET', 'PX', ttl)
   if type(value) == 'table' and value.err:sub(1, 9) ~= 'WRONGTYPE' then
-    call('SET', KEYS[1], record, 'NX', 'GET', 'PX', ARGV[2]) -- raises it, with its place
+    call('SET', KEYS[1], record, 'NX', 'GET', 'PX', ttl) -- raises it, with its place
   end
   took = not value -- nothing was there
   if took then
-    before = call('SET', KEYS[2], stamp, 'PX', 3600000, 'GET')
+    before = call('SET', KEYS[2], stamp, 'PX', '3600000', 'GET')
     -- Not as texts: "<" between those goes by the server's locale, where ~ may stand before the digits.
     local plain_number = tonumber(before or 0) -- nil: it says "look closer"
-    if plain_number and plain_number < tonumber(stamp) and HISTORY == '0' and ARGV[20] == '0' then return stamp end
+    if plain_number and plain_number < tonumber(stamp) then return stamp end
   end
-else
+end
+local kind, owner, keep, agreed, units, places = ARGV[4]:match('^(%a) (%S+) (%d+) (%d+) (%d+) (%d+)$')
+local AGE, wait, queued, barging, box, soonest, longest, grace, margin, stagger, most =
+  ARGV[5]:match('^(%d+) (%d) (%d) (%d) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+if kind ~= 'e' or owner ~= '-' then
   state = redis.pcall('HMGET', KEYS[1], '@k', '@c', '@d', '@u')
   if not state[1] then state = nil end -- free, or not what this one asks for
 end
 -- common.lua
-local me = { id = ARGV[1], ttl = tonumber(ARGV[2]), meta = ARGV[3], box = ARGV[5], grace = tonumber(ARGV[8]), kind = ARGV[10],
-  units = tonumber(ARGV[11]), capacity = tonumber(ARGV[12]), owner = ARGV[13], age = AGE }
-history = HISTORY ~= '0' and tonumber(HISTORY)
 read_counter(took and before or call('GET', counter))
 local number_before = not took and number -- false: the counter was overwritten above
-number = max(number, tonumber(ARGV[20]))
+number = max(number, tonumber(agreed))
 if took then
   call('DEL', lock) -- the queue, a tombstone or the clock has a say in it
 else
   local trouble = look(value, state)
   if trouble then return trouble end
+end
+
+-- The dead behind a living first one are met by nobody: each newcomer looks at two.
+local function dead_of_two()
+  local dead, sample = {}, call('HRANDFIELD', waiters, '2', 'WITHVALUES')
+  for i = 1, #sample, 2 do
+    local till = sample[i]:byte(1) ~= 43 and tonumber(sample[i + 1]:match('^%d+')) -- 43 is +
+    if till and till <= now then dead[#dead + 1] = sample[i] end
+  end
+  return dead
+end
+
+-- Somebody has it, and nobody in line is dead: then nothing else is to be done.
+local left, place, count, dead
+if value and plain and plain.id ~= id and tombs <= now then
+  local first = call('ZRANGE', queue, '0', '0')[1]
+  if not first or first == id or is_alive(first) then
+    place = first and queued ~= '0' and call('ZRANK', queue, id)
+    if wait == '0' and not place then
+      return { 0, time_left(), box == '-' and plain.token .. ' ' .. plain.meta }
+    end
+    dead = first and not place and dead_of_two() or {}
+    if wait ~= '0' and #dead == 0 then left, count = time_left(), not first and 0 end
+  end
+end
+
+local answer = not left and (function()
+-- common.lua
+local me = { id = id, ttl = tonumber(ttl), meta = meta, box = box, grace = tonumber(grace), kind = kind,
+  units = tonumber(units), capacity = tonumber(places), owner = owner, age = AGE }
+history = keep ~= '0' and tonumber(keep)
+if not took then
   if plain and is_buried(plain.id) then set_free() end -- a SET of one that needs no token came late: nobody is behind it
   reap()
 end
@@ -70,7 +104,7 @@ end
 local held = read_hold(me.id)
 if held then -- the same grant again
   renew_round(held, me.meta)
-  raise(held, ARGV[20])
+  raise(held, agreed)
   extend_hold(held, me.ttl)
   return finish(held.token)
 end
@@ -100,11 +134,11 @@ if held then -- it was let in beside an ask of its owner that came before it
   extend_hold(held, me.ttl)
   return finish(held.token)
 end
-local barges = ARGV[14] == '1' and not call('ZSCORE', queue, me.id) -- in the queue it is as patient as others
+local barges = barging == '1' and not call('ZSCORE', queue, me.id) -- in the queue it is as patient as others
 if not token and fits(me) then
   local waits = call('EXISTS', queue) == 1
   if barges or not waits then
-    token = ARGV[20] ~= '0' and ARGV[20] or next_number()
+    token = agreed ~= '0' and agreed or next_number()
     hold(me, now + me.ttl * 1000, token)
     if not waits then
       keep_counter(false)
@@ -115,42 +149,45 @@ if not token and fits(me) then
 end
 if token then return finish(token) end
 
-local left = form == 'free' and 0 or time_left()
-if ARGV[4] == '0' then
-  if ARGV[9] ~= '0' then leave_queue(me.id, me) end
+left = form == 'free' and 0 or time_left()
+if wait == '0' then
+  if queued ~= '0' then leave_queue(me.id, me) end
   local ahead = me.box == '-' and (plain or form == 'many' and read_hold(call('ZRANGE', ends, 0, 0)[1]))
   return finish({ 0, left, ahead and ahead.token .. ' ' .. ahead.meta })
 end
-local place = call('ZRANK', queue, me.id)
-local arrival = place and me.box == '-' and call('ZSCORE', queue, me.id)
+place = call('ZRANK', queue, me.id)
+for _, name in ipairs(place and {} or dead or dead_of_two()) do
+  if not leave_queue(name) then call('HDEL', waiters, name) end
+end
+end)()
+if answer then return answer end
+
+-- It keeps its place in the queue, or takes the last one.
+local arrival = place and box == '-' and call('ZSCORE', queue, id)
 if not place then
-  -- The dead behind a living first one are met by nobody: each newcomer looks at two.
-  local sample = call('HRANDFIELD', waiters, 2, 'WITHVALUES')
-  for i = 1, #sample, 2 do
-    local name, till = sample[i], tonumber(sample[i + 1]:match('^%d+'))
-    if name:byte(1) ~= 43 and till and till <= now and not leave_queue(name) then call('HDEL', waiters, name) end
+  place = count or call('ZCARD', queue)
+  if place >= tonumber(most) then
+    if number ~= number_before then keep_counter() end
+    return { -4 }
   end
-  place = call('ZCARD', queue)
-  if place >= tonumber(ARGV[19]) then return finish({ -4 }) end
   arrival = next_number()
-  call('ZADD', queue, arrival, me.id)
-  if me.owner ~= '-' then add_to(waiters, me.owner, me.id) end
+  call('ZADD', queue, 'NX', arrival, id)
+  if owner ~= '-' then add_to(waiters, owner, id) end
 end
 if number ~= number_before then
   keep_counter(true)
 elseif place == 0 then
   call('PEXPIRE', counter, HOUR)
 end
-local again = left + tonumber(ARGV[17]) + place * tonumber(ARGV[18])
-local step = tonumber(ARGV[6]) * (place + 1)
-local told = place == 0 and form ~= 'foreign' and me.box ~= '-' -- by whoever releases, unless that one dies
+local again, step = left + margin + place * stagger, soonest * (place + 1)
+local told = place == 0 and form ~= 'foreign' and box ~= '-' -- by whoever releases, unless that one dies
 if left < 0 or (not told and again > step) then again = step end
-again = min(again, tonumber(ARGV[7]))
-local span = again + me.grace
-call('HSET', waiters, me.id, whole(now + span * 1000) .. ' ' .. span .. ' ' .. me.grace .. ' ' .. me.ttl .. ' ' ..
-  me.units .. ' ' .. me.capacity .. ' ' .. me.kind .. ' ' .. me.owner .. ' ' .. me.box .. ' ' .. me.meta)
+again = min(again, tonumber(longest))
+local span = again + grace
+call('HSET', waiters, id, whole(now + span * 1000) .. ' ' .. span .. ' ' .. grace .. ' ' .. ttl .. ' ' .. units .. ' ' ..
+  places .. ' ' .. kind .. ' ' .. owner .. ' ' .. box .. ' ' .. meta)
 if place == 0 then
   call('PEXPIRE', queue, HOUR)
   call('PEXPIRE', waiters, HOUR)
 end
-return { 0, left, again, whole(now), me.box == '-' and arrival or whole(number), place }
+return { 0, left, again, whole(now), box == '-' and arrival or whole(number), place }

@@ -8,6 +8,8 @@
 local call = redis.call
 local clock, AGE = call('TIME'), ARGV[3]
 -- common.lua
+return (function()
+-- common.lua
 history = ARGV[2] ~= '0' and tonumber(ARGV[2])
 local trouble = look()
 if trouble then return trouble end
@@ -25,3 +27,4 @@ end
 admit()
 keep_counter()
 return broken
+end)()

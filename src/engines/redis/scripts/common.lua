@@ -1,5 +1,9 @@
--- common.lua - what the scripts share: the counter, the holders, the queue, the hand-over. It is joined to a script where
--- that says "-- common.lua". Before it stand: call = redis.call and clock = call('TIME').
+-- common.lua - what the scripts share: the counter, the holders, the queue, the hand-over. A script says "-- common.lua" twice:
+-- there it gets the variables, and the functions that it calls outside of its inner function; and in that those that it calls
+-- there. Before the first one stand: call = redis.call, clock = call('TIME') and AGE, that of past holds.
+--
+-- Why: a function is made at every call of a script. So the inner one is for what few calls need. And what is made there gets
+-- what it shares from the one around it at no cost, but would search for each variable of its own level.
 --
 -- KEYS  1 lock    a plain exclusive hold: the string "id token ttl meta", gone with its PX. Anything else is foreign.
 --                 Every other hold: a hash. @k class, @c capacity, @d the capacity that was asked for, @u units in use;
@@ -22,22 +26,24 @@
 -- a connection that is gone. It names its round, and means nothing that was asked for in a later one. @w "id client round":
 -- the upgrade that alone made a writer of its owner; without it nobody can take that back.
 --
--- The rule for every script that writes: it ends with admit(), so that nobody fits and waits, and with keep_counter().
-local format, min, max, ceil = string.format, math.min, math.max, math.ceil
+-- The rule for every script that writes: it ends with admit(), so that nobody fits and waits, and with keep_counter(). Where a
+-- plain hold stands at the end nobody else fits, and whoever knows that goes without admit().
+local min, max = math.min, math.max
 local lock, counter, queue, waiters, ends, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local now = clock[1] * 1000000 + clock[2]
-local HOUR, DAY, BATCH, GATHER = 3600000, 90000000, 64, 128
+local HOUR, DAY, BATCH, GATHER = '3600000', '90000000', 64, 128 -- texts: a number that a command gets is printed first
 local number, tombs = 0, 0 -- read_counter()
 local form = 'free' -- look(): free, plain (a string of ours), many (a hash), foreign (another client's string)
 local class, capacity, declared, used, plain = '', 0, 0, 0, nil
 local is_over = false -- a plain hold was given back, and its string still stands: whoever holds next overwrites it
-local history = false
+local history, stamp = false, nil
 
--- The functions, and the script behind them, are one level down, and scripts.cmake closes that: a function is made at every
--- call, and gets what it shares from the one around it at no cost, but would search for each variable of its own level.
-return (function()
-
-local function whole(number) return format('%.0f', number) end -- .. would print 1e+15
+-- .. would print 1e+15. Most of them are what the clock says.
+local function whole(number)
+  if number ~= now then return string.format('%.0f', number) end
+  stamp = stamp or string.format('%.0f', now)
+  return stamp
+end
 
 -- ---- The counter, and tombstones
 
@@ -57,7 +63,9 @@ end
 local function keep_counter(waits)
   local closer = tombs > now or waits
   if closer == nil then closer = call('EXISTS', queue) == 1 end
-  call('SET', counter, closer and format('~%.0f %.0f', number, tombs) or whole(number), 'PX', HOUR)
+  local text = whole(number)
+  if closer then text = '~' .. text .. ' ' .. (tombs == 0 and '0' or whole(tombs)) end
+  call('SET', counter, text, 'PX', HOUR)
 end
 
 local function is_buried(id)
@@ -110,6 +118,10 @@ end
 -- ---- Who holds
 
 local function class_of(kind) return (kind == 'r' or kind == 'w') and 'x' or kind end
+
+local function is_plain(w) return w.kind == 'e' and w.owner == '-' end
+
+local function ms_until(till) return math.ceil((till - now) / 1000) end
 
 -- value: what GET, state: what HMGET said of the lock, where somebody asked already. Returns an error, if it is no lock.
 local function look(value, state)
@@ -177,23 +189,24 @@ local function keep_holds()
   call('PEXPIRE', ends, DAY)
 end
 
+local function hold_plain(w, till, token)
+  local ms = ms_until(till)
+  local ttl = max(w.ttl, ms)
+  call('SET', lock, w.id .. ' ' .. token .. ' ' .. ttl .. ' ' .. w.meta, 'PX', ms)
+  form, class, capacity, used, is_over = 'plain', 'e', 1, 1, false
+  plain = { id = w.id, token = token, ttl = ttl, meta = w.meta }
+end
+
 -- w holds until `till`; `joins`: beside another id of its owner, which has the units, and holds as that kind.
 local function hold(w, till, token, joins)
-  local ms = ceil((till - now) / 1000)
-  local ttl = max(w.ttl, ms)
   if history then note_begin(w, token, till, history, w.age) end
-  if w.kind == 'e' and w.owner == '-' then
-    call('SET', lock, w.id .. ' ' .. token .. ' ' .. ttl .. ' ' .. w.meta, 'PX', ms)
-    form, class, capacity, used, is_over = 'plain', 'e', 1, 1, false
-    plain = { id = w.id, token = token, ttl = ttl, meta = w.meta }
-    return
-  end
+  if is_plain(w) then return hold_plain(w, till, token) end
   if form == 'free' then
     if is_over then call('DEL', lock) end
     form, class, capacity, declared, used, is_over = 'many', class_of(w.kind), w.capacity, w.capacity, 0, false
     call('HSET', lock, '@k', class, '@c', capacity, '@d', declared)
   end
-  local units = joins and 0 or w.units
+  local units, ttl = joins and 0 or w.units, max(w.ttl, ms_until(till))
   used = used + units
   call('HSET', lock, '@u', used, w.id, hold_text(units, token, ttl, joins or w.kind, w.owner, w.meta))
   call('ZADD', ends, whole(till), w.id)
@@ -232,8 +245,8 @@ end
 -- ever given.
 local function time_left()
   if form == 'many' then
-    local first = call('ZRANGE', ends, 0, 0, 'WITHSCORES')
-    return ceil((tonumber(first[2]) - now) / 1000)
+    local first = call('ZRANGE', ends, '0', '0', 'WITHSCORES')
+    return ms_until(tonumber(first[2]))
   end
   local left = call('PTTL', lock)
   if form == 'plain' and left > plain.ttl then
@@ -349,7 +362,7 @@ local function tell(w, token, till)
   local box = w.box:sub(2)
   if w.box:byte(1) == 105 then -- i: an inbox, that is a list
     call('RPUSH', box, text)
-    call('PEXPIRE', box, 60000)
+    call('PEXPIRE', box, '60000')
   elseif w.box:byte(1) == 112 then -- p: a channel
     call('PUBLISH', box, text)
   end
@@ -361,10 +374,11 @@ local function fits(w)
 end
 
 -- Makes one that has left the queue a holder until its own next look plus a grace: a lost message must not cost it its turn.
-local function hand_over(w, joins, token, arrival)
+-- take: hold(), or hold_plain() where it is known to be that.
+local function hand_over(take, w, token, arrival, joins)
   local till = max(w.due, now + w.grace * 1000)
   w.meta = arrival .. w.meta:sub(2)
-  hold(w, till, token, joins)
+  take(w, till, token, joins)
   tell(w, token, till)
 end
 
@@ -380,7 +394,7 @@ local function gather(owner, kind, token)
     local w, arrival = read_waiter(id), call('ZSCORE', queue, id)
     leave_queue(id, w)
     if w and w.due > now then
-      if w.kind == 'w' and kind == 'r' then tell(w, token, now) else hand_over(w, kind, token, arrival) end
+      if w.kind == 'w' and kind == 'r' then tell(w, token, now) else hand_over(hold, w, token, arrival, kind) end
     end
   end
 end
@@ -392,13 +406,14 @@ local function is_alive(id)
 end
 
 -- Lets in whoever is first in line and fits; `me`, who is asking right now, with its whole ttl and without a message.
--- Returns the token of `me`, if it was its turn.
-local function admit(me)
+-- Returns the token of `me`, if it was its turn. `first`: who is it, where it has left the queue already.
+local function admit(me, first)
   local mine
   for _ = 1, BATCH do
     local is_free = form == 'free' -- then the first one leaves the queue in any case: it is dead, or let in
-    local first = is_free and call('ZPOPMIN', queue) or call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+    first = first or (is_free and call('ZPOPMIN', queue) or call('ZRANGE', queue, '0', '0', 'WITHSCORES'))
     local id, arrival = first[1], first[2]
+    first = nil
     local is_me = me and id == me.id
     if not id or (form ~= 'many' and not is_free and (is_me or is_alive(id))) then break end
     local w = is_me and me or read_waiter(id)
@@ -415,7 +430,7 @@ local function admit(me)
         hold(me, now + me.ttl * 1000, token)
         mine = token
       else
-        hand_over(w, nil, token, arrival)
+        hand_over(hold, w, token, arrival)
       end
       gather(w.owner, w.kind, token)
       if form == 'plain' then break end

@@ -12,6 +12,8 @@ local call = redis.call
 local id, up = ARGV[1], ARGV[2] == 'u'
 local clock, AGE = call('TIME'), ARGV[4]
 -- common.lua
+return (function()
+-- common.lua
 history = ARGV[3] ~= '0' and tonumber(ARGV[3])
 local trouble = look()
 if trouble then return trouble end
@@ -71,3 +73,4 @@ end
 admit()
 keep_counter()
 return answer
+end)()

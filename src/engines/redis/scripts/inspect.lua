@@ -14,6 +14,8 @@
 local call = redis.call
 local clock, AGE = call('TIME'), '0'
 -- common.lua
+return (function()
+-- common.lua
 local trouble = look()
 if trouble then return trouble end
 if plain then
@@ -89,3 +91,4 @@ for _, id in ipairs(call('ZRANGE', queue, ARGV[2], ARGV[2] + ARGV[3] - 1)) do
   end
 end
 return rows
+end)()

@@ -8,6 +8,8 @@
 local call = redis.call
 local clock, AGE = call('TIME'), '0'
 -- common.lua
+return (function()
+-- common.lua
 local trouble = look()
 if trouble then return trouble end
 read_counter(call('GET', counter))
@@ -28,3 +30,4 @@ end
 admit()
 keep_counter()
 return answer
+end)()
