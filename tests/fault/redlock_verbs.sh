@@ -63,7 +63,10 @@ like "as a table, too" "$table" "127.0.0.1:$port_tls +held +[0-9]+ +[0-9.]+ s +[
 keys=$(sed -n '/^## show on redlock/,/^## watch/s/^| \([a-z_]*\) | \(string\|number\|boolean\)?\{0,1\} |.*/\1/p' "$ROOT/docs/json.md" | sort | tr '\n' ' ')
 is "with the keys that are documented" "$(jq -r '.[-1] | keys | join(" ")' <<<"$json") " "$keys"
 ok "release" "$HOLDFAST" release <lease
-exits "a second release is 79, also with a wrong password at one of them" 79 env HOLDFAST_URL="${HOLDFAST_URL/cret@/crets@}" "$HOLDFAST" release <lease
+# Three of the four that are left must answer in time, each after a greeting, one through TLS: that may take a busy machine a while.
+wrong=${HOLDFAST_URL/cret@/crets@}
+wrong=${wrong/op_timeout=400ms/op_timeout=2s}
+exits "a second release is 79, also with a wrong password at one of them" 79 env HOLDFAST_URL="$wrong" "$HOLDFAST" release <lease
 
 # ---- Another program's, and a part of one
 
@@ -74,9 +77,9 @@ is "and it keeps nobody out" "$("$HOLDFAST" run -n --ttl 1s part -- echo in)" in
 
 # ---- Some of them away
 
-like "a wrong password costs one vote, and is told of" "$(HOLDFAST_URL=${HOLDFAST_URL/cret@/crets@} "$HOLDFAST" show job)" \
+like "a wrong password costs one vote, and is told of" "$(HOLDFAST_URL=$wrong "$HOLDFAST" show job)" \
     "127.0.0.1:$port_password +silent .*(WRONGPASS|password)"
-is "and the others still give it" "$(HOLDFAST_URL=${HOLDFAST_URL/cret@/crets@} "$HOLDFAST" run -n --ttl 1s job -- echo in)" in
+is "and the others still give it" "$(HOLDFAST_URL=$wrong "$HOLDFAST" run -n --ttl 5s job -- echo in)" in
 all_free() { "$HOLDFAST" show --json job | jq -e 'map(select(.role == "server") | .state) | unique == ["free"]'; }
 ok "each has heard of the last release" eventually all_free
 stop_server "$pid_plain" KILL
