@@ -255,8 +255,7 @@ static void release_kept(void *arg, hf_lease *lease)
 void leases_stop(struct leases *leases)
 {
     for (struct wait *wait = leases->waits; wait; wait = wait->next)
-        if (wait->lease)
-            hf_cancel(wait->lease);
+        wait_cancel(wait);
     kept_take_all(release_kept, leases);
 }
 

@@ -92,11 +92,19 @@ void wait_free(struct wait *wait)
     free(wait);
 }
 
-/* Out of the queue; not without the turn, for then another instance may stand there under the same attempt, or hold. */
+/* Out of the queue. A record and a note wait for nothing, and are asked for under attempts that may hold already: to
+ * give up the second ask would give up the hold. */
+void wait_cancel(struct wait *wait)
+{
+    if (wait->lease && (wait->phase == PHASE_TURN || wait->phase == PHASE_LOCK))
+        hf_cancel(wait->lease);
+}
+
+/* Not without the turn, for then another instance may stand there under the same attempt, or hold. */
 static void give_up(struct wait *wait)
 {
-    if (wait->lease && (!wait->keyed.turn || hf_lease_ok(wait->keyed.turn)))
-        hf_cancel(wait->lease);
+    if (!wait->keyed.turn || hf_lease_ok(wait->keyed.turn))
+        wait_cancel(wait);
 }
 
 /* The client left: the last one takes the place in the queue along. */

@@ -60,6 +60,7 @@ void wait_uncount(struct wait *wait);
 bool wait_may(struct exchange *x, struct wait *wait); /* is there room for one more? False after it answered */
 void wait_counts_free(struct leases *leases);
 
+void wait_cancel(struct wait *wait); /* what of it stands in a queue */
 void wait_free(struct wait *wait);
 bool wait_join(struct wait *wait, struct exchange *x); /* false: no memory */
 /* Takes an asker out for its answer. NULL: there is none (any more). */
