@@ -266,8 +266,11 @@ hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms)
     hf_latch_lock(&client->lock);
     client->stop = true;
     hf_latch_unlock(&client->lock);
-    if (client->no_thread) /* the last callbacks run here */
-        hf_keeper_process(client);
+    if (client->no_thread) { /* the last callbacks run here */
+        do
+            hf_keeper_process(client);
+        while (hf_keeper_has_calls(client));
+    }
     client->type->attend_wake(client->engine);
     pthread_join(client->keeper, NULL);
     if (client->type->finish)

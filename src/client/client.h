@@ -267,6 +267,7 @@ void hf_group_leave(struct hf_lease *lease); /* under the client's lock */
 /* ---- keeper.c ---- */
 void hf_keeper_recheck(struct hf_client *client); /* some hold may have been taken away */
 int64_t hf_keeper_timeout(struct hf_client *client);
+bool hf_keeper_has_calls(struct hf_client *client); /* callbacks that are due */
 hf_status hf_keeper_process(struct hf_client *client);
 void *hf_keeper_main(void *client);
 void hf_keeper_look(struct hf_lease *lease);                            /* there is something to see for it */
