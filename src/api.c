@@ -253,7 +253,7 @@ hf_status hf_open(const char *url, const struct hf_client_options *given, hf_cli
         from = "HOLDFAST_URL";
     }
     if (url && !*url) /* a variable of a script that was never set must not become another lock than its author meant */
-        return hf_why(HF_CONFIG, "%s is empty; local: is the locks of this machine", from);
+        return hf_why(HF_CONFIG, "%s is empty; write local: for the locks of this machine", from);
     return hf_client_open(url ? url : "local:", &options, client);
 }
 
