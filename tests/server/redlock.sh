@@ -13,12 +13,16 @@ serve "local:$SCRATCH/table" --redlock-url "$URL" && BESIDE=$BASE || exit 70
 serve "$URL" || exit 70
 OTHER=$BASE
 serve "$URL" || exit 70
+# granted LOCK: servers tell their age in whole seconds, so instances that asked at different times count them from
+# different moments on.
 granted() {
-    acquire first '{"ttlMs":900}'
+    acquire "$1" '{"ttlMs":900}'
     [ "$STATUS" = 201 ]
 }
-until_true 10 granted
+BASE=$OTHER until_true 10 granted other
 result "servers that are old enough grant" $? "$REPLY"
+until_true 10 granted first
+result "at each instance by its own count" $? "$REPLY"
 status "held by another is 409" 409 POST /v1/locks/first/leases '{"ttlMs":900}'
 status "extended" 200 PATCH "/v1/leases/$LEASE" '{"ttlMs":900}'
 BASE=$OTHER status "through another instance, too" 200 PATCH "/v1/leases/$LEASE" '{"ttlMs":900}'

@@ -61,6 +61,7 @@ void model_promote(struct redis_model *model);
 /* maxmemory is reached, and nothing may be evicted. */
 void model_full(struct redis_model *model, bool full);
 void model_script_flush(struct redis_model *model);
+void model_script_recall(struct redis_model *model); /* every script that it ever compiled, as others have left them */
 void model_replicas(struct redis_model *model, unsigned count); /* that follow: WAIT waits for them; 0 at first */
 void model_plant(struct redis_model *model, enum model_plant plant);
 

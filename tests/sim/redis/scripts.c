@@ -10,10 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-void model_script_flush(struct redis_model *model)
+static void set_loaded(struct redis_model *model, bool loaded)
 {
     for (unsigned i = 0; i < model->script_count; i++)
-        model->scripts[i].loaded = false;
+        model->scripts[i].loaded = loaded;
+}
+
+void model_script_flush(struct redis_model *model)
+{
+    set_loaded(model, false);
+}
+
+void model_script_recall(struct redis_model *model)
+{
+    set_loaded(model, true);
 }
 
 void model_spoil(struct redis_model *model, model_spoil_fn *spoil)
@@ -226,7 +236,7 @@ void cmd_eval(struct call *call)
 void cmd_evalsha(struct call *call)
 {
     const struct script *script = call->words[1].len == 40 ? find_sha(call->model, call->words[1]) : NULL;
-    unsigned key_count;
+    unsigned key_count = 0;
     if (script && is_too_full(call, script))
         return;
     if (call->words[1].len == 40 && !read_key_count(call, &key_count))

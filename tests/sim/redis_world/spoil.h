@@ -47,6 +47,19 @@ static const char *spoil_script(const char *text, size_t len, size_t *spoilt_len
     return out;
 }
 
+/* All of them now, so that no schedule depends on those before it. */
+static void compile_scripts(void)
+{
+    unsigned connection = model_connect(model);
+    for (int i = 0; i < HF_SCRIPTS; i++) {
+        char head[60];
+        int len = snprintf(head, sizeof head, "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$%zu\r\n", hf_scripts[i].len);
+        model_feed(model, connection, head, (size_t)len);
+        model_feed(model, connection, hf_scripts[i].text, hf_scripts[i].len);
+        model_feed(model, connection, "\r\n", 2);
+    }
+}
+
 /* A server whose scripts have that bug. */
 static void plant(enum plant which)
 {
@@ -55,4 +68,5 @@ static void plant(enum plant which)
     model = model_open(1);
     planted = which;
     model_spoil(model, spoil_script);
+    compile_scripts();
 }
