@@ -42,7 +42,7 @@ static struct later {
     unsigned count, all_read; /* those below were looked at */
     hf_word changes; /* rises with every request that goes out, and when an ask is left to the bell or forgotten */
     hf_word bell;
-    _Atomic bool woken;
+    _Atomic bool woken, drags; /* it drags: a flush takes longer than the keeper gives a batch of callbacks */
     _Atomic unsigned parks, unattended, forgotten;
 } later = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -129,6 +129,8 @@ static void flush_later(void *self)
 {
     (void)self;
     bool any = false;
+    if (atomic_load(&later.drags))
+        nap_us(1000);
     pthread_mutex_lock(&later.lock);
     for (unsigned i = later.count; i && !later.requests[i - 1].out; i--)
         any = later.requests[i - 1].out = true;

@@ -213,6 +213,26 @@ static void test_close_in_silence(void **state)
     assert_int_equal(told.status, HF_CLOSED);
 }
 
+/* Every round of the last callbacks is late before it begins. */
+static void test_close_slowly(void **state)
+{
+    (void)state;
+    hf_client *client = open_with_later(true);
+    struct told told = {.status = HF_INTERNAL};
+    hf_lease *started;
+    sem_init(&told.over, 0, 0);
+    for (const char *name = "abc"; *name; name++) {
+        struct hf_request request = ask_for(name, HF_FOREVER);
+        assert_int_equal(hf_acquire_start(client, &request, note, &told, &started), HF_OK);
+    }
+    atomic_store(&later.drags, true);
+    assert_int_equal(hf_close(client, OP_MS), HF_IN_DOUBT);
+    atomic_store(&later.drags, false);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(sem_trywait(&told.over), 0);
+    assert_int_equal(told.status, HF_CLOSED);
+}
+
 /* A wait without an end is cancelled while its caller sleeps: the caller must wake for the time that is set then. */
 static void test_silence_after_cancel(void **state)
 {
@@ -242,6 +262,8 @@ int main(void)
         SENTENCE("closing waits for the answers, except for what stays", test_close_waits),
         SENTENCE("closing in silence takes the time that it was given, tells everybody and counts",
                  test_close_in_silence),
+        SENTENCE("closing without a background thread runs every callback, however slow the machine is",
+                 test_close_slowly),
         SENTENCE("a caller whose wait is cancelled does not sleep until the end of that wait",
                  test_silence_after_cancel),
     };
