@@ -36,7 +36,7 @@ void quorum_start(struct quorum *q, unsigned count, enum server_kind kind)
 {
     *q = (struct quorum){.count = count};
     for (unsigned i = 0; i < count; i++)
-        q->server[i] = server_start(&(struct server_options){.kind = kind, .preload = HF_SERVER_CLOCK});
+        q->server[i] = server_start(&(struct server_options){.kind = kind, .preload = HF_WRONG_CLOCK});
     for (unsigned i = 0; i < count; i++)
         quorum_step_clock(q, i, QUORUM_AGE_S);
     for (unsigned i = 0; i < count; i++)

@@ -127,7 +127,7 @@ struct hf_deed hf_act_fail(struct hf_claim *claim, const struct hf_event *event)
     claim->doubt |= claim->queued;
     if (!hf_claim_transient(event->news->status))
         return deny(claim, event->news->status, event->now);
-    return pause_or_deny(claim, claim->queued ? HF_TIMEOUT : event->news->status, HF_NEVER, event);
+    return pause_or_deny(claim, claim->queued ? HF_TIMEOUT : event->news->status, event->news->retry_at, event);
 }
 
 struct hf_deed hf_act_timer_asking(struct hf_claim *claim, const struct hf_event *event)

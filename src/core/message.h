@@ -121,7 +121,7 @@ struct hf_news {
     hf_nanos asked_at; /* when the request that was executed, refused or cut was handed over, on our own clock */
     hf_nanos good;     /* how long the hold was good for, counted from asked_at; core takes the drift off */
     uint64_t token;    /* BUSY, members of a quorum: that of the hold ahead; 0: not known */
-    hf_nanos retry_at; /* QUEUED, BUSY: when the hold ahead ends; HF_NEVER: unknown */
+    hf_nanos retry_at; /* QUEUED, BUSY: when the hold ahead ends; FAILED: when the way may be open; HF_NEVER: unknown */
     uint32_t place;    /* QUEUED: 1 is next */
     bool brief;        /* GRANTED: for less than the ttl that was asked for; an extend gets the rest */
     hf_status status;  /* FAILED */

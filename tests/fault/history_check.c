@@ -160,6 +160,27 @@ static void test_counter(void **state)
           "a2 got token 999"); /* there was a counter again */
 }
 
+/* An owner that enters a hold of its own which old data brought back has the token of that; nobody else has a lower
+ * one.
+ */
+static void test_revived(void **state)
+{
+    (void)state;
+#define OWNER(ms, a, who, number) ENTER(ms, a, who), GRANT((ms) + 1, a, number, 300)
+    JUDGE({OWNER(1, 0, 7, 10), END(5, 0), OWNER(6, 1, 8, 20), END(9, 1), FAULT(10, H_STALE, H_ALL), OWNER(11, 2, 7, 10),
+           WROTE(13, 2, 10, 0), END(15, 2)},
+          NULL);
+    JUDGE({OWNER(1, 0, 7, 10), END(5, 0), OWNER(6, 1, 8, 20), END(9, 1), OWNER(11, 2, 7, 10), END(15, 2)},
+          "a2 got token 10");
+    JUDGE({OWNER(1, 0, 7, 10), END(5, 0), OWNER(6, 1, 8, 20), END(9, 1), FAULT(10, H_STALE, H_ALL), OWNER(11, 2, 9, 10),
+           END(15, 2)},
+          "a2 got token 10");
+    JUDGE({OWNER(1, 0, 7, 10), END(5, 0), OWNER(6, 1, 8, 20), END(9, 1), FAULT(10, H_STALE, H_ALL), OWNER(11, 2, 7, 15),
+           END(15, 2)},
+          "a2 got token 15");
+#undef OWNER
+}
+
 static void test_store(void **state)
 {
     (void)state;
@@ -407,6 +428,7 @@ int main(void)
         SENTENCE("what the server lost may be good until it is asked, and for its reach", test_doubt),
         SENTENCE("a token that did not rise is found", test_tokens),
         SENTENCE("tokens fall only when data are lost while the clock is behind, and once", test_counter),
+        SENTENCE("who enters its own hold that old data brought back has its old token, and nobody else", test_revived),
         SENTENCE("a store that let the past in, or kept the present out, is found", test_store),
         SENTENCE("who was passed though it waited is found", test_told_order),
         SENTENCE("a call that returns late, twice or never is found", test_calls),

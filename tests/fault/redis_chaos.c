@@ -24,7 +24,7 @@ static int setup(void **state)
         return 0;
     if (stage_setup(state) != 0)
         return -1;
-    scene.server = server_start(&(struct server_options){.kind = kind, .appendonly = true, .preload = HF_SERVER_CLOCK});
+    scene.server = server_start(&(struct server_options){.kind = kind, .appendonly = true, .preload = HF_WRONG_CLOCK});
     snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u", server_port(scene.server));
     return 0;
 }

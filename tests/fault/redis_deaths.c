@@ -1,5 +1,6 @@
 /* redis_deaths.c - who dies by SIGKILL on a real server costs the others a bounded time: a dead holder its ttl, a dead
  * waiter its turn; the living keep their order, and nothing stays behind. The bounds are those of the timing sheet. */
+#include "quorum.h"
 #include "redis_scene.h"
 
 #include "core/timing.h"
@@ -360,6 +361,35 @@ static void test_whole_process(void **state)
     check_leftovers(PAIRS, 1);
 }
 
+/* The clock steps back by an hour: by what stands there, the dead live on for as long. */
+static void test_stepped_back(void **state)
+{
+    (void)state;
+    scene.server = server_start(&(struct server_options){.kind = scene.kind, .preload = HF_WRONG_CLOCK});
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u", server_port(scene.server));
+    struct quorum clock = {.count = 1, .server = {scene.server}};
+    struct actor *holder = scene_actor(), *victim = scene_actor(), *living = scene_actor();
+    uint64_t token = actor_holds(holder, 0, &kept).token;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        actor_acquire(victim, i, manner(i), &patient);
+        scene_await_queue("l", i + 1);
+    }
+    actor_acquire(living, 0, manner(0), &patient);
+    scene_await_queue("l", PAIRS + 1);
+    kill_and_bury(victim);
+    quorum_step_clock(&clock, 0, -3600);
+    int64_t released_ns = now_ns();
+    assert_int_equal(actor_does(holder, ORDER_RELEASE, 0).status, HF_OK);
+    struct answer granted = actor_answer(living, manner(0), 0);
+    double after_ms = ms_since(released_ns);
+    printf(
+        "# %d dead in line when the clock stepped back by an hour: the next one held after %.1f ms, of at most %.0f\n",
+        PAIRS, after_ms, dead_turns_ms());
+    assert_int_equal(granted.status, HF_OK);
+    assert_true(granted.token > token);
+    assert_true(after_ms <= dead_turns_ms());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +400,7 @@ int main(void)
         SENTENCE("a waiter that dies as it is handed the lock costs no more than its turn", test_during_hand_over),
         SENTENCE("deaths around the moment of the hand-over leave the lock to the next one", test_races),
         SENTENCE("all waiters of a killed process together cost little more than one of them", test_whole_process),
+        SENTENCE("the dead in line cost no more when the server's clock steps back", test_stepped_back),
     };
     return SCENE_JUDGE(tests);
 }

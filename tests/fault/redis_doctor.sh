@@ -89,7 +89,7 @@ finds "connections that were refused" note connections '.*[1-9][0-9]* were refus
 
 # The library that gives servers another clock gives it to the command as well: ours is a minute behind then.
 python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<qq", 0, -60000000))' >clock
-like "a server whose clock is far from ours" "$(LD_PRELOAD=$BUILD/tests/libtest-server-clock.so "$HOLDFAST" -u "$REDIS_URL" doctor)" \
+like "a server whose clock is far from ours" "$(LD_PRELOAD=$BUILD/tests/libtest-wrong-clock.so "$HOLDFAST" -u "$REDIS_URL" doctor)" \
     'warn +clock +127.0.0.1:[0-9]+: [56][0-9]{4} ms ahead of ours; what to do: let ntp or chrony set it'
 
 # A counter that is ahead of the clock was written before the clock stepped back.

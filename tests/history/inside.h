@@ -8,6 +8,7 @@ struct attempt {
     int other;
     uint16_t flags;
     bool known, dead, waits, decided, held, lost, left, over, doubt, calling;
+    bool revived;            /* it entered a hold of its owner that old data brought back */
     unsigned touched;        /* faults near it, a bit each */
     int64_t asked;           /* when */
     int64_t due, slack;      /* of the call that is under way */

@@ -78,6 +78,19 @@ static void raise_highest(const struct history *h, struct lock *l, const struct 
     }
 }
 
+/* Old data brings back what was given up. An owner that asks then enters its own hold, whose token is lower than what
+ * others were given meanwhile; it is one that this owner had before. */
+static bool enters_revived(const struct history *h, const struct attempt *a)
+{
+    for (size_t i = 0; i < h->attempts.count && a->flags & H_ENTERS; i++) {
+        const struct attempt *other = &h->attempts.at[i];
+        if (other != a && other->known && other->lock == a->lock && other->owner == a->owner &&
+            other->token == a->token && other->asked < h->last[H_STALE])
+            return true;
+    }
+    return false;
+}
+
 void judge_token(struct history *h, struct attempt *a)
 {
     struct lock *l = lock_of(h, a);
@@ -89,7 +102,8 @@ void judge_token(struct history *h, struct attempt *a)
     if (!a->token || a->sure <= l->restarted)
         return;
     if (!hist_is_broken(h, a) && hist_applies(h, INV_TOKEN_ORDER, a)) {
-        if (a->token <= floor && !again)
+        a->revived = a->token <= floor && !again && enters_revived(h, a);
+        if (a->token <= floor && !again && !a->revived)
             hist_fails(h, INV_TOKEN_ORDER, "a%u got token %llu at %.3f ms, after %llu", number_of(h, a),
                        TOKEN(a->token), ms_of(h->now), TOKEN(floor));
         l->uncounted = false;
@@ -107,7 +121,7 @@ void judge_write(struct history *h, const struct attempt *a, uint64_t token, boo
                    number_of(h, a), TOKEN(l->stored));
     if (admitted)
         l->stored = token > l->stored ? token : l->stored;
-    bool is_old = token < l->stored_before || a->sure <= l->restarted;
+    bool is_old = a->revived || token < l->stored_before || a->sure <= l->restarted;
     if (is_old || !hist_believes(h, a) || hist_is_broken(h, a) || !hist_applies(h, INV_STORE, a))
         return;
     if (!admitted && hist_is_alone(h, a))

@@ -1,5 +1,5 @@
 /* redis_sides.h - the model and a real server side by side: the same time and the same bytes go into both, and what
- * comes out is compared. The server has a clock of the test's (server_clock.c), so that even times are equal to the
+ * comes out is compared. The server has a clock of the test's (wrong_clock.c), so that even times are equal to the
  * byte. */
 #pragma once
 #include "servers.h"
@@ -190,7 +190,7 @@ static void start_sides(enum server_kind kind)
                                        "--enable-debug-command",
                                        "yes",
                                        NULL};
-    struct server_options options = {.kind = kind, .args = args, .preload = HF_SERVER_CLOCK};
+    struct server_options options = {.kind = kind, .args = args, .preload = HF_WRONG_CLOCK};
     t.server = server_start(&options);
     t.words_differ = kind == SERVER_VALKEY;
     map_clock();

@@ -162,6 +162,19 @@ static void a_refusal_that_may_pass_is_tried_again_and_one_that_cannot_ends_the_
     expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_UNAVAILABLE);
 }
 
+static void a_pause_after_a_failure_ends_when_the_way_may_be_open(void **state)
+{
+    (void)state;
+    struct table_top top = asking(5000);
+    for (int64_t at = 1; at < 2000; at += 250) { /* the pauses grow beyond that */
+        struct hf_news news = {.cue = HF_N_FAILED, .status = HF_UNAVAILABLE, .retry_at = epoch + HF_MS(at + 40)};
+        tell_full(&top, news, at);
+        assert_true(top.move.wake_at <= news.retry_at);
+        timer(&top, at + 40);
+        expect(&top, HF_S_ASKING, HF_V_ACQUIRE, HF_R_NONE, HF_OK);
+    }
+}
+
 static void a_wait_that_ends_while_the_engine_is_away_says_that_rather_than_time_out(void **state)
 {
     (void)state;
@@ -617,6 +630,7 @@ int main(void)
         cmocka_unit_test(no_answer_without_a_wait_is_in_doubt_and_taken_back_in_the_background),
         cmocka_unit_test(busy_after_a_doubt_ends_the_call_but_not_the_ghost),
         cmocka_unit_test(a_refusal_that_may_pass_is_tried_again_and_one_that_cannot_ends_the_call),
+        cmocka_unit_test(a_pause_after_a_failure_ends_when_the_way_may_be_open),
         cmocka_unit_test(a_wait_that_ends_while_the_engine_is_away_says_that_rather_than_time_out),
         cmocka_unit_test(a_place_in_the_queue_is_reported_once_and_refreshed_when_the_engine_says_so),
         cmocka_unit_test(a_wait_that_is_over_leaves_and_only_the_engine_says_whether_the_grant_came_first),

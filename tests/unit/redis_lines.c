@@ -21,6 +21,8 @@ static struct {
     int loaded;           /* the script that was sent last; -1: none */
     bool refuse, refuse_wait;
     hf_status status; /* of the last news */
+    hf_nanos retry_at;
+    unsigned dialled;
 } t;
 
 /* ---- The connections ---- */
@@ -28,6 +30,7 @@ static struct {
 static void dial(void *ctx, unsigned line, const struct hf_address *to)
 {
     (void)ctx, (void)line, (void)to;
+    t.dialled++;
 }
 
 static bool send_bytes(void *ctx, unsigned line, const void *bytes, size_t len)
@@ -54,6 +57,7 @@ static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
     (void)ctx, (void)ask;
     t.told[news->cue]++;
     t.status = news->status;
+    t.retry_at = news->retry_at;
 }
 
 static void recheck(void *ctx)
@@ -153,6 +157,29 @@ static void test_dead_connection(void **state)
     hf_wire_redis.submit(t.engine, &ask, t.now);
     assert_int_equal(t.told[HF_N_FAILED], 1);
     assert_int_equal(t.status, HF_UNAVAILABLE);
+    hf_wire_redis.close(t.engine);
+}
+
+/* Who asks while a line rests hears until when: who asks then is heard, and nobody waits for longer than the line does.
+ */
+static void test_resting_line(void **state)
+{
+    (void)state;
+    open_engine(0);
+    struct hf_ask ask = ask_for(HF_V_ACQUIRE, 1);
+    for (unsigned i = 1; i <= 8; i++) {
+        hf_wire_redis.submit(t.engine, &ask, t.now);
+        assert_int_equal(t.dialled, i);
+        hf_wire_redis.line_down(t.engine, COMMANDS, HF_UNAVAILABLE, "refused", t.now);
+        assert_int_equal(t.told[HF_N_FAILED], 2 * i - 1);
+        assert_true(t.retry_at > t.now && t.retry_at < t.now + HF_MS(2000));
+        hf_nanos until = t.retry_at;
+        t.now = until - 1;
+        hf_wire_redis.submit(t.engine, &ask, t.now);
+        assert_int_equal(t.told[HF_N_FAILED], 2 * i);
+        assert_int_equal(t.retry_at, until);
+        t.now = until;
+    }
     hf_wire_redis.close(t.engine);
 }
 
@@ -256,6 +283,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         SENTENCE("a WAIT that cannot be sent fails its grant, and no later one", test_unsent_wait),
         SENTENCE("who sends on a dead connection hears that the server is unavailable", test_dead_connection),
+        SENTENCE("who asks while the line rests hears when it will be dialled again", test_resting_line),
         SENTENCE("a server gets the scripts that it lacks, and all if it does not say which", test_missing_scripts),
         SENTENCE("a greeting that fails at its second step says so, and has no more time for both", test_scripts_fail),
         SENTENCE("a message without a channel ends the connection, and nothing else", test_message_without_channel),

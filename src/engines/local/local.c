@@ -160,7 +160,8 @@ static bool add_cookie(struct hf_local *l, struct hf_ask *ask)
 static bool answer_no_memory(struct hf_news *news, hf_nanos now)
 {
     hf_why(HF_NO_MEMORY, "no memory to wait");
-    *news = (struct hf_news){.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = hf_why_text()};
+    *news = (struct hf_news){
+        .cue = HF_N_FAILED, .asked_at = now, .retry_at = HF_NEVER, .status = HF_NO_MEMORY, .text = hf_why_text()};
     return true;
 }
 

@@ -47,15 +47,27 @@ void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news
     r->host->tell(r->host->ctx, a->ask, news);
 }
 
-void hf_attempt_fail(struct hf_redis *r, struct attempt *a, hf_nanos asked_at, hf_status status, const char *text)
+static void fail(struct hf_redis *r, struct attempt *a, const struct hf_news *news)
 {
     hf_job_free(a);
-    hf_attempt_tell(r, a,
-                    &(struct hf_news){.cue = HF_N_FAILED,
-                                      .asked_at = asked_at,
-                                      .retry_at = HF_NEVER,
-                                      .status = status == HF_OK ? HF_UNAVAILABLE : status,
-                                      .text = text});
+    hf_attempt_tell(r, a, news);
+}
+
+void hf_attempt_fail(struct hf_redis *r, struct attempt *a, hf_nanos asked_at, hf_status status, const char *text)
+{
+    fail(r, a,
+         &(struct hf_news){
+             .cue = HF_N_FAILED, .asked_at = asked_at, .retry_at = HF_NEVER, .status = status, .text = text});
+}
+
+void hf_attempt_fail_with(struct hf_redis *r, struct attempt *a, const struct line *line, hf_nanos now)
+{
+    fail(r, a,
+         &(struct hf_news){.cue = HF_N_FAILED,
+                           .asked_at = now,
+                           .retry_at = line->state == LINE_DOWN ? line->dial_at : HF_NEVER,
+                           .status = line->trouble == HF_OK ? HF_UNAVAILABLE : line->trouble,
+                           .text = line->why});
 }
 
 void hf_attempt_set_queued(struct hf_redis *r, struct attempt *a, bool queued)
@@ -309,7 +321,7 @@ void hf_attempt_send(struct hf_redis *r, struct attempt *a, hf_nanos now)
     }
     const struct line *line = hf_attempt_line(r, a, verb);
     a->asking -= verb == HF_V_ACQUIRE;
-    hf_attempt_fail(r, a, now, line->trouble, line->why);
+    hf_attempt_fail_with(r, a, line, now);
 }
 
 static bool is_job(enum hf_verb verb)
@@ -359,7 +371,7 @@ void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now)
     }
     if (!hf_line_need(r, line, now)) {
         a->unsent = false;
-        hf_attempt_fail(r, a, now, line->trouble, line->why);
+        hf_attempt_fail_with(r, a, line, now);
         return;
     }
     if (line->state == LINE_UP) {

@@ -28,7 +28,7 @@ void hf_examine_begin(struct hf_redis *r, struct attempt *a, hf_nanos now)
             hf_command_text(&r->command, questions[i][1]);
         struct request request = {.kind = REQ_STEP, .verb = HF_V_EXAMINE, .attempt = a, .patience = STEP_PATIENCE};
         if (!hf_line_send(r, line, request, now) && i == 0) { /* a later one: the first was told of */
-            hf_attempt_fail(r, a, now, line->trouble, line->why);
+            hf_attempt_fail_with(r, a, line, now);
             return;
         }
     }

@@ -61,9 +61,9 @@ static void tell_everybody(struct hf_redis *r, struct line *line, hf_nanos now)
         a->pair.set = a->push.set = false;
         if (a->unsent && hf_attempt_line(r, a, a->said.verb) == line) {
             a->unsent = false;
-            hf_attempt_fail(r, a, now, line->trouble, line->why);
+            hf_attempt_fail_with(r, a, line, now);
         } else if (line->number == LINE_WAKE && for_good && a->queued && a->said.verb == HF_V_ACQUIRE && !r->hints) {
-            hf_attempt_fail(r, a, now, line->trouble, line->why);
+            hf_attempt_fail_with(r, a, line, now);
         }
     }
 }

@@ -254,7 +254,8 @@ static void submit(void *self, struct hf_ask *ask, hf_nanos now)
         rest(r);
         return;
     }
-    struct hf_news news = {.cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory to ask"};
+    struct hf_news news = {
+        .cue = HF_N_FAILED, .asked_at = now, .retry_at = HF_NEVER, .status = HF_NO_MEMORY, .text = "no memory to ask"};
     r->host->tell(r->host->ctx, ask, &news);
 }
 

@@ -269,6 +269,8 @@ void hf_attempt_send(struct hf_redis *r, struct attempt *a, hf_nanos now); /* wh
 /* Tells, after ask->lines was brought up to date. */
 void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news);
 void hf_attempt_fail(struct hf_redis *r, struct attempt *a, hf_nanos asked_at, hf_status status, const char *text);
+void hf_attempt_fail_with(struct hf_redis *r, struct attempt *a, const struct line *line,
+                          hf_nanos now); /* that line is down */
 void hf_attempt_set_queued(struct hf_redis *r, struct attempt *a, bool queued);
 /* channel, terms: the arguments 2 and 3 of release.lua; NULL: absent. */
 void hf_attempt_write_release(struct hf_redis *r, const char *id, const struct head *head, const char *channel,

@@ -54,7 +54,7 @@ static bool send_step(struct hf_redis *r, struct attempt *a, size_t look, size_t
     if (hf_line_send(r, &r->line[LINE_COMMANDS], request, now))
         return true;
     if (a->job) /* the steps before it have been told of; this was the first */
-        hf_attempt_fail(r, a, now, r->line[LINE_COMMANDS].trouble, r->line[LINE_COMMANDS].why);
+        hf_attempt_fail_with(r, a, &r->line[LINE_COMMANDS], now);
     return false;
 }
 

@@ -171,8 +171,11 @@ bool hf_wire_submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news
         answered = submit(wire, record, now, news);
         hf_wire_record_rest(wire, record);
     } else {
-        *news = (struct hf_news){
-            .cue = HF_N_FAILED, .asked_at = now, .status = HF_NO_MEMORY, .text = "no memory for another ask"};
+        *news = (struct hf_news){.cue = HF_N_FAILED,
+                                 .asked_at = now,
+                                 .retry_at = HF_NEVER,
+                                 .status = HF_NO_MEMORY,
+                                 .text = "no memory for another ask"};
     }
     hf_wire_unlock(wire);
     return answered;

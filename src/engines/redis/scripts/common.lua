@@ -339,8 +339,9 @@ local function read_waiter(id)
   if not text then return nil end
   local due, span, grace, ttl, units, cap, kind, owner, box, meta =
     text:match('^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a) (%S+) (%S+) (.*)$')
-  return { id = id, due = alive_until(due, span), grace = tonumber(grace), ttl = tonumber(ttl), units = tonumber(units),
-    capacity = tonumber(cap), kind = kind, owner = owner, box = box, meta = meta, age = AGE }
+  local till = alive_until(due, span)
+  return { id = id, due = till, ahead = till < tonumber(due), grace = tonumber(grace), ttl = tonumber(ttl),
+    units = tonumber(units), capacity = tonumber(cap), kind = kind, owner = owner, box = box, meta = meta, age = AGE }
 end
 
 -- Of one that is out of the queue. w: its record, if it has one.
@@ -405,6 +406,17 @@ local function is_alive(id)
   return due and alive_until(due, span) > now
 end
 
+-- The clock stepped back, and those who died in the queue would count as alive for as much longer, one after the other. From
+-- now on each has the time that it gave itself.
+local function cut_back_waiters()
+  for _, id in ipairs(call('ZRANGE', queue, 0, BATCH - 1)) do
+    local due, span, rest = (call('HGET', waiters, id) or ''):match('^(%d+) (%d+)(.*)$')
+    if due and tonumber(due) > now + span * 1000 then
+      call('HSET', waiters, id, whole(now + span * 1000) .. ' ' .. span .. rest)
+    end
+  end
+end
+
 -- Lets in whoever is first in line and fits; `me`, who is asking right now, with its whole ttl and without a message.
 -- Returns the token of `me`, if it was its turn. `first`: who is it, where it has left the queue already.
 local function admit(me, first)
@@ -417,6 +429,7 @@ local function admit(me, first)
     local is_me = me and id == me.id
     if not id or (form ~= 'many' and not is_free and (is_me or is_alive(id))) then break end
     local w = is_me and me or read_waiter(id)
+    if w and w.ahead then cut_back_waiters() end
     local is_dead = not w or (w ~= me and w.due <= now)
     local is_too_big = not is_dead and form == 'many' and class == class_of(w.kind) and w.units > capacity
     if not (is_dead or is_too_big or fits(w)) then break end

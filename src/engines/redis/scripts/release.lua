@@ -38,7 +38,7 @@ local first -- in line, who was taken out of the queue already
 if mine then
   first = call('ZPOPMIN', queue)
   local w = first[1] and read_waiter(first[1])
-  if w and is_plain(w) and w.due > now then
+  if w and is_plain(w) and w.due > now and not w.ahead then
     call('HDEL', waiters, w.id)
     hand_over(hold_plain, w, next_number(), first[2])
     keep_counter()

@@ -1,11 +1,11 @@
-/* server_clock.c - a library that a test preloads into a server (server_options.preload), which then has the wall clock
- * that the test gives it. At the start of the file "clock" in the server's directory stands a number of microseconds
- * since 1970, which stands still until the test changes it; 0: the real one. Behind it, how many microseconds the real
- * one is wrong by; then the same for the clocks that no program can set, on which the server's own timers run; and how
- * often the server was told a time of those that is wrong.
+/* wrong_clock.c - a library that a test preloads into a server (server_options.preload) or a client, which then has the
+ * clocks that the test gives it. In the file "clock" of its directory stand numbers of microseconds: at the start what
+ * the wall clock shows, since 1970, which stands still until the test changes it; 0: the real one. Behind it, by how
+ * much the real one is wrong; then the same for the two clocks that no program can set, of which the second goes on
+ * while the machine sleeps; and how often somebody was told a time of those two that is wrong.
  *
- * Only functions that the server calls by name are replaced, and system calls are made directly: a call of the C
- * library from in here could come back. */
+ * Only functions that programs call by name are replaced, and system calls are made directly: a call of the C library
+ * from in here could come back. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 
 #define OURS __attribute__((visibility("default")))
 
-enum { GIVEN, WRONG, WRONG_MONOTONIC, TOLD, NUMBERS };
+enum { GIVEN, WRONG, WRONG_MONOTONIC, WRONG_BOOTTIME, TOLD, NUMBERS };
 static volatile int64_t *clock_us;
 
 __attribute__((constructor)) static void map_clock(void)
@@ -46,10 +46,14 @@ static int given_time(int64_t us, struct timespec *time)
 /* How far that clock is off. */
 static int64_t wrong_us(clockid_t clock)
 {
-    bool monotonic = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME;
-    if (clock_us && monotonic && clock_us[WRONG_MONOTONIC])
+    int which = clock == CLOCK_REALTIME                                       ? WRONG
+                : clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE ? WRONG_MONOTONIC
+                : clock == CLOCK_BOOTTIME                                     ? WRONG_BOOTTIME
+                                                                              : NUMBERS;
+    int64_t wrong = clock_us && which < NUMBERS ? clock_us[which] : 0;
+    if (wrong && which != WRONG)
         __atomic_fetch_add(&clock_us[TOLD], 1, __ATOMIC_RELAXED);
-    return !clock_us ? 0 : monotonic ? clock_us[WRONG_MONOTONIC] : clock == CLOCK_REALTIME ? clock_us[WRONG] : 0;
+    return wrong;
 }
 
 OURS int clock_gettime(clockid_t clock, struct timespec *time)
