@@ -56,12 +56,15 @@ def versions():
 
 
 def lines(date, repetitions):
-    """What stands at the head of the figures. One repetition is what a quick run does."""
+    """What stands at the head of the figures. repetitions: the least and the most of a workload; one is a quick run."""
+    least, most = repetitions
     memory = int(first(r"^MemTotal:\s+(\d+)", "/proc/meminfo")) / 2**20
     model = first(r"^model name.*: (.*)$", "/proc/cpuinfo")
     system = first(r"^PRETTY_NAME=.(.*?).$", "/etc/os-release")
-    command = "`make bench`" if repetitions > 1 else "`make bench QUICK=1`"
-    times = f"{repetitions} repetitions" if repetitions > 1 else "one repetition, so there is no spread"
+    command = "`make bench`" if most > 1 else "`make bench QUICK=1`"
+    times = "one repetition, so there is no spread"
+    if most > 1:
+        times = f"{least} to {most} repetitions" if least < most else f"{most} repetitions"
     return [
         f"- Command: {command}, {times}, {date}",
         f"- Machine: {os.cpu_count()} CPUs ({model}), {memory:.0f} GB of memory",

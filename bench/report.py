@@ -139,7 +139,9 @@ def natural(text):
 
 
 def reps_of(results):
-    return max((len(results.lines(w, who)) for w in results.workloads() for who in results.whos(w)), default=0)
+    """The least and the most in which a workload was run through the library."""
+    counts = [len(results.lines(w, "holdfast")) for w in results.workloads() if results.lines(w, "holdfast")]
+    return (min(counts), max(counts)) if counts else (0, 0)
 
 
 def write_page(page, text):

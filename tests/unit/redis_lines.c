@@ -22,7 +22,7 @@ static struct {
     bool refuse, refuse_wait;
     hf_status status; /* of the last news */
     hf_nanos retry_at;
-    unsigned dialled;
+    unsigned dialled, buried; /* how often it was dialled; how many were to leave a tombstone */
 } t;
 
 /* ---- The connections ---- */
@@ -39,6 +39,7 @@ static bool send_bytes(void *ctx, unsigned line, const void *bytes, size_t len)
     bool waits = memmem(bytes, len, "\r\nWAIT\r\n", 8), loads = memmem(bytes, len, "\r\nLOAD\r\n", 8);
     t.sent++;
     t.waits += waits;
+    t.buried += memmem(bytes, len, "\r\nr 60000 0 ", 12) != NULL;
     t.loads += loads;
     for (int i = 0; loads && i < HF_SCRIPTS; i++)
         if (memmem(bytes, len, hf_scripts[i].text, hf_scripts[i].len))
@@ -157,6 +158,28 @@ static void test_dead_connection(void **state)
     hf_wire_redis.submit(t.engine, &ask, t.now);
     assert_int_equal(t.told[HF_N_FAILED], 1);
     assert_int_equal(t.status, HF_UNAVAILABLE);
+    hf_wire_redis.close(t.engine);
+}
+
+/* It is given back by one who has not read yet that its ask went under with the connection. */
+static void test_unread_cut(void **state)
+{
+    (void)state;
+    open_engine(0);
+    struct hf_ask first = ask_for(HF_V_ACQUIRE, 1), second = ask_for(HF_V_ACQUIRE, 2);
+    hf_wire_redis.submit(t.engine, &first, t.now);
+    come_up(COMMANDS);
+    hf_wire_redis.line_down(t.engine, COMMANDS, HF_UNAVAILABLE, "reset", t.now);
+    assert_int_equal(t.told[HF_N_CUT], 1);
+    t.now += HF_MS(5000);
+    hf_wire_redis.submit(t.engine, &second, t.now);
+    first.verb = HF_V_RELEASE;
+    hf_wire_redis.submit(t.engine, &first, t.now);
+    come_up(COMMANDS);
+    assert_int_equal(t.buried, 1);
+    second.verb = HF_V_RELEASE; /* behind its ask, on the same connection */
+    hf_wire_redis.submit(t.engine, &second, t.now);
+    assert_int_equal(t.buried, 1);
     hf_wire_redis.close(t.engine);
 }
 
@@ -283,6 +306,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         SENTENCE("a WAIT that cannot be sent fails its grant, and no later one", test_unsent_wait),
         SENTENCE("who sends on a dead connection hears that the server is unavailable", test_dead_connection),
+        SENTENCE("who gives back what it asked for on a lost connection leaves a tombstone, also unknowingly",
+                 test_unread_cut),
         SENTENCE("who asks while the line rests hears when it will be dialled again", test_resting_line),
         SENTENCE("a server gets the scripts that it lacks, and all if it does not say which", test_missing_scripts),
         SENTENCE("a greeting that fails at its second step says so, and has no more time for both", test_scripts_fail),

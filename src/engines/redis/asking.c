@@ -252,9 +252,9 @@ static const char *channel_of(const struct hf_redis *r, const struct attempt *a,
 
 static void write_release(struct hf_redis *r, struct attempt *a, const struct head *head)
 {
-    /* What still waits for replicas would be overtaken. And a grant that is found in leaving was acknowledged by none.
-     */
-    bool doubt = a->said.doubt || a->in_flight[LINE_STRONG] || a->awaits_replicas;
+    /* Whoever gives it back may not have heard yet that its ask went under. What still waits for replicas would be
+     * overtaken. And a grant that is found in leaving was acknowledged by none. */
+    bool doubt = a->said.doubt || a->cut || a->in_flight[LINE_STRONG] || a->awaits_replicas;
     bool leaves = a->said.verb == HF_V_LEAVE && !r->strong;
     bool usual = !doubt && !leaves && !a->said.lost && !r->history;
     int64_t tombstone_ms = doubt ? hf_attempt_timing(r, a)->release_for / HF_MS(1) : 0;

@@ -125,6 +125,7 @@ struct attempt *hf_attempt_meet(struct hf_redis *r, struct hf_ask *ask)
     a->memo = memo;
     a->next = r->attempts;
     a->sent = memo->sent;
+    a->cut = memo->cut;
     a->first_ttl_ms = memo->first_ttl_ms;
     a->acknowledged = memo->acknowledged;
     hf_id_text(&ask->attempt, a->id);
@@ -163,6 +164,7 @@ void hf_attempts_rest(struct hf_redis *r)
         if (!is_idle(a))
             continue;
         a->memo->sent = a->sent;
+        a->memo->cut = a->cut;
         a->memo->first_ttl_ms = (uint32_t)a->first_ttl_ms;
         a->memo->acknowledged = a->acknowledged;
         a->memo->awake = NULL;

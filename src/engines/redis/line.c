@@ -37,7 +37,9 @@ static void tell_cut(struct hf_redis *r, const struct line *line, const struct r
             hf_attempt_fail(r, a, request->sent_at, HF_UNAVAILABLE, line->why);
         return;
     }
-    a->asking -= request->kind == REQ_VERB && request->verb == HF_V_ACQUIRE;
+    bool asked = request->kind == REQ_VERB && request->verb == HF_V_ACQUIRE;
+    a->asking -= asked;
+    a->cut |= asked;
     hf_attempt_tell(
         r, a,
         &(struct hf_news){.cue = HF_N_CUT, .asked_at = request->sent_at, .retry_at = HF_NEVER, .text = line->why});

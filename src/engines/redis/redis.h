@@ -105,7 +105,7 @@ struct memo {
     struct attempt *awake;  /* NULL: nothing goes on with it */
     hf_nanos acknowledged;  /* these are the attempt's, while it rests */
     uint32_t first_ttl_ms;
-    bool sent;
+    bool sent, cut;
 };
 _Static_assert(sizeof(struct memo) == 40, "a hold costs no more here");
 
@@ -118,6 +118,7 @@ struct attempt {
     bool told;                 /* since the last look for those with which nothing goes on any more */
     bool unsent;               /* ask->verb waits for the line to come up */
     bool sent;                 /* something went out for it */
+    bool cut;                  /* an ask of it that went out was not answered, and may still arrive */
     bool queued;               /* the server told it to wait */
     bool listens;              /* it wants to hear when its lock is free */
     uint32_t in_flight[LINES]; /* requests without an answer */
