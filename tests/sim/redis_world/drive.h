@@ -283,11 +283,26 @@ static void plan_tick(struct process *p)
     plan_next_tick(p, 0);
 }
 
+/* Does p read now what it was told? Where that takes its time, the timers of whoever waits for it go on. */
+static bool reads(struct process *p)
+{
+    if (w.now <= p->reads_at || !w.reads_late || draw_from(&w.read_random, 30))
+        return w.now >= p->reads_at;
+    if (is_healthy() || !(w.options.faults & FAULT_UNREAD))
+        return true;
+    p->reads_at = w.now + 1 + 2 * w.op_timeout / 4096 * draw_from(&w.read_random, 4096);
+    tally.unread++;
+    tell_fault(H_PAUSED, number_of(p), p->reads_at);
+    note((int)number_of(p), "does not read until %.1f", (double)p->reads_at / 1e6);
+    schedule((struct occurrence){.at = p->reads_at, .what = READ, .who = number_of(p)});
+    return false;
+}
+
 /* After every call of the engine, and every event of a claim: what follows from it, until nothing does. */
 static void settle(struct process *p)
 {
     do {
-        while (p->news_count) {
+        while (p->news_count && reads(p)) {
             struct told told = news_of[number_of(p)][p->first_news];
             p->first_news = (p->first_news + 1) % MAX_NEWS;
             p->news_count--;
@@ -300,10 +315,10 @@ static void settle(struct process *p)
                 apply((unsigned)(a - w.attempt),
                       (struct hf_event){.in = hf_input_of_cue(told.news.cue), .news = &told.news});
         }
-        if (p->recheck)
+        if (p->recheck && w.now >= p->reads_at)
             recheck_all(p);
         plan_tick(p);
-    } while ((p->news_count || p->recheck) && !*w.failure);
+    } while ((p->news_count || p->recheck) && w.now >= p->reads_at && !*w.failure);
 }
 
 /* As whose the product sees the simulator's own process: a schedule must not depend on it, nor on its length. */
@@ -345,6 +360,7 @@ static void start_process(unsigned number)
     p->life++;
     p->tick_at = HF_NEVER;
     p->news_count = p->errands = 0;
+    p->reads_at = 0;
     p->recheck = false;
     if (hf_wire_redis.open(&p->engine, &url, &settings, &p->host) != HF_OK) {
         fails("the engine does not open");

@@ -16,6 +16,7 @@ static unsigned process_of(const struct occurrence *o)
     case NEXT_ROUND:
         return o->who % PROCESSES;
     case TICK:
+    case READ:
     case ERRAND:
     case ADOPTION:
     case CLOSE:
@@ -75,6 +76,8 @@ static void happen_to_process(const struct occurrence *o)
     switch (o->what) {
     case TICK:
         p->tick_at = HF_NEVER;
+        break;
+    case READ:
         break;
     case TIMER:
         if (o->serial != w.attempt[o->who].timer || w.attempt[o->who].life != p->life)

@@ -179,7 +179,9 @@ static void print_tally(void)
     printf("# %llu stored late, %llu taken up, %llu wanted two names, %llu not acknowledged, %llu failovers after "
            "acknowledgement\n",
            N(stored_late), N(adopted), N(several), N(unreplicated), N(kept_failovers));
-    printf("# %llu times bytes came of a connection that its client had turned away from\n", N(ghosts));
+    printf("# %llu times bytes came of a connection that its client had turned away from, %llu times news were read "
+           "late\n",
+           N(ghosts), N(unread));
     printf("# %llu times a place in the queue was checked by what users heard\n", N(orders));
 #undef N
 }
@@ -192,5 +194,5 @@ static bool all_happened(void)
            t->parts && t->stalls && t->closes && t->suspends && t->jumps && t->ghosts && t->kills && t->restarts &&
            t->wipes && t->failovers && t->steps && t->fulls && t->flushes && t->foreigners && t->breaks && t->resizes &&
            t->upgrades && t->downgrades && t->extends && t->cancels && t->reentries && t->barges && t->stored &&
-           t->stored_late && t->adopted && t->several && t->unreplicated && t->kept_failovers && t->orders;
+           t->stored_late && t->adopted && t->several && t->unreplicated && t->kept_failovers && t->orders && t->unread;
 }

@@ -77,8 +77,10 @@ static void set_up(const struct options *options)
     w.hash = UINT64_C(0xcbf29ce484222325);
     w.random = (options->seed + 1) * UINT64_C(0x9E3779B97F4A7C15);
     w.clock_random = (options->seed + 1) * UINT64_C(0xD1B54A32D192ED03);
+    w.read_random = (options->seed + 1) * UINT64_C(0xBF58476D1CE4E5B9);
     for (unsigned i = 0; i < 4; i++)
-        draw(2), draw_clock(2);
+        draw(2), draw_clock(2), draw_from(&w.read_random, 2);
+    w.reads_late = !draw_from(&w.read_random, 6);
     w.ttl = HF_MS(ttls_ms[draw(5)]);
     w.kind = draw(2) ? EXCLUSIVE : (enum kind)draw(KINDS);
     if (options->converts)

@@ -49,7 +49,8 @@ enum { LONG = 2048, LONG_MOST = 32768, OFTEN = 16 }; /* messages with the text o
     X(DETACH, "detach")     /* users leave their hold behind */                                                        \
     X(ADOPT, "adopt")       /* somebody takes up a hold that was left behind */                                        \
     X(SEVERAL, "several")   /* users who want two names, all or none */                                                \
-    X(BARGE, "barge")       /* users who do not queue */
+    X(BARGE, "barge")       /* users who do not queue */                                                               \
+    X(UNREAD, "unread")     /* what a process was told is read later, when its timers may have gone off */
 
 enum fault_bit {
 #define X(id, name) FAULT_BIT_##id,
@@ -86,6 +87,7 @@ enum happening {
     BYTES_DOWN,  /* bytes reach the client */
     LINK_CLOSED, /* the server hears that it is closed */
     TICK,        /* of a process: its engine wants to be called */
+    READ,        /* of a process: it reads what it was told */
     TIMER,       /* of an attempt */
     WISH,        /* of an attempt */
     NEXT_ROUND,  /* of a user: process * 2 + number */
@@ -149,6 +151,7 @@ struct process {
     hf_nanos tick_at;
     uint32_t tick;
     unsigned first_news, news_count; /* in news_of */
+    hf_nanos reads_at;               /* before that it does not read them */
     struct hf_ask errand[MAX_ERRANDS];
     unsigned errands;
 };
@@ -184,7 +187,7 @@ struct attempt_of_user {
 struct tally {
     uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, parts, stalls,
         suspends, jumps, closes, ghosts, kills, restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks,
-        resizes, upgrades, downgrades, extends, cancels, reentries, detached, barges, dials, scripts, stored,
+        resizes, upgrades, downgrades, extends, cancels, unread, reentries, detached, barges, dials, scripts, stored,
         stored_late, adopted, several, unreplicated, kept_failovers, orders;
 };
 
@@ -221,6 +224,8 @@ struct world {
     unsigned events;
     uint64_t order, random;
     uint64_t clock_random;  /* see draw_clock() */
+    uint64_t read_random;   /* the same for when it reads */
+    bool reads_late;        /* some read what they were told later */
     uint64_t stored[NAMES]; /* the highest token that the store of each name has seen */
     uint64_t late_tokens;   /* planted: the extra counter */
     hf_nanos foreign_until;
