@@ -6,9 +6,10 @@
 hf_action hf_act_ignore, hf_act_note_doubt;
 
 /* From the first ask to its outcome (claim_wait.c). */
-hf_action hf_act_start, hf_act_ask_now, hf_act_note_hint, hf_act_grant, hf_act_queue, hf_act_busy, hf_act_cut,
-    hf_act_fail, hf_act_timer_asking, hf_act_timer_queued, hf_act_timer_paused, hf_act_cancel, hf_act_cancel_paused,
-    hf_act_deny_all, hf_act_timer_leaving, hf_act_cancel_leaving, hf_act_left, hf_act_leave_unanswered;
+hf_action hf_act_start, hf_act_ask_now, hf_act_note_hint, hf_act_grant, hf_act_grant_leaving, hf_act_queue, hf_act_busy,
+    hf_act_cut, hf_act_fail, hf_act_timer_asking, hf_act_timer_queued, hf_act_timer_paused, hf_act_cancel,
+    hf_act_cancel_paused, hf_act_deny_all, hf_act_timer_leaving, hf_act_cancel_leaving, hf_act_left,
+    hf_act_leave_unanswered;
 
 /* While it is held (claim_hold.c). */
 hf_action hf_act_timer_held, hf_act_timer_extending, hf_act_extend, hf_act_extended, hf_act_extend_failed,

@@ -91,6 +91,15 @@ struct hf_deed hf_act_grant(struct hf_claim *claim, const struct hf_event *event
     return (struct hf_deed){.report = HF_R_GRANTED, .status = HF_OK};
 }
 
+/* Only what leaving itself found. A grant of before may have been read late, when the engine gives it back already;
+ * where it does not, it says so in its answer. */
+struct hf_deed hf_act_grant_leaving(struct hf_claim *claim, const struct hf_event *event)
+{
+    if (event->news->asked_at < claim->asked_at)
+        return (struct hf_deed){.verb = HF_V_NONE};
+    return hf_act_grant(claim, event);
+}
+
 struct hf_deed hf_act_queue(struct hf_claim *claim, const struct hf_event *event)
 {
     hf_nanos soonest = event->now + claim->sheet->t.retry_floor;

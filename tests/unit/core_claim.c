@@ -219,8 +219,22 @@ static void a_wait_that_is_over_leaves_and_only_the_engine_says_whether_the_gran
     struct table_top other = top;
     tell(&top, HF_N_RELEASED, 102);
     expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_TIMEOUT);
-    tell_good(&other, HF_N_GRANTED, 0, 102);
+    tell_good(&other, HF_N_GRANTED, 0, 102); /* the ask's own: what leaving makes of it is yet to be said */
+    expect(&other, HF_S_LEAVING, HF_V_NONE, HF_R_NONE, HF_OK);
+    tell_good(&other, HF_N_GRANTED, 100, 103);
     expect(&other, HF_S_HELD, HF_V_NONE, HF_R_GRANTED, HF_OK);
+}
+
+/* An engine whose leave gives back what was granted (replicas=K, a quorum). */
+static void a_grant_that_is_read_after_the_leave_was_sent_is_none(void **state)
+{
+    (void)state;
+    struct table_top top = asking(100);
+    timer(&top, 100);
+    expect(&top, HF_S_LEAVING, HF_V_LEAVE, HF_R_NONE, HF_OK);
+    tell_good(&top, HF_N_GRANTED, 0, 101);
+    tell(&top, HF_N_RELEASED, 102);
+    expect(&top, HF_S_OVER, HF_V_NONE, HF_R_DENIED, HF_TIMEOUT);
 }
 
 static void a_cancelled_wait_gives_back_the_grant_that_came_first(void **state)
@@ -231,7 +245,7 @@ static void a_cancelled_wait_gives_back_the_grant_that_came_first(void **state)
     tell(&top, HF_N_QUEUED, 1);
     wish(&top, HF_I_CANCEL, 50);
     expect(&top, HF_S_LEAVING, HF_V_LEAVE, HF_R_NONE, HF_OK);
-    tell_good(&top, HF_N_GRANTED, 0, 51);
+    tell_good(&top, HF_N_GRANTED, 50, 51);
     expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_CANCELLED);
     tell(&top, HF_N_RELEASED, 52);
     expect(&top, HF_S_OVER, HF_V_NONE, HF_R_NONE, HF_OK);
@@ -244,7 +258,7 @@ static void a_cancel_during_a_time_out_changes_the_outcome_and_unwants_the_grant
     timer(&top, 100);
     wish(&top, HF_I_CANCEL, 101);
     expect(&top, HF_S_LEAVING, HF_V_NONE, HF_R_NONE, HF_OK);
-    tell_good(&top, HF_N_GRANTED, 0, 102);
+    tell_good(&top, HF_N_GRANTED, 100, 102);
     expect(&top, HF_S_RELEASING, HF_V_RELEASE, HF_R_DENIED, HF_CANCELLED);
 }
 
@@ -634,6 +648,7 @@ int main(void)
         cmocka_unit_test(a_wait_that_ends_while_the_engine_is_away_says_that_rather_than_time_out),
         cmocka_unit_test(a_place_in_the_queue_is_reported_once_and_refreshed_when_the_engine_says_so),
         cmocka_unit_test(a_wait_that_is_over_leaves_and_only_the_engine_says_whether_the_grant_came_first),
+        cmocka_unit_test(a_grant_that_is_read_after_the_leave_was_sent_is_none),
         cmocka_unit_test(a_cancelled_wait_gives_back_the_grant_that_came_first),
         cmocka_unit_test(a_cancel_during_a_time_out_changes_the_outcome_and_unwants_the_grant),
         cmocka_unit_test(a_cancelled_pause_ends_at_once_unless_something_may_be_under_way),
