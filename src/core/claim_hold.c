@@ -269,7 +269,8 @@ struct hf_deed hf_act_grant_again(struct hf_claim *claim, const struct hf_event 
 struct hf_deed hf_act_gone(struct hf_claim *claim, const struct hf_event *event)
 {
     note_end(claim, event->now);
-    if (claim->doubt)
+    /* A look of one that had waited may have come after the end, and have got it a new place in the queue. */
+    if (claim->doubt || claim->queued)
         return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, event->now);
     return hf_claim_end(claim, HF_R_LOST, HF_LOST);
 }
