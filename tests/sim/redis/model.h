@@ -65,9 +65,10 @@ void model_script_recall(struct redis_model *model); /* every script that it eve
 void model_replicas(struct redis_model *model, unsigned count); /* that follow: WAIT waits for them; 0 at first */
 void model_plant(struct redis_model *model, enum model_plant plant);
 
-/* How often scripts ran, and how many of those runs ended in an error. */
+/* How often scripts ran, how many of those runs ended in an error, and whose connection ran the last one. */
 struct model_counts {
     uint64_t requests, scripts, script_errors;
+    unsigned by;
 };
 struct model_counts model_counts(const struct redis_model *model);
 

@@ -215,6 +215,7 @@ static bool is_too_full(struct call *call, const struct script *script)
 static void run(struct call *call, const struct script *script, unsigned key_count)
 {
     call->model->counts.scripts++;
+    call->model->counts.by = (unsigned)(call->connection - call->model->connections);
     lua_run(call, script, key_count);
 }
 

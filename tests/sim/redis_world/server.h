@@ -85,12 +85,23 @@ static void look_at_queue(struct history_sight *s)
     }
 }
 
+/* Whose request ran last; it may have stood behind one that was blocked until now. NULL: nobody's. */
+static const struct link *served_link(void)
+{
+    unsigned connection = model_counts(model).by;
+    for (unsigned i = w.links; i-- > 0 && w.served < 0;)
+        if (links[i].server_open && links[i].connection == connection)
+            return &links[i];
+    return w.served < 0 ? NULL : &links[w.served];
+}
+
 static void look(struct history_sight *s)
 {
     struct model_key key;
+    const struct link *served = served_link();
     s->clock_us = server_us();
-    s->by = w.served < 0 ? H_NOBODY : (int)links[w.served].process;
-    s->by_life = w.served < 0 ? 0 : links[w.served].life;
+    s->by = served ? (int)served->process : H_NOBODY;
+    s->by_life = served ? served->life : 0;
     s->holds = s->places = s->used = 0;
     s->capacity = w.capacity;
     s->plain = s->foreign = false;
