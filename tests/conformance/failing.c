@@ -127,7 +127,7 @@ static void check_documented(hf_status status, const hf_status *list, const char
 }
 
 /* What cannot be looked at cannot be told from what is damaged. */
-#define FAILURES HF_NO_MEMORY, HF_FULL, HF_UNAVAILABLE, HF_DENIED, HF_DAMAGED
+#define FAILURES HF_NO_MEMORY, HF_FULL, HF_UNAVAILABLE, HF_DENIED, HF_DAMAGED, HF_NO_QUORUM
 
 /* ---- The scene: everything once, while something fails ---- */
 
