@@ -264,8 +264,8 @@ static void turn_passing(struct proxy *p, struct connection *c, int64_t now)
         proxy_close_connection(p, c);
 }
 
-/* A stalled one keeps what its client sends. A late one's client is sent away as soon as it says nothing for now. */
-static void turn_stalled(struct proxy *p, struct connection *c)
+/* Keeps all that the client has sent up to now, be it the end of the stream. */
+static void keep_requests(struct proxy *p, struct connection *c)
 {
     while (proxy_may_read(c, PROXY_REQUESTS)) {
         uint32_t held = c->stream[0].held;
@@ -274,6 +274,12 @@ static void turn_stalled(struct proxy *p, struct connection *c)
         if (c->stream[0].held == held)
             break;
     }
+}
+
+/* A late one's client is sent away as soon as it says nothing for now. */
+static void turn_stalled(struct proxy *p, struct connection *c)
+{
+    keep_requests(p, c);
     if (p->wishes.fault[c->stalled_by - 1].kind == PROXY_LATE)
         close_side(c, 0);
 }
@@ -295,9 +301,8 @@ static void turn_delivering(struct proxy *p, struct connection *c)
 /* Requests are held back, replies go on. The requests outlive their client. */
 static void turn_behind(struct proxy *p, struct connection *c, int64_t now)
 {
-    bool *gone = &c->stream[0].ended;
-    *gone |= proxy_may_read(c, PROXY_REQUESTS) && !read_side(p, c, PROXY_REQUESTS);
-    *gone |= !*gone && !pass(p, c, PROXY_REPLIES, now);
+    keep_requests(p, c);
+    c->stream[0].ended |= !c->stream[0].ended && !pass(p, c, PROXY_REPLIES, now);
 }
 
 static void go_on(struct proxy *p, struct connection *c, int fault)
@@ -321,8 +326,7 @@ void proxy_let_go(struct proxy *p, int fault)
         bool behind = c->behind == 1 + fault;
         if (c->number == 0 || (c->stalled_by != 1 + fault && !behind))
             continue;
-        if (!behind)
-            turn_stalled(p, c);
+        keep_requests(p, c); /* it may have turned away since it was last looked at */
         atomic_store(&p->shared->delivered_bytes[fault], c->stream[0].held);
         c->stream[0].ended |= !behind;
         go_on(p, c, fault);
