@@ -264,6 +264,26 @@ static void test_close_hears_the_slow(void **state)
     assert_int_equal(scene_keys("job"), 0);
 }
 
+static void test_close_hears_the_cut(void **state)
+{
+    (void)state;
+    hf_client *client = slow_client();
+    hf_lease *lease = must_acquire(client, &patient_one);
+    scene_await_keys("job", 5);
+    assert_int_equal(proxy_cut_all(scene.proxy[0][4]), 1);
+    must_release(lease);
+    assert_int_equal(hf_close(client, 5000), HF_OK);
+    assert_int_equal(scene_keys("job"), 0);
+}
+
+static int64_t time_of_close(hf_client *client, hf_lease *held)
+{
+    must_release(held);
+    int64_t begin = now_ns();
+    assert_int_equal(hf_close(client, 5000), HF_OK);
+    return (now_ns() - begin) / 1000000;
+}
+
 static void test_close_leaves_the_hung(void **state)
 {
     (void)state;
@@ -271,12 +291,25 @@ static void test_close_leaves_the_hung(void **state)
     hf_lease *lease = must_acquire(client, &patient_one);
     scene_await_keys("job", 5);
     server_pause(scene.quorum.server[4]);
-    must_release(lease);
-    int64_t begin = now_ns();
-    assert_int_equal(hf_close(client, 5000), HF_OK);
-    int64_t took_ms = (now_ns() - begin) / 1000000;
+    int64_t took_ms = time_of_close(client, lease);
     server_continue(scene.quorum.server[4]);
     assert_in_range(took_ms, 0, 1000);
+}
+
+/* It is dialled once more, after a pause of at most 100 ms, and that is all. */
+static void test_close_leaves_the_dead(void **state)
+{
+    (void)state;
+    scene_start(5);
+    char url[512];
+    hf_client *client;
+    quorum_url(&scene.quorum, NULL, url, sizeof url);
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    hf_lease *lease = must_acquire(client, &patient_one);
+    scene_await_keys("job", 5);
+    server_kill9(scene.quorum.server[4]);
+    assert_in_range(time_of_close(client, lease), 0, 300);
+    server_restart(scene.quorum.server[4], false);
 }
 
 /* Nobody repairs a hold that outlives its process: it should not end with the first of three servers that dies. */
@@ -455,7 +488,9 @@ int main(int argc, char **argv)
         ON_QUORUM("of rivals that do not wait one gets it, also when a server is dead", test_one_of_rivals_wins),
         ON_QUORUM("a key that is taken away during the try is not another's", test_taken_away_is_not_busy),
         ON_QUORUM("a client that closes hears that slow servers have released", test_close_hears_the_slow),
+        ON_QUORUM("and one whose connection was cut, too", test_close_hears_the_cut),
         ON_QUORUM("but does not wait for one that hangs", test_close_leaves_the_hung),
+        ON_QUORUM("nor for one that is dead", test_close_leaves_the_dead),
         ON_QUORUM("a detached hold is told when slow servers had time to take it", test_detached_reaches_the_slow),
         ON_QUORUM("a server that comes back empty lets nobody in before the longest hold is over", test_restart_empty),
         ON_QUORUM("a server that came back is asked and released, but does not count", test_one_young_server_is_asked),

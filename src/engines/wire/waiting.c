@@ -8,7 +8,7 @@
 
 #define ORPHAN_AFTER HF_MS(20)
 #define FINISH_WITHIN HF_MS(500) /* as long as a request may take at most; a server that hangs holds up no longer */
-#define REDIAL_WITHIN HF_MS(50)  /* and one that cannot be reached no longer than this */
+#define REDIAL_WITHIN HF_MS(50)  /* and one that was dialled in vain no longer than this */
 
 /* ---- Waking ---- */
 
@@ -325,6 +325,15 @@ void hf_wire_attend(void *self, hf_nanos until)
 
 /* ---- The end ---- */
 
+/* A line that was cut, and has not been dialled since: its server may be as well as ever. */
+static bool may_come_back(const struct hf_wire *wire)
+{
+    for (uint32_t lines = wire->orphaned & ~wire->open; lines;)
+        if (wire->line[hf_wire_pop(&lines)].misses == 0)
+            return true;
+    return false;
+}
+
 /* There is no other thread any more. */
 void hf_wire_finish(void *self, hf_nanos until)
 {
@@ -337,7 +346,7 @@ void hf_wire_finish(void *self, hf_nanos until)
         hf_nanos now = hf_clock_boot(), again = hf_wire_tick(wire, now);
         hf_wire_flush_lines(wire);
         hf_wire_choose_lines(wire, me, wire->orphaned);
-        hf_nanos end = me->lines ? bound : redialled;
+        hf_nanos end = me->lines || may_come_back(wire) ? bound : redialled;
         if (!wire->orphaned || now >= end)
             break;
         hf_wire_drive(wire, me, now, again < end ? again : end);
