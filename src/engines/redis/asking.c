@@ -153,23 +153,56 @@ static void write_plain_ask(struct hf_redis *r, struct attempt *a, const struct 
     hf_command_number(c, a->said.ttl_ms);
 }
 
+static char *add_number(char *to, uint64_t number)
+{
+    *to++ = ' ';
+    return hf_put_number(to, number);
+}
+
+static char *add_text(char *to, const char *text)
+{
+    *to++ = ' ';
+    return stpcpy(to, text);
+}
+
+/* "kind owner history token units capacity"; its length. */
+static size_t put_wish(const struct hf_redis *r, const struct hf_ask *ask, char *wish)
+{
+    static const char kinds[] = {[HF_EXCLUSIVE] = 'e', [HF_SEMAPHORE] = 's', [HF_READ] = 'r', [HF_WRITE] = 'w'};
+    char owner[HF_ID_TEXT + 1] = "-", *at = wish;
+    if (has_owner(ask))
+        hf_id_text(&ask->owner, owner);
+    *at++ = kinds[ask->kind];
+    at = add_text(at, owner);
+    at = add_number(at, (uint64_t)r->history);
+    at = add_number(at, r->hints ? ask->token : 0);
+    at = add_number(at, ask->units);
+    at = add_number(at, ask->capacity);
+    return (size_t)(at - wish);
+}
+
+/* "age wait queued barging box", and the pace; its length. */
+static size_t put_manner(const struct hf_redis *r, const struct attempt *a, char *manner)
+{
+    char *at = hf_put_number(manner, (uint64_t)r->history_age_ms);
+    at = add_number(at, a->said.queue);
+    at = add_number(at, a->sent);
+    at = add_number(at, a->said.barging);
+    at = add_text(at, r->box);
+    at = add_text(at, r->pace);
+    return (size_t)(at - manner);
+}
+
 /* Words 2 to 5 of ask.lua: what is asked for, and how. */
 static void write_terms(struct hf_redis *r, const struct attempt *a)
 {
-    static const char kinds[] = {[HF_EXCLUSIVE] = 'e', [HF_SEMAPHORE] = 's', [HF_READ] = 'r', [HF_WRITE] = 'w'};
     const struct hf_ask *ask = &a->said;
-    char owner[HF_ID_TEXT + 1] = "-", meta[META_MAX], text[sizeof r->box + sizeof r->pace + 48];
+    char meta[META_MAX], wish[HF_ID_TEXT + 96], manner[sizeof r->box + sizeof r->pace + 48];
     hf_attempt_timing(r, a); /* the pace is that of this one */
-    if (has_owner(ask))
-        hf_id_text(&ask->owner, owner);
     hf_command_number(&r->command, ask->ttl_ms);
     hf_command_word(&r->command, meta, put_meta(r, ask, meta));
-    snprintf(text, sizeof text, "%c %s %lld %llu %u %u", kinds[ask->kind], owner, (long long)r->history,
-             (unsigned long long)(r->hints ? ask->token : 0), ask->units, ask->capacity);
-    hf_command_text(&r->command, text);
-    snprintf(text, sizeof text, "%lld %d %d %d %s %s", (long long)r->history_age_ms, ask->queue, a->sent, ask->barging,
-             r->box, r->pace);
-    hf_command_text(&r->command, text);
+    hf_command_word(&r->command, wish, put_wish(r, ask, wish));
+    hf_command_word(&r->command, manner, put_manner(r, a, manner));
 }
 
 static struct terms terms_of(const struct hf_redis *r, const struct attempt *a)

@@ -18,56 +18,56 @@ struct matching {
     bool open; /* the last one has not ended */
 };
 
-/* One character's class: a letter behind %, a dot, or the character itself. */
-struct class
-{
-    char letter; /* 0: the character */
-    char self;
-};
+/* What a character is, as bits; a class is one of them. */
+enum { DIGIT = 1, LETTER = 2, SPACE = 4, NO_SPACE = 8, ANY = 16 };
 
-static bool fits(struct class class, char c)
+static uint8_t kinds[256];
+
+static void fill_kinds(void)
 {
-    unsigned char u = (unsigned char)c;
-    switch (class.letter) {
-    case 0:
-        return c == class.self;
-    case 'd':
-        return u - (unsigned)'0' <= 9;
-    case 'a':
-        return isalpha(u);
-    case 's':
-        return isspace(u);
-    case 'S':
-        return !isspace(u);
-    default: /* the dot */
-        return true;
-    }
+    for (int c = 0; c < 256; c++)
+        kinds[c] =
+            (uint8_t)(ANY | (isdigit(c) ? DIGIT : 0) | (isalpha(c) ? LETTER : 0) | (isspace(c) ? SPACE : NO_SPACE));
 }
 
-/* False: Lua knows what it is. */
-static bool read_class(struct matching *m, struct class *class)
+static uint8_t class_of(char letter)
 {
-    char c = *m->pattern++;
-    *class = (struct class){.self = c};
-    if (c == '%') {
-        class->letter = *m->pattern ? *m->pattern++ : 0;
-        return class->letter == 'd' || class->letter == 'a' || class->letter == 's' || class->letter == 'S';
-    }
-    class->letter = c == '.' ? '.' : 0;
-    return c == ' ' || c == '~' || c == '.' || isalnum((unsigned char)c);
+    return letter == 'd' ? DIGIT : letter == 'a' ? LETTER : letter == 's' ? SPACE : letter == 'S' ? NO_SPACE : 0;
 }
 
+/* How many of the characters before `end`, or of the first one alone, are of that class. */
+static size_t count_of(uint8_t class, const char *at, const char *end, bool most)
+{
+    const char *from = at;
+    if (!most)
+        return at < end && kinds[(unsigned char)*at] & class;
+    while (at < end && kinds[(unsigned char)*at] & class)
+        at++;
+    return (size_t)(at - from);
+}
+
+static size_t count_self(char self, const char *at, const char *end, bool most)
+{
+    const char *from = at;
+    while (at < end && *at == self && (most || at == from))
+        at++;
+    return (size_t)(at - from);
+}
+
+/* False: it does not fit, or Lua knows what it is. */
 static bool take_piece(struct matching *m)
 {
-    struct class class;
-    if (!read_class(m, &class) || *m->pattern == '-')
+    char c = *m->pattern++;
+    uint8_t class = c == '%' ? class_of(*m->pattern) : c == '.' ? ANY : 0;
+    bool known = class || c == ' ' || c == '~' || isalnum((unsigned char)c);
+    m->pattern += c == '%' && class;
+    if (!known || *m->pattern == '-')
         return false;
-    bool some = *m->pattern == '+' || *m->pattern == '*', none = *m->pattern == '?' || *m->pattern == '*';
-    m->pattern += some || none;
-    const char *from = m->at;
-    while (m->at < m->end && (some || m->at == from) && fits(class, *m->at))
-        m->at++;
-    return m->at > from || none;
+    bool most = *m->pattern == '+' || *m->pattern == '*', none = *m->pattern == '?' || *m->pattern == '*';
+    m->pattern += most || none;
+    size_t count = class ? count_of(class, m->at, m->end, most) : count_self(c, m->at, m->end, most);
+    m->at += count;
+    return count || none;
 }
 
 static bool take_bracket(struct matching *m)
@@ -127,6 +127,7 @@ static int match_simply(lua_State *lua)
 
 void lua_hasten_match(lua_State *lua)
 {
+    fill_kinds();
     lua_getglobal(lua, "string");
     lua_getfield(lua, -1, "match");
     lua_pushcclosure(lua, match_simply, 1);

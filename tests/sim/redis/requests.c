@@ -1,10 +1,12 @@
 /* requests.c - from a connection's bytes to a command, and the requests that wait. */
 #include "inside.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- Which command ---------------------------------------------------------------------------------------------- */
 
@@ -19,63 +21,66 @@ static const struct command commands[] = {
 
 static struct place {
     const struct command *command;
-    uint32_t hash;
+    size_t len;
+    char shouted[COMMAND_NAME]; /* as scripts and clients write it */
 } places[PLACES];
 
-/* A name in lower case, and its hash. */
-struct name {
-    char text[COMMAND_NAME + 1];
-    size_t len;
-    uint32_t hash;
-};
-
-static bool add_lower(struct name *name, const char *bytes, size_t len)
+/* In whatever case. Names differ in how they begin and end. */
+static unsigned place_of(const char *name, size_t len)
 {
-    if (name->len + len >= COMMAND_NAME)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        char c = bytes[i] >= 'A' && bytes[i] <= 'Z' ? (char)(bytes[i] | 32) : bytes[i];
-        name->text[name->len++] = c;
-        name->hash = name->hash * 33 ^ (unsigned char)c;
-    }
-    return true;
+    enum { LETTER = 31 };
+    unsigned first = name[0] & LETTER, middle = name[len / 2] & LETTER, last = name[len - 1] & LETTER;
+    return ((first * 31 + middle) * 31 + last * 7 + (unsigned)len) % PLACES;
 }
 
 static void fill_places(void)
 {
     for (unsigned i = 0; i < COMMANDS; i++) {
-        struct name name = {.len = 0};
-        add_lower(&name, commands[i].name, strlen(commands[i].name));
-        unsigned at = name.hash % PLACES;
+        size_t len = strlen(commands[i].name);
+        unsigned at = place_of(commands[i].name, len);
         while (places[at].command)
             at = (at + 1) % PLACES;
-        places[at] = (struct place){&commands[i], name.hash};
+        places[at] = (struct place){.command = &commands[i], .len = len};
+        for (size_t j = 0; j < len; j++)
+            places[at].shouted[j] = (char)toupper(commands[i].name[j]);
     }
 }
 
-static const struct command *look_up(const struct name *name)
+static bool is_name(const struct place *place, const char *name, size_t len)
 {
-    for (unsigned at = name->hash % PLACES; places[at].command; at = (at + 1) % PLACES)
-        if (places[at].hash == name->hash && strncmp(places[at].command->name, name->text, name->len) == 0 &&
-            !places[at].command->name[name->len])
+    return place->len == len &&
+           (memcmp(place->shouted, name, len) == 0 || strncasecmp(place->command->name, name, len) == 0);
+}
+
+static const struct command *look_up(const char *name, size_t len)
+{
+    for (unsigned at = place_of(name, len); places[at].command; at = (at + 1) % PLACES)
+        if (is_name(&places[at], name, len))
             return places[at].command;
     return NULL;
+}
+
+static const struct command *look_up_two(const struct slice *words)
+{
+    char name[COMMAND_NAME];
+    size_t len = words[0].len + 1 + words[1].len;
+    if (len >= sizeof name)
+        return NULL;
+    memcpy(name, words[0].bytes, words[0].len);
+    name[words[0].len] = '|';
+    memcpy(name + words[0].len + 1, words[1].bytes, words[1].len);
+    return look_up(name, len);
 }
 
 /* Of a command of two words whose second one is unknown, the row of the first: it says so. */
 const struct command *command_find(const struct slice *words, unsigned count)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct name name;
-    name.len = name.hash = 0;
     pthread_once(&once, fill_places);
-    if (!add_lower(&name, words[0].bytes, words[0].len))
-        return NULL;
-    const struct command *command = look_up(&name);
+    const struct command *command = words[0].len ? look_up(words[0].bytes, words[0].len) : NULL;
     if (!command || !(command->flags & T) || count < 2)
         return command;
-    const struct command *second =
-        add_lower(&name, "|", 1) && add_lower(&name, words[1].bytes, words[1].len) ? look_up(&name) : NULL;
+    const struct command *second = look_up_two(words);
     return second ? second : command;
 }
 
