@@ -5,9 +5,9 @@
  *     redlock --plant NAME [SCHEDULES [FIRST SEED]]        that mistake alone
  *
  * Servers restart empty, hang, and have clocks that are wrong and run at rates of their own; connections are cut and
- * slow, with what was sent still under way; clients stand still, and their clocks jump ahead. Checked at every grant:
- * nobody else believes in a lease, and the token is above the last one. At the end, when all is healed and released: no
- * key of a lock is left on any server, and the engine has forgotten every try. */
+ * slow, with what was sent still under way; clients stand still, and their clocks jump ahead. What clients are told
+ * goes to the judge of all runs (history/history.h). At the end, when all is healed and released: no key of a lock is
+ * left on any server, and the engine has forgotten every try. */
 #include "redlock_world/happen.h"
 
 #include <time.h>
@@ -131,13 +131,14 @@ static void close_models(void)
 }
 
 static struct {
-    unsigned long grants, busy, failed, expiries, jumps;
+    unsigned long grants, busy, failed, expiries, jumps, refusals;
 } sum;
 
 /* False: a flaw was found; w.flaw says which. */
 static bool run(uint64_t seed, enum plant plant)
 {
     memset(&w, 0, sizeof w);
+    history_begin(judge, &(struct history_rules){.exact = true, .quorum = true});
     w.seed = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     w.clock_seed = seed * UINT64_C(0xd1b54a32d192ed03) + 1;
     draw(2);
@@ -158,11 +159,15 @@ static bool run(uint64_t seed, enum plant plant)
     run_until(ended + HF_MS(4000), false); /* shorter than many ttls: what is gone was taken back */
     if (!w.flaw[0] && (plant == PLANT_NONE || plant == PLANT_BELIEVED_ONLY))
         check_rest();
+    history_finish(judge);
+    if (history_failures(judge))
+        flaw("%s", history_failure(judge));
     sum.grants += w.grants;
     sum.busy += w.busy;
     sum.failed += w.failed;
     sum.expiries += w.expiries;
     sum.jumps += w.jumps;
+    sum.refusals += w.refusals;
     bool good = !w.flaw[0];
     close_world();
     return good;
@@ -199,12 +204,14 @@ static bool try_all(uint64_t first, unsigned long schedules)
         seed++;
     bool good = seed == first + schedules;
     printf("1..%d\n", PLANT_COUNT);
-    printf("# %lu grants, %lu times busy, %lu times no quorum, %lu times too late, %lu clocks ahead\n", sum.grants,
-           sum.busy, sum.failed, sum.expiries, sum.jumps);
+    printf("# %lu grants, %lu times busy, %lu times no quorum, %lu times too late, %lu clocks ahead, %lu late writes "
+           "refused\n",
+           sum.grants, sum.busy, sum.failed, sum.expiries, sum.jumps, sum.refusals);
     printf("%sok 1 - %lu schedules of a quorum\n", good ? "" : "not ", schedules);
     if (!good)
         printf("# seed %llu: %s\n", (unsigned long long)seed, w.flaw);
-    bool covered = sum.grants && sum.busy && sum.failed && sum.jumps && (sum.expiries || schedules < 1000);
+    bool covered =
+        sum.grants && sum.busy && sum.failed && sum.jumps && sum.refusals && (sum.expiries || schedules < 1000);
     if (!covered)
         printf("# something never happened\n");
     for (unsigned plant = PLANT_NONE + 1; plant < PLANT_COUNT; plant++)
@@ -218,7 +225,9 @@ int main(int argc, char **argv)
     int at = one ? 3 : 1;
     unsigned long schedules = argc > at ? strtoul(argv[at], NULL, 10) : 2000;
     uint64_t first = argc > at + 1 ? strtoull(argv[at + 1], NULL, 10) : 1;
+    judge = history_open();
     bool good = one ? is_found(find_plant(argv[2]), first, schedules) : try_all(first, schedules);
     close_models();
+    history_close(judge);
     return good ? 0 : 1;
 }

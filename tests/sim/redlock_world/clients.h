@@ -1,6 +1,6 @@
-/* clients.h - the clients: what each wants of the engine, what it believes, and what is checked at every grant. */
+/* clients.h - the clients: what each wants of the engine, and what it believes. */
 #pragma once
-#include "links.h"
+#include "telling.h"
 
 static void tell(void *ctx, struct hf_ask *ask, const struct hf_news *news)
 {
@@ -33,11 +33,6 @@ static void wish_at(struct client *c, hf_nanos at)
         .at = at > w.now ? at : w.now, .what = WISH, .who = (unsigned)(c - w.client), .len = c->wishes});
 }
 
-static bool believes(const struct client *c)
-{
-    return (c->state == HOLDING || c->state == EXTENDING) && local_time(c) < c->valid_until;
-}
-
 static void submit(struct client *c, enum hf_verb verb, enum state state)
 {
     c->state = state;
@@ -60,6 +55,7 @@ static void ask(struct client *c)
         for (int i = 0; i < 16; i++)
             c->ask.attempt.b[i] = (uint8_t)draw(256);
         c->ask.owner = c->ask.attempt;
+        tell_ask(c);
     }
     submit(c, HF_V_ACQUIRE, ASKING);
     wish_at(c, w.now + HF_MS(c->ask.ttl_ms / 2)); /* to look whether an answer came at all */
@@ -67,6 +63,7 @@ static void ask(struct client *c)
 
 static void end_round(struct client *c)
 {
+    tell_over(c);
     hf_wire_redlock.forget(c->engine, &c->ask);
     c->count = 0;
     c->state = c->rounds < ROUNDS && !w.peace ? IDLE : DONE;
@@ -76,6 +73,7 @@ static void end_round(struct client *c)
 
 static void release(struct client *c)
 {
+    tell_end(c);
     submit(c, HF_V_RELEASE, RELEASING);
     wish_at(c, w.now + HF_MS(3000));
 }
@@ -86,21 +84,6 @@ static void extend(struct client *c)
     wish_at(c, w.now + HF_MS(600));
 }
 
-static void check_grant(struct client *c)
-{
-    unsigned me = (unsigned)(c - w.client);
-    for (unsigned i = 0; i < CLIENTS; i++)
-        if (i != me && believes(&w.client[i]))
-            flaw("%lld ms: client %u holds with token %llu while client %u is granted %llu",
-                 (long long)(w.now / HF_MS(1)), i, (unsigned long long)w.client[i].token, me,
-                 (unsigned long long)c->token);
-    if (c->token <= w.last_token)
-        flaw("%lld ms: token %llu behind %llu", (long long)(w.now / HF_MS(1)), (unsigned long long)c->token,
-             (unsigned long long)w.last_token);
-    w.last_token = c->token;
-    w.grants++;
-}
-
 static void hear_granted(struct client *c, const struct hf_news *news)
 {
     c->valid_until = news->asked_at + news->good - hf_timing_drift(&limits, news->good);
@@ -109,8 +92,9 @@ static void hear_granted(struct client *c, const struct hf_news *news)
         flaw("a lease without time left was told");
         return;
     }
-    check_grant(c);
     c->state = HOLDING;
+    w.grants++;
+    tell_grant(c, news->asked_at);
     c->release_at = local_time(c) + HF_MS(draw(draw(4) ? 600 : 4000));
     wish_at(c, w.now + HF_MS(draw((uint32_t)c->ask.ttl_ms)));
 }
@@ -137,6 +121,7 @@ static void hear(struct client *c, const struct hf_news *news)
         bool still = local_time(c) < c->valid_until;
         if (news->cue == HF_N_EXTENDED && still) {
             c->valid_until = until > c->valid_until ? until : c->valid_until;
+            tell_belief(c, news->asked_at);
             if (news->token != c->token)
                 flaw("a renewal changed token %llu to %llu", (unsigned long long)c->token,
                      (unsigned long long)news->token);
@@ -198,9 +183,11 @@ static void wish(struct client *c)
             ask(c);
         break;
     case ASKING: /* a waiter whose deadline has come leaves */
+        tell_end(c);
         submit(c, HF_V_LEAVE, RELEASING);
         break;
     case HOLDING:
+        write_to_store(c);
         if (local_time(c) >= c->release_at || local_time(c) >= c->valid_until || w.peace)
             release(c);
         else

@@ -25,6 +25,8 @@ static void perhaps_jump(void)
     if (draw_from(&w.clock_seed, 20))
         return;
     c->ahead += HF_MS(draw_from(&w.clock_seed, 3000));
+    if (is_held(c))
+        tell_belief(c, 0);
     tick_at(c, w.now);
     w.jumps++;
 }

@@ -6,6 +6,7 @@
 #include "engines/redis/keys.h"
 #include "engines/redis/scripts.h"
 #include "engines/redlock/redlock.h"
+#include "history/history.h"
 #include "sim/redis/model.h"
 
 #include <stdarg.h>
@@ -61,6 +62,7 @@ struct client {
     hf_nanos valid_until, release_at; /* on its own clock */
     uint64_t token, wishes, ticks;
     unsigned rounds;
+    uint32_t attempt;        /* as the judge knows it */
     struct hf_news news[64]; /* told inside a call of the engine: dealt with afterwards */
     unsigned count;
 };
@@ -76,8 +78,9 @@ static struct {
     struct link link[LINKS];
     unsigned links;
     bool data_is_lost, peace;
-    uint64_t last_token;
-    unsigned grants, expiries, busy, failed, jumps;
+    uint64_t stored; /* the highest token that the store has seen */
+    uint32_t attempts;
+    unsigned grants, expiries, busy, failed, jumps, refusals;
     char flaw[300];
 } w;
 
