@@ -125,7 +125,7 @@ bool hist_applies(struct history *h, enum invariant which, const struct attempt 
 bool hist_is_broken(const struct history *h, const struct attempt *a)
 {
     for (size_t i = 0; i < h->broken.count; i++)
-        if (h->broken.at[i].owner == a->owner || h->broken.at[i].token == a->token)
+        if (h->broken.at[i].owner == a->owner || (a->token && h->broken.at[i].token == a->token))
             return true;
     return false;
 }

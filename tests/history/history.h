@@ -58,6 +58,7 @@ enum history_flag {
     H_FRESH = 256,    /* CONVERTED: the token is new */
     H_ADMITTED = 512, /* WROTE: what the store said */
     H_HARDLY = 1024,  /* GRANTED: there is hardly time to renew it */
+    H_PASSES = 4096,  /* ASKED: takes what is free, whoever waits for it; queues otherwise */
     H_WHOLE = 2048,   /* the judge's own: of an H_HELD */
 };
 

@@ -134,7 +134,7 @@ void judge_write(struct history *h, const struct attempt *a, uint64_t token, boo
 
 static void note_passing(struct history *h, const struct attempt *a)
 {
-    for (size_t i = 0; i < h->open.count && !(a->flags & H_BARGES); i++) {
+    for (size_t i = 0; i < h->open.count && !(a->flags & (H_BARGES | H_PASSES)); i++) {
         struct attempt *other = &h->attempts.at[h->open.at[i]];
         bool passed = other->lock == a->lock && !other->decided && other->queued && other->queued < a->asked;
         if (passed && (!other->passed_token || a->token < other->passed_token)) {

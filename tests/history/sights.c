@@ -41,7 +41,7 @@ static void judge_order(struct history *h, const struct history_sight *was, cons
 {
     const struct seen_place *own = find_place(was, who);
     const struct attempt *a = seen(h, who);
-    if (a->flags & H_BARGES || has_sibling(h, is, a))
+    if (a->flags & (H_BARGES | H_PASSES) || has_sibling(h, is, a))
         return;
     h->judged[INV_SHOWN_ORDER]++;
     for (unsigned i = 0; i < was->places; i++) {

@@ -78,9 +78,11 @@ static void set_up(const struct options *options)
     w.random = (options->seed + 1) * UINT64_C(0x9E3779B97F4A7C15);
     w.clock_random = (options->seed + 1) * UINT64_C(0xD1B54A32D192ED03);
     w.read_random = (options->seed + 1) * UINT64_C(0xBF58476D1CE4E5B9);
+    w.plain_random = (options->seed + 1) * UINT64_C(0x94D049BB133111EB);
     for (unsigned i = 0; i < 4; i++)
-        draw(2), draw_clock(2), draw_from(&w.read_random, 2);
+        draw(2), draw_clock(2), draw_from(&w.read_random, 2), draw_from(&w.plain_random, 2);
     w.reads_late = !draw_from(&w.read_random, 6);
+    w.plain = !draw_from(&w.plain_random, 4);
     w.ttl = HF_MS(ttls_ms[draw(5)]);
     w.kind = draw(2) ? EXCLUSIVE : (enum kind)draw(KINDS);
     if (options->converts)
@@ -90,7 +92,7 @@ static void set_up(const struct options *options)
     w.rough = !w.calm && !draw(3);
     if (w.rough)
         w.options.faults &= FAULT_CUT | FAULT_HALF | FAULT_LATE | FAULT_PART | FAULT_STALL | FAULT_SUSPEND |
-                            FAULT_JUMP | FAULT_KILL | FAULT_EXTEND;
+                            FAULT_JUMP | FAULT_KILL | FAULT_EXTEND | FAULT_PLAIN;
     if (w.rough && draw(2))
         w.ttl = HF_MS(10000);
     w.history = draw(8) ? 0 : 3;

@@ -27,10 +27,28 @@ static int64_t word_at(const char *text, size_t len, unsigned n)
     return value;
 }
 
+/* A SET of one that needs no token may come when that one has long given up. Its tombstone says so to whoever asks
+ * next: nobody holds it. */
+static bool is_buried(const char *id)
+{
+    struct model_key waiters;
+    bool has = model_look(model, "{" LOCK "}:w", sizeof "{" LOCK "}:w" - 1, &waiters);
+    for (uint32_t i = 0; has && i < waiters.items; i++) {
+        struct model_item stone = model_look_item(model, &waiters, i);
+        if (stone.name_len == HF_ID_TEXT + 1 && stone.name[0] == '!' && memcmp(stone.name + 1, id, HF_ID_TEXT) == 0)
+            return word_at(stone.value, stone.value_len, 0) > server_us();
+    }
+    return false;
+}
+
 static void look_at_plain(struct history_sight *s, const struct model_key *key)
 {
     struct model_item value = model_look_item(model, key, 0);
     int id = find_attempt(value.name, value.name_len);
+    if (id >= 0 && w.plain && is_buried(value.name)) {
+        s->there = false;
+        return;
+    }
     s->plain = true;
     s->foreign = id < 0;
     s->capacity = s->used = 1;
@@ -113,14 +131,15 @@ static void look(struct history_sight *s)
     look_at_queue(s);
 }
 
-/* After whatever may have run a script. */
+/* After whatever may have run a script, or taken the lock without one. */
 static void observe(void)
 {
-    uint64_t scripts = model_counts(model).scripts;
-    if (scripts == w.scripts_seen)
+    struct model_counts counts = model_counts(model);
+    if (counts.scripts == w.scripts_seen && (!w.plain || counts.requests == w.requests_seen))
         return;
-    tally.scripts += scripts - w.scripts_seen;
-    w.scripts_seen = scripts;
+    tally.scripts += counts.scripts - w.scripts_seen;
+    w.scripts_seen = counts.scripts;
+    w.requests_seen = counts.requests;
     look(&w.sight);
     tell_judge((struct history_event){.what = H_SHOWN, .sight = &w.sight});
 }

@@ -43,14 +43,20 @@ static void tell_ask(unsigned id, int other, bool adopts)
                                   .other = other,
                                   .reach = reach_of(a)};
     asked.flags = (uint16_t)((a->claim.auto_renew ? H_RENEWS : 0) | (a->claim.max_hold ? H_BOUNDED : 0) |
-                             (a->ask.barging ? H_BARGES : 0) | (w.owners && !a->several ? H_ENTERS : 0) |
-                             (adopts ? H_ADOPTS : 0));
+                             (a->ask.barging ? H_BARGES : 0) | (a->ask.tokenless ? H_PASSES : 0) |
+                             (w.owners && !a->several ? H_ENTERS : 0) | (adopts ? H_ADOPTS : 0));
     asked.until = adopts ? H_NEVER : real_time(p, a->claim.deadline);
     /* An ask without wait, then a leave: each until silence counts as an answer, by a clock that may be slow. */
     asked.slack = 2 * a->claim.sheet->t.answer / 100 * 101 + HF_MS(1);
     tell_judge(asked);
     if (a->units != a->ask.units)
         tell_judge((struct history_event){.what = H_RELIES, .who = id, .units = a->units});
+}
+
+/* Nobody may take what was got without a token for one. */
+static uint64_t told_token(const struct attempt_of_user *a)
+{
+    return a->claim.token == HF_NO_TOKEN ? 0 : a->claim.token;
 }
 
 /* Good until then, as the server said to a request sent at `asked_at`, by its process's clock. */
@@ -60,7 +66,7 @@ static void tell_grant(unsigned id, hf_nanos asked_at, int flags)
     const struct process *p = &w.process[a->process];
     tell_judge((struct history_event){.what = H_GRANTED,
                                       .who = id,
-                                      .token = a->claim.token,
+                                      .token = told_token(a),
                                       .flags = (uint16_t)flags,
                                       .from = real_time(p, asked_at),
                                       .until = real_time(p, a->claim.valid_until),
@@ -73,7 +79,7 @@ static void tell_belief(unsigned id, const struct hf_news *yes)
     const struct process *p = &w.process[a->process];
     tell_judge((struct history_event){.what = H_BELIEVES,
                                       .who = id,
-                                      .token = a->claim.token,
+                                      .token = told_token(a),
                                       .from = yes ? real_time(p, yes->asked_at) : 0,
                                       .until = real_time(p, a->claim.valid_until)});
 }
@@ -142,7 +148,7 @@ static void write_to_store(unsigned id)
 
 static void use_store(unsigned id)
 {
-    if (!believes(&w.attempt[id]))
+    if (!believes(&w.attempt[id]) || !told_token(&w.attempt[id]))
         return;
     tally.stored++;
     write_to_store(id);
@@ -152,7 +158,7 @@ static void use_store(unsigned id)
 static void use_store_late(unsigned id)
 {
     const struct attempt_of_user *a = &w.attempt[id];
-    if (!a->decided || believes(a) || !a->claim.token || a->claim.state == HF_S_OVER)
+    if (!a->decided || believes(a) || !told_token(a) || a->claim.state == HF_S_OVER)
         return;
     tally.stored_late++;
     write_to_store(id);

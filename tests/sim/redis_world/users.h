@@ -37,6 +37,7 @@ static void user_got_it(unsigned id)
     tally.grants++;
     tally.reentries += a->level > 0;
     tally.barges += a->ask.barging;
+    tally.plain += a->claim.token == HF_NO_TOKEN;
     if (w.options.plant != PLANT_LATE_TOKEN)
         use_store(id);
     if (extends && w.options.faults & FAULT_EXTEND)
@@ -241,6 +242,7 @@ static void begin(unsigned id)
     a->ask.ttl_ms = w.ttl / HF_MS(1);
     a->ask.queue = wait > 0;
     a->ask.barging = barges && w.options.faults & FAULT_BARGE;
+    a->ask.tokenless = w.plain && draw_from(&w.plain_random, 3) && w.options.faults & FAULT_PLAIN;
     a->ask.detached = a->leaves = detaches && !a->several && w.options.faults & FAULT_DETACH;
     a->longest = w.ttl;
     a->life = p->life;

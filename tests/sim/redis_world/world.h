@@ -50,6 +50,7 @@ enum { LONG = 2048, LONG_MOST = 32768, OFTEN = 16 }; /* messages with the text o
     X(ADOPT, "adopt")       /* somebody takes up a hold that was left behind */                                        \
     X(SEVERAL, "several")   /* users who want two names, all or none */                                                \
     X(BARGE, "barge")       /* users who do not queue */                                                               \
+    X(PLAIN, "plain")       /* users who need no token, and take what is free without a script */                      \
     X(UNREAD, "unread")     /* what a process was told is read later, when its timers may have gone off */
 
 enum fault_bit {
@@ -187,8 +188,8 @@ struct attempt_of_user {
 struct tally {
     uint64_t schedules, events, grants, pushed, hand_overs, lost, denied, released, cuts, halves, lates, parts, stalls,
         suspends, jumps, closes, ghosts, kills, restarts, wipes, failovers, steps, fulls, flushes, foreigners, breaks,
-        resizes, upgrades, downgrades, extends, cancels, unread, reentries, detached, barges, dials, scripts, stored,
-        stored_late, adopted, several, unreplicated, kept_failovers, orders;
+        resizes, upgrades, downgrades, extends, cancels, unread, reentries, detached, barges, plain, dials, scripts,
+        stored, stored_late, adopted, several, unreplicated, kept_failovers, orders;
 };
 
 enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, READ_WRITE_AGAIN, KINDS };
@@ -226,10 +227,12 @@ struct world {
     uint64_t clock_random;  /* see draw_clock() */
     uint64_t read_random;   /* the same for when it reads */
     bool reads_late;        /* some read what they were told later */
+    uint64_t plain_random;  /* the same for who needs a token */
+    bool plain;             /* not all do */
     uint64_t stored[NAMES]; /* the highest token that the store of each name has seen */
     uint64_t late_tokens;   /* planted: the extra counter */
     hf_nanos foreign_until;
-    uint64_t scripts_seen;
+    uint64_t scripts_seen, requests_seen;
     int served; /* the link whose bytes the server reads; -1: none */
     struct history_sight sight;
     uint64_t hash;
