@@ -383,6 +383,61 @@ static void test_greeting(void **state)
            (uintmax_t)second.bytes);
 }
 
+/* ---- Requests that need no token ---- */
+
+static const struct want any_token = {.name = "l0", .flags = HF_TOKENLESS};
+
+static void test_tokenless(void **state)
+{
+    (void)state;
+    enum { TIMES = 100 };
+    hf_client *client = scene_client();
+    must_release(must_acquire(client, &any_token));
+    struct commands before = count_commands();
+    int64_t sets = server_calls(scene.server, "set"), times = server_calls(scene.server, "time");
+    for (int i = 0; i < TIMES; i++) {
+        hf_lease *lease = must_acquire(client, &any_token);
+        assert_int_equal(hf_lease_token(lease), 1);
+        must_release(lease);
+    }
+    struct commands sent = commands_since(&before); /* a SET counts as one of a script */
+    assert_int_equal(sent.all, TIMES);
+    assert_int_equal(sent.evalsha, TIMES);
+    assert_int_equal(server_calls(scene.server, "set") - sets, TIMES);
+    assert_int_equal(server_calls(scene.server, "time") - times, 0);
+}
+
+/* How many scripts it takes until the next one has had it. */
+static int64_t give_to_next(hf_client *client, struct crew *next)
+{
+    char name[16];
+    hf_lease *lease = must_acquire(client, &any_token), *waiting;
+    struct hf_request request = crew_request(0, 1, name);
+    assert_int_equal(hf_acquire_start(next->client, &request, give_at_once, next, &waiting), HF_OK);
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    for (; server_count(scene.server, "ZCARD {lock:l0}:q") == 0; nap_us(200))
+        assert_true(now_ns() < end);
+    struct commands before = count_commands();
+    must_release(lease);
+    for (; sem_trywait(&next->granted) != 0; nap_us(200))
+        assert_true(now_ns() < end);
+    await_silence();
+    return commands_since(&before).evalsha;
+}
+
+/* It is released as if nobody waited, and once more when somebody does; the next ones are not released so. */
+static void test_tokenless_in_line(void **state)
+{
+    (void)state;
+    struct crew next = {.client = scene_client()};
+    hf_client *client = scene_client();
+    sem_init(&next.granted, 0, 0);
+    int64_t first = give_to_next(client, &next), second = give_to_next(client, &next);
+    printf("# %lld scripts to hand over for the first time, %lld for the second\n", (long long)first,
+           (long long)second);
+    assert_int_equal(first, second + 1);
+}
+
 /* ---- A cycle that nobody disturbs ---- */
 
 enum { CYCLES = 2000 };
@@ -455,6 +510,8 @@ int main(int argc, char **argv)
         SENTENCE("100 waiters send less than 30 commands a second and use next to no CPU", test_idle_waiters),
         SENTENCE("1,000 waiters on 100 locks in one process use two connections", test_connections),
         SENTENCE("whoever comes second sends less than 1 KB, and brings no script that is there", test_greeting),
+        SENTENCE("without a token it is a command and a short script", test_tokenless),
+        SENTENCE("and who waits behind one without a token is handed it all the same", test_tokenless_in_line),
         SENTENCE("an uncontended acquire is one script, and so is its release", test_cycle_commands),
         SENTENCE("an uncontended cycle is two sends, two receives and no poll", test_cycle_calls),
         SENTENCE("an uncontended cycle allocates nothing", test_cycle_allocations),

@@ -132,10 +132,11 @@ static void judge_idle(struct history *h, const struct history_sight *was, const
     for (unsigned i = 0; i < is->places && !is_unchanged(was, is); i++) {
         const struct attempt *first = seen(h, is->place[i].attempt);
         bool given_back = was->holds && !is->there && was->hold[0].end_us > is->clock_us + expiry_us;
+        bool sent_in_line = !is->there && !find_place(was, is->place[i].attempt);
         if (!first || is->place[i].due_us <= is->clock_us)
             continue;
         h->judged[INV_IDLE]++;
-        if (given_back || (is->there && !is->plain && is->used + first->asks <= is->capacity))
+        if (given_back || sent_in_line || (is->there && !is->plain && is->used + first->asks <= is->capacity))
             hist_fails(h, INV_IDLE, "a%d is first in line and fits, and nobody lets it in at %.3f ms",
                        is->place[i].attempt, ms_of(h->now));
         return;

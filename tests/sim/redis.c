@@ -212,8 +212,8 @@ static bool is_rare(unsigned which)
 {
     return which == PLANT_TURN_DRIFT || which == PLANT_OLD_PUSH || which == PLANT_NO_CUT_BACK ||
            which == PLANT_STEP_COUNTS || which == PLANT_STEP_WAITS || which == PLANT_LATE_DOWNGRADE ||
-           which == PLANT_GATHERED || which == PLANT_ADOPT_SURE || which == PLANT_RETRY_TIME ||
-           which == PLANT_WAIT_SHORT;
+           which == PLANT_GATHERED || which == PLANT_LATE_SET || which == PLANT_ADOPT_SURE ||
+           which == PLANT_RETRY_TIME || which == PLANT_WAIT_SHORT;
 }
 
 static bool all_have_places(unsigned number)

@@ -387,13 +387,15 @@ static void forget_scripts(void)
         free(shipped[i]);
 }
 
-static void add_lock_keys(struct request *r)
+/* The lock, and so many of its companions. */
+static void add_lock_keys(struct request *r, unsigned companions)
 {
+    static const char letters[] = "tqwhp";
     const char *lock = ONE_OF("lock:a", "lock:a", "lock:b", "lock:c");
     char key[32];
-    add_word(r, "6");
+    add_number(r, 1 + companions);
     add_word(r, lock);
-    for (const char *letter = "tqwhp"; *letter; letter++) {
+    for (const char *letter = letters; letter < letters + companions; letter++) {
         snprintf(key, sizeof key, "{%s}:%c", lock, *letter);
         add_word(r, key);
     }
@@ -510,6 +512,11 @@ static void draw_shipped(struct request *r)
     unsigned script = draw(5) ? often[draw(7)] : (unsigned)draw(HF_SCRIPTS);
     add_word(r, "EVALSHA");
     add_word(r, shas[script]);
-    add_lock_keys(r);
+    if (script == HF_SCRIPT_RELEASE && draw(4) == 0) { /* as if nobody waited */
+        add_lock_keys(r, 1);
+        add_word(r, draw_id());
+        return;
+    }
+    add_lock_keys(r, 5);
     draw_shipped_arguments(r, script);
 }

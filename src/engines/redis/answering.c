@@ -239,6 +239,14 @@ static void hear_refusal(struct hf_redis *r, const struct request *request, cons
         hf_line_drop(r, line, refusal.status, now, "%s", refusal.text);
 }
 
+/* It was not free: the script knows why, and queues it. Or somebody waits for what is given back. */
+static void hear_that_others_want_it(struct hf_redis *r, const struct request *request, hf_nanos now)
+{
+    if (request->verb == HF_V_RELEASE)
+        r->crowded_for = CROWDED_FOR;
+    ask_again(r, request, "others want it, too", now);
+}
+
 void hf_attempt_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
 {
     struct attempt *a = request->attempt;
@@ -247,8 +255,8 @@ void hf_attempt_answer(struct hf_redis *r, const struct request *request, const 
         hear_refusal(r, request, reply, now);
         return;
     }
-    if (request->plain && reply->type == HF_REPLY_NIL) { /* not free: the script knows why, and queues it */
-        ask_again(r, request, "it was not free", now);
+    if (request->plain && reply->type == HF_REPLY_NIL) {
+        hear_that_others_want_it(r, request, now);
         return;
     }
     struct hf_news news = news_of(request, HF_N_CUT);

@@ -11,14 +11,15 @@
 enum { CALL_MOST = 80 };
 
 /* "EVALSHA", the script, and how many keys follow. */
-static char *put_call(char *to, enum hf_script script)
+static char *put_call(char *to, enum hf_script script, unsigned keys)
 {
-    static const char before[] = "$7\r\nEVALSHA\r\n$40\r\n", behind[] = "\r\n$1\r\n6\r\n";
+    static const char before[] = "$7\r\nEVALSHA\r\n$40\r\n", behind[] = "\r\n$1\r\n?\r\n";
     enum { BEFORE = sizeof before - 1, SHA = 40, BEHIND = sizeof behind - 1 };
     _Static_assert(BEFORE + SHA + BEHIND <= CALL_MOST, "room for it");
     memcpy(to, before, BEFORE);
     memcpy(to + BEFORE, hf_scripts[script].sha, SHA);
     memcpy(to + BEFORE + SHA, behind, BEHIND);
+    to[BEFORE + SHA + BEHIND - 3] = (char)('0' + keys);
     return to + BEFORE + SHA + BEHIND;
 }
 
@@ -39,17 +40,17 @@ static void add_companions(struct hf_command *c, const struct hf_keys *keys)
     hf_command_end(c, end);
 }
 
-static void add_call(struct hf_command *c, enum hf_script script, unsigned arguments)
+static void add_call(struct hf_command *c, enum hf_script script, unsigned keys, unsigned arguments)
 {
-    hf_command_begin(c, 3 + HF_KEYS + arguments);
+    hf_command_begin(c, 3 + keys + arguments);
     char *to = hf_command_room(c, CALL_MOST);
     if (to)
-        hf_command_end(c, put_call(to, script));
+        hf_command_end(c, put_call(to, script, keys));
 }
 
 bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct hf_keys *keys, unsigned arguments)
 {
-    add_call(&r->command, script, arguments);
+    add_call(&r->command, script, HF_KEYS, arguments);
     hf_command_word(&r->command, keys->lock, keys->lock_len);
     add_companions(&r->command, keys);
     return !r->command.failed;
@@ -73,6 +74,7 @@ static hf_status write_head(const struct hf_redis *r, struct head *head, const c
     hf_command_word(c, keys.lock, keys.lock_len);
     head->lock_len = c->len;
     add_companions(c, &keys);
+    head->two_len = head->lock_len + (c->len - head->lock_len) / (HF_KEYS - 1);
     if (c->failed) {
         hf_command_free(c);
         return hf_why(HF_NO_MEMORY, "no memory to send");
@@ -91,8 +93,14 @@ hf_status hf_head_of(struct hf_redis *r, const char *name, size_t len, const str
 
 void hf_head_script(struct hf_redis *r, enum hf_script script, const struct head *head, unsigned arguments)
 {
-    add_call(&r->command, script, arguments);
+    add_call(&r->command, script, HF_KEYS, arguments);
     hf_command_words(&r->command, head->words.bytes, head->words.len);
+}
+
+void hf_head_script_of_two(struct hf_redis *r, enum hf_script script, const struct head *head, unsigned arguments)
+{
+    add_call(&r->command, script, 2, arguments);
+    hf_command_words(&r->command, head->words.bytes, head->two_len);
 }
 
 void hf_heads_free(struct hf_redis *r)

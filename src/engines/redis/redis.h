@@ -48,7 +48,7 @@ struct request {
     struct attempt *attempt; /* NULL: nobody wants the answer any more */
     hf_nanos sent_at, patience;
     int64_t ttl_ms;    /* that was asked for */
-    bool plain;        /* a lock that is free was asked for without a script */
+    bool plain;        /* asked for without a script, or given back with two keys: nil says that it takes more */
     size_t look, from; /* REQ_STEP of a list: which name it looks at, and from which waiter on */
 };
 
@@ -163,9 +163,10 @@ struct head {
     struct hf_command words;  /* empty: not in use */
     size_t lock_len;          /* of the first of them, the lock itself, */
     size_t name_at, name_len; /* in which the name stands */
+    size_t two_len;           /* of the first two, the lock and its counter */
 };
 
-enum { HEADS = 128, CROWD_BUCKETS = 1024, HF_WAITERS_MOST = 100000 };
+enum { HEADS = 128, CROWDED_FOR = 64, CROWD_BUCKETS = 1024, HF_WAITERS_MOST = 100000 };
 
 struct hf_redis {
     const struct hf_wire_host *host;
@@ -204,10 +205,11 @@ struct hf_redis {
     uint32_t buckets, memos; /* how many there are; buckets are a power of two, and 0 before the first memo */
     struct memo_slab *memo_slabs;
     struct crowd *crowd[CROWD_BUCKETS];
-    uint32_t queued;   /* attempts that wait to be told */
-    bool hints;        /* a member of a quorum: nobody is handed anything, those who wait hear that it is free */
-    uint32_t ears;     /* attempts that listen for that */
-    hf_nanos up_since; /* the server, as far as it told; HF_NEVER: it did not */
+    uint32_t queued;      /* attempts that wait to be told */
+    uint32_t crowded_for; /* so many releases are written as if somebody waited */
+    bool hints;           /* a member of a quorum: nobody is handed anything, those who wait hear that it is free */
+    uint32_t ears;        /* attempts that listen for that */
+    hf_nanos up_since;    /* the server, as far as it told; HF_NEVER: it did not */
     bool subscribed;
     bool unheard; /* a member of a quorum: what was published before its first subscription is confirmed was missed */
     hf_nanos listened_at; /* subscribed: when it last proved to work */
@@ -293,6 +295,7 @@ bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct h
  * memory; hf_why_text() says which. */
 hf_status hf_head_of(struct hf_redis *r, const char *name, size_t len, const struct head **head);
 void hf_head_script(struct hf_redis *r, enum hf_script script, const struct head *head, unsigned arguments);
+void hf_head_script_of_two(struct hf_redis *r, enum hf_script script, const struct head *head, unsigned arguments);
 void hf_heads_free(struct hf_redis *r);
 
 /* ---- answering.c ---- */

@@ -71,6 +71,10 @@
     X(GATHER_DEAD, "gather-dead", "a dead ask of an owner is let in with the others", "*",                             \
       "    if w and w.due > now then\n", "    if w then\n")                                                            \
     X(WAIT_LEFT, "wait-left", "a grant that too few replicas acknowledged is not taken back", NULL, NULL, NULL)        \
+    X(LATE_SET, "late-set", "a lock that was taken without a token, for one that had given up, is held", "ask",        \
+      "  if plain and is_buried(plain.id) then set_free() end\n", "")                                                  \
+    X(TWO_KEYS, "two-keys", "a release with two keys hands over to nobody", "release",                                 \
+      "    if not text or text:byte(1) ~= 126 then", "    if not KEYS[3] or not text or text:byte(1) ~= 126 then")     \
     X(LATE_UNDO, "late-undo", "what takes a grant back takes a later one, too", "release",                             \
       "if held and round and round_of(held.meta) > round then held = nil end\n", "")                                   \
     X(LATE_DOWNGRADE, "late-downgrade", "what takes an upgrade back takes a later one, too", "convert",                \

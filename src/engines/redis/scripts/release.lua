@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- release.lua - gives a hold or a place in the queue back and hands over to the next; also the end of a wait.
 --
--- KEYS  as in common.lua
+-- KEYS  as in common.lua; or 1 and 2 alone, which is enough where nobody waits for a plain hold
 -- ARGV  1 id  2 a channel that is told when the lock is free, or - or absent
 --       3 "verb tombstone history age round"; absent: "r 0 0 0 -"
 --         verb: r give it back whatever it is, x the same of what was lost, l leave the queue unless granted, u a hand-over
@@ -12,6 +12,7 @@
 --       1               it was held, and is released
 --       0               it was not held (any more); out of the queue
 --       {token, left}   l, and it is held: left ms from now
+--       nil             two keys were not enough, and nothing was done
 -- cost  plain, nobody waits: GET, GET, DEL. Passed on to one that waits for the same: TIME, ZPOPMIN, HGET, HDEL, SET, RPUSH,
 --       PEXPIRE, EXISTS, SET behind the two GET. Otherwise O(log n).
 local call, id = redis.call, ARGV[1]
@@ -30,6 +31,7 @@ if not ARGV[3] then
     end
   end
 end
+if not KEYS[3] then return nil end
 local verb, tombstone, keep, AGE, round = (ARGV[3] or 'r 0 0 0 -'):match('^(%a) (%d+) (%d+) (%d+) (%S+)$')
 local clock = call('TIME')
 -- common.lua
