@@ -27,10 +27,10 @@ static inline void quarters(row w[4])
 /* Turns the rows so that the diagonals become columns; `back` undoes it. */
 static inline void turn(row w[4], bool back)
 {
-    const row one = {1, 2, 3, 0}, two = {2, 3, 0, 1}, three = {3, 0, 1, 2};
-    w[1] = __builtin_shuffle(w[1], back ? three : one);
-    w[2] = __builtin_shuffle(w[2], two);
-    w[3] = __builtin_shuffle(w[3], back ? one : three);
+    row one = w[back ? 3 : 1], three = w[back ? 1 : 3];
+    w[back ? 3 : 1] = __builtin_shufflevector(one, one, 1, 2, 3, 0);
+    w[2] = __builtin_shufflevector(w[2], w[2], 2, 3, 0, 1);
+    w[back ? 1 : 3] = __builtin_shufflevector(three, three, 3, 0, 1, 2);
 }
 
 void hf_chacha_block(const uint32_t state[16], int rounds, uint8_t out[64])

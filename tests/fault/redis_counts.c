@@ -438,6 +438,42 @@ static void test_tokenless_in_line(void **state)
     assert_int_equal(first, second + 1);
 }
 
+static void keep_it(hf_lease *lease, hf_status status, void *arg)
+{
+    struct crew *crew = arg;
+    (void)lease;
+    part_must(status == HF_OK);
+    sem_post(&crew->granted);
+}
+
+/* Its SET was on a connection that broke, and comes when it has long had a place in the queue: who holds does not wait.
+ */
+static void test_tokenless_late(void **state)
+{
+    (void)state;
+    char name[16];
+    struct crew crew = {.client = scene_client()};
+    struct hf_request request = crew_request(0, 1, name);
+    request.flags = HF_TOKENLESS;
+    request.ttl_ms = 1000;
+    sem_init(&crew.granted, 0, 0);
+    hf_lease *held = must_acquire(scene_client(), &any_token), *waiting;
+    assert_int_equal(hf_acquire_start(crew.client, &request, keep_it, &crew, &waiting), HF_OK);
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    for (; server_count(scene.server, "ZCARD {lock:l0}:q") == 0; nap_us(200))
+        assert_true(now_ns() < end);
+    redisReply *first = server_cli(scene.server, "ZRANGE {lock:l0}:q 0 0");
+    assert_int_equal(first->elements, 1);
+    server_does(scene.server, "SET lock:l0 %s%s PX 60000", first->element[0]->str, " 1 60000 0 b 1 host ");
+    freeReplyObject(first);
+    for (; sem_trywait(&crew.granted) != 0; nap_us(200))
+        assert_true(now_ns() < end);
+    assert_int_equal(hf_lease_token(waiting), 1);
+    assert_int_equal(server_count(scene.server, "ZCARD {lock:l0}:q"), 0);
+    must_release(waiting);
+    hf_lease_free(held);
+}
+
 /* ---- A cycle that nobody disturbs ---- */
 
 enum { CYCLES = 2000 };
@@ -512,6 +548,7 @@ int main(int argc, char **argv)
         SENTENCE("whoever comes second sends less than 1 KB, and brings no script that is there", test_greeting),
         SENTENCE("without a token it is a command and a short script", test_tokenless),
         SENTENCE("and who waits behind one without a token is handed it all the same", test_tokenless_in_line),
+        SENTENCE("and one that comes to hold it by a late SET has left the queue", test_tokenless_late),
         SENTENCE("an uncontended acquire is one script, and so is its release", test_cycle_commands),
         SENTENCE("an uncontended cycle is two sends, two receives and no poll", test_cycle_calls),
         SENTENCE("an uncontended cycle allocates nothing", test_cycle_allocations),

@@ -49,6 +49,8 @@ const char *const fuzz_seeds[] = {
     "o~a~0~u" QUEUED "~t~t~T~a" NUMBER,
     "q~a~2~u" NUMBER ":1\r\n~e*2\r\n" NUMBER ":900\r\n:0\r\n~r~0~u:1\r\n",
     "q~a~2~u" NUMBER ":0\r\n:1\r\n",
+    "q~a~2~u" NUMBER "~r:1\r\n",
+    "q~a~2~u" NUMBER ":0\r\n~r:1\r\n",
     "i~a~0~u~x~T~a~u*100000000\r\n~y",
     "i~a~0~u$600000000\r\n~x",
     "i~a~b~0~u~!~e~T",

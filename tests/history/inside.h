@@ -30,7 +30,7 @@ struct lock {
     uint64_t highest, highest_alone; /* token, of any, and of those who were alone */
     uint32_t highest_owner, alone_owner;
     int64_t restarted;              /* until when tokens may have begun anew */
-    uint64_t stored, stored_before; /* the highest in the store; the same when tokens began anew */
+    uint64_t stored, stored_before; /* the highest in the store; the same of those from before tokens began anew */
     int64_t foreign_from, foreign_until;
     int64_t busy;  /* until when somebody believed, or another program held */
     int64_t reach; /* the longest of any */

@@ -119,9 +119,12 @@ void judge_write(struct history *h, const struct attempt *a, uint64_t token, boo
     if (admitted && token < l->stored)
         hist_fails(h, INV_STORE, "at %.3f ms token %llu of a%u is accepted behind %llu", ms_of(h->now), TOKEN(token),
                    number_of(h, a), TOKEN(l->stored));
+    bool is_of_before = a->sure <= l->restarted; /* granted before tokens began anew, and perhaps told afterwards */
     if (admitted)
         l->stored = token > l->stored ? token : l->stored;
-    bool is_old = a->revived || token < l->stored_before || a->sure <= l->restarted;
+    if (admitted && is_of_before && token > l->stored_before)
+        l->stored_before = token;
+    bool is_old = a->revived || token < l->stored_before || is_of_before;
     if (is_old || !hist_believes(h, a) || hist_is_broken(h, a) || !hist_applies(h, INV_STORE, a))
         return;
     if (!admitted && hist_is_alone(h, a))

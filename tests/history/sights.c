@@ -69,15 +69,17 @@ static void judge_overtaking(struct history *h, const struct history_sight *was,
                    ms_of(h->now));
 }
 
-/* ---- A waiter that is well stays in the queue until it holds, and holds until it knows. Who holds does not wait.
- * ---- */
+/* ---- A waiter that is well stays in the queue until it holds, and holds until it knows. Who holds does not wait;
+ * except that what takes without a script, and comes late, knows of no queue. ---- */
 
 static void judge_apart(struct history *h, const struct history_sight *is)
 {
-    for (unsigned i = 0; i < is->places; i++)
-        if (is->place[i].attempt >= 0 && find_hold(is, is->place[i].attempt))
+    for (unsigned i = 0; i < is->places; i++) {
+        const struct attempt *a = seen(h, is->place[i].attempt);
+        if (a && !(a->flags & H_PASSES) && find_hold(is, is->place[i].attempt))
             hist_fails(h, INV_PLACES, "a%d holds, and waits in the queue, at %.3f ms", is->place[i].attempt,
                        ms_of(h->now));
+    }
 }
 
 static void judge_place(struct history *h, const struct history_sight *is, int who)

@@ -108,16 +108,20 @@ static void take_back(struct hf_redis *r, struct attempt *a, hf_nanos now)
         tell_doubt(r, a, r->line[LINE_STRONG].why);
 }
 
-/* Has it left meanwhile? Then its release, which leaves a tombstone, decides. */
-static bool has_left(const struct attempt *a, enum hf_verb verb)
+/* Has it left meanwhile? Then its release, which leaves a tombstone, decides; what was asked before is told to have
+ * come to nothing. */
+static bool tell_if_left(struct hf_redis *r, struct attempt *a, enum hf_verb verb)
 {
-    return verb != HF_V_EXTEND && verb != HF_V_CHECK && a->said.verb != verb;
+    if (verb == HF_V_EXTEND || verb == HF_V_CHECK || a->said.verb == verb)
+        return false;
+    hf_attempt_tell(r, a, &(struct hf_news){.cue = HF_N_BUSY, .asked_at = a->held_back.asked_at, .retry_at = HF_NEVER});
+    return true;
 }
 
 void hf_strong_taken_back(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now)
 {
     struct attempt *a = request->attempt;
-    if (has_left(a, (enum hf_verb)request->verb))
+    if (tell_if_left(r, a, (enum hf_verb)request->verb))
         return;
     if (reply->type != HF_REPLY_ERROR) {
         tell_lack(r, a);
@@ -176,7 +180,7 @@ void hf_strong_answer(struct hf_redis *r, const struct hf_reply *reply, hf_nanos
         if (!a->awaits_replicas)
             continue;
         a->awaits_replicas = false;
-        if (has_left(a, a->held_verb))
+        if (tell_if_left(r, a, a->held_verb))
             continue;
         if (enough)
             confirm(r, a);

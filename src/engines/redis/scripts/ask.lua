@@ -67,9 +67,24 @@ local function dead_of_two()
   return dead
 end
 
+-- Until when nobody fits in beside those who hold it in a hash; nil: somebody does, or whoever asks has a part in it, or what
+-- is asked for does not agree with it, or a hold is over, or longer than it was given.
+local function full_until()
+  local wanted = tonumber(places)
+  if used < capacity or class ~= class_of(kind) or (wanted ~= capacity and wanted ~= declared) or
+    tonumber(units) > capacity then return nil end
+  local first = call('ZRANGE', ends, '0', '0', 'WITHSCORES')
+  local text, till = first[1] and call('HGET', lock, first[1]), tonumber(first[2])
+  local given = text and text:match('^%d+ %d+ (%d+)')
+  if not given or till <= now or till > now + given * 1000 then return nil end
+  if call('HGET', lock, id) or (owner ~= '-' and call('HGET', lock, '+' .. owner)) then return nil end
+  return till
+end
+
 -- Somebody has it, and nobody in line is dead: then nothing else is to be done.
 local left, place, count, dead
-if value and plain and plain.id ~= id and tombs <= now then
+local till = form == 'many' and wait ~= '0' and full_until()
+if (till or plain and plain.id ~= id and not is_buried(plain.id)) and not is_buried(id) then
   local first = call('ZRANGE', queue, '0', '0')[1]
   if not first or first == id or is_alive(first) then
     place = first and queued ~= '0' and call('ZRANK', queue, id)
@@ -77,7 +92,7 @@ if value and plain and plain.id ~= id and tombs <= now then
       return { 0, time_left(), box == '-' and plain.token .. ' ' .. plain.meta }
     end
     dead = first and not place and dead_of_two() or {}
-    if wait ~= '0' and #dead == 0 then left, count = time_left(), not first and 0 end
+    if wait ~= '0' and #dead == 0 then left, count = till and ms_until(till) or time_left(), not first and 0 end
   end
 end
 
@@ -103,6 +118,7 @@ if is_buried(me.id) then
 end
 local held = read_hold(me.id)
 if held then -- the same grant again
+  if held.token == '1' then leave_queue(me.id, me) end -- a SET of one that needs no token came late, and knew of no queue
   renew_round(held, me.meta)
   raise(held, agreed)
   extend_hold(held, me.ttl)
