@@ -315,7 +315,8 @@ HF_API HF_MUST_CHECK hf_status hf_watch(hf_client *client, const char *prefix, h
 /* Past holds of a name, newest first, as far as the engine keeps them (settings history, history_age). */
 HF_API HF_MUST_CHECK hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn, void *arg);
 
-/* Takes a hold away; the token proves that the caller saw who holds. HF_NOT_HELD: nobody holds with that token. */
+/* Takes a hold away; the token proves that the caller saw who holds. HF_NOT_HELD: nobody holds with that token. Holds
+ * without a token (HF_TOKENLESS) all have 1, which proves only that one of them was seen. */
 HF_API HF_MUST_CHECK hf_status hf_break(hf_client *client, const char *name, uint64_t token, const char *reason);
 
 /* Changes the capacity of a semaphore for all; shrinking revokes nobody and takes effect as permits come back. */

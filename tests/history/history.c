@@ -121,11 +121,13 @@ bool hist_applies(struct history *h, enum invariant which, const struct attempt 
     return true;
 }
 
-/* A hold may have got another token by an upgrade of which its user, or its owner's other attempts, have not heard. */
+/* A hold may have got another token by an upgrade of which its user, or its owner's other attempts, have not heard. And
+ * all that are held without a token have the same, 1: who takes one of them away may be late, and takes another. */
 bool hist_is_broken(const struct history *h, const struct attempt *a)
 {
+    uint64_t token = a->token ? a->token : 1;
     for (size_t i = 0; i < h->broken.count; i++)
-        if (h->broken.at[i].owner == a->owner || (a->token && h->broken.at[i].token == a->token))
+        if (h->broken.at[i].owner == a->owner || h->broken.at[i].token == token)
             return true;
     return false;
 }
