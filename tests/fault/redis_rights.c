@@ -68,29 +68,37 @@ static void note(hf_lease *lease, hf_status status, void *arg)
     atomic_store(&told->calls, 1);
 }
 
-/* One waits for the other, is handed the lock, and gives it back. */
+/* It is handed the lock, and gives it back. */
+static bool take_turn(struct tried *tried, struct told *told, hf_lease *waiter)
+{
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    for (; !atomic_load(&told->calls); nap_us(1000))
+        assert_true(now_ns() < end);
+    if (told->status != HF_OK && tried->status == HF_OK) {
+        tried->status = told->status;
+        strcpy(tried->words, told->words);
+    }
+    hf_status released = end_lease(waiter);
+    return told->status == HF_OK && went(tried, released);
+}
+
+/* Two wait for one, one behind the other. */
 static bool hand_over(struct tried *tried, hf_client *one, hf_client *other, int64_t held_ms)
 {
     struct hf_request request =
         request_of(&(struct want){.name = "turn", .ttl_ms = 20000, .wait_ms = held_ms + WAIT_MS});
-    hf_lease *holder, *waiter;
-    struct told told = {0};
+    hf_lease *holder, *waiter[2];
+    struct told told[2] = {0};
     if (!went(tried, hf_acquire(one, &request, &holder)))
         return false;
-    if (hf_acquire_start(other, &request, note, &told, &waiter) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    int64_t end = now_ns() + (held_ms + 30) * 1000000;
-    while (now_ns() < end && !atomic_load(&told.calls))
+    for (int i = 0; i < 2; i++)
+        if (hf_acquire_start(other, &request, note, &told[i], &waiter[i]) != HF_OK)
+            fail_msg("%s", hf_error_text());
+    for (int64_t end = now_ns() + (held_ms + 30) * 1000000; now_ns() < end && !atomic_load(&told[0].calls);)
         nap_us(1000);
     went(tried, end_lease(holder));
-    for (end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000; !atomic_load(&told.calls); nap_us(1000))
-        assert_true(now_ns() < end);
-    if (told.status != HF_OK && tried->status == HF_OK) {
-        tried->status = told.status;
-        strcpy(tried->words, told.words);
-    }
-    hf_status released = end_lease(waiter);
-    return told.status == HF_OK && went(tried, released);
+    bool first = take_turn(tried, &told[0], waiter[0]), second = take_turn(tried, &told[1], waiter[1]);
+    return first && second;
 }
 
 static bool convert(struct tried *tried, hf_client *client)

@@ -17,11 +17,13 @@ version=$(dpkg-deb -f "${debs[0]}" Version)
 like "their version is that of the command" "$("$HOLDFAST" version)" "^holdfast ${version//./\\.}"
 fails "the build met no symbol that the stored list lacks, and missed none" grep -E '^[-+] hf_' "$SCRATCH/deb/build.log"
 
-# The fresh root comes from where this machine gets its own packages.
+# The fresh root comes from where this machine gets its own packages, with what ours say that they need, and no more.
+needs=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Depends; done | tr ',' '\n' | sed 's/[(|].*//; s/ //g' |
+    grep -v holdfast | sort -u | paste -sd,)
 codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' | awk -v release="$codename" '$2 == release { print $1; exit }')
 ok "debootstrap makes a fresh $codename" \
-    "${as_root[@]}" debootstrap --variant=minbase --include=gcc,libc6-dev,pkg-config,cron "$codename" "$root" "$mirror"
+    "${as_root[@]}" debootstrap --variant=minbase --include="gcc,libc6-dev,pkg-config,cron,$needs" "$codename" "$root" "$mirror"
 "${as_root[@]}" cp "${debs[@]}" tests/package/consumer/turn.c examples/crontab "$root/srv/"
 
 # inside SCRIPT: runs it in the fresh root, in namespaces of its own for processes and mounts.

@@ -84,7 +84,7 @@ end
 -- Somebody has it, and nobody in line is dead: then nothing else is to be done.
 local left, place, count, dead
 local till = form == 'many' and wait ~= '0' and full_until()
-if (till or plain and plain.id ~= id and not is_buried(plain.id)) and not is_buried(id) then
+if (till or kind == 'e' and plain and plain.id ~= id and not is_buried(plain.id)) and not is_buried(id) then
   local first = call('ZRANGE', queue, '0', '0')[1]
   if not first or first == id or is_alive(first) then
     place = first and queued ~= '0' and call('ZRANK', queue, id)
