@@ -308,7 +308,7 @@ static void test_close_leaves_the_dead(void **state)
     hf_lease *lease = must_acquire(client, &patient_one);
     scene_await_keys("job", 5);
     server_kill9(scene.quorum.server[4]);
-    assert_in_range(time_of_close(client, lease), 0, 300);
+    assert_in_range(time_of_close(client, lease), 0, 450); /* 500 would be the time that one which hangs gets */
     server_restart(scene.quorum.server[4], false);
 }
 
