@@ -94,7 +94,7 @@ static void *run_crowd(void *sends)
 #ifdef __SANITIZE_THREAD__
 #define MOST_SENDS 95
 #else
-#define MOST_SENDS 75 /* of a hundred requests */
+#define MOST_SENDS 50 /* of a hundred requests */
 #endif
 
 static void test_together(void **state)

@@ -33,14 +33,7 @@
 
 #include <pthread.h>
 
-enum {
-    HF_WIRE_BOX = 8,
-    HF_WIRE_CHUNK = 32,
-    HF_WIRE_LETTERS = 64,
-    HF_WIRE_READ = 64 * 1024,
-    HF_WIRE_WAKES = 64,
-    HF_WIRE_BATCH = 8
-};
+enum { HF_WIRE_BOX = 8, HF_WIRE_CHUNK = 32, HF_WIRE_LETTERS = 64, HF_WIRE_READ = 64 * 1024, HF_WIRE_WAKES = 64 };
 
 /* A thread that waits in here: a parked caller (on its stack), or the background thread. While another thread has the
  * io lock, it polls or sleeps. */
@@ -125,13 +118,14 @@ struct hf_wire {
     struct hf_wire_letter *letters; /* empty ones, */
     uint32_t letters_kept;          /* so many */
 
-    uint64_t asked_slot; /* what was last submitted, */
-    hf_nanos asked_at;   /* and when: who parks for it next need not look at the clock again */
-    struct hf_wire_waiter *waiters;
-    uint32_t coming;              /* how many were roused from their sleep and are not yet back */
-    uint32_t unsent;              /* requests since the last flush */
-    hf_nanos read_at;             /* when somebody last read from any line */
-    hf_word *wake[HF_WIRE_WAKES]; /* of sleepers that wake when the io lock is free: they would need it at once */
+    uint64_t asked_slot;            /* what was last submitted, */
+    hf_nanos asked_at;              /* and when: who parks for it next need not look at the clock again */
+    struct hf_wire_waiter *waiters; /* callers that are parked, */
+    uint32_t parked;                /* so many */
+    uint32_t coming;                /* how many were roused from their sleep and are not yet back */
+    uint32_t unsent;                /* requests since the last flush */
+    hf_nanos read_at;               /* when somebody last read from any line */
+    hf_word *wake[HF_WIRE_WAKES];   /* of sleepers that wake when the io lock is free: they would need it at once */
     uint32_t wakes;
     struct hf_wire_waiter background; /* its kick is the bell */
     pthread_t background_thread;

@@ -209,6 +209,7 @@ static void join(struct hf_wire *wire, struct hf_wire_waiter *me)
     if (me->next)
         me->next->prev = me;
     wire->waiters = me;
+    wire->parked++;
 }
 
 static void part(struct hf_wire *wire, struct hf_wire_waiter *me)
@@ -221,6 +222,7 @@ static void part(struct hf_wire *wire, struct hf_wire_waiter *me)
     *(me->prev ? &me->prev->next : &wire->waiters) = me->next;
     if (me->next)
         me->next->prev = me->prev;
+    wire->parked--;
     hf_wire_leave_lines(wire, me, me->lines);
     hf_wire_offer(wire, wire->open); /* also those that may have been offered to us while we were on our way out */
 }
