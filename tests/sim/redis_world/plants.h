@@ -56,8 +56,7 @@
     X(ROUNDED, "rounded", "a ttl is sent in whole seconds", NULL, NULL, NULL)                                          \
     X(COUNT_APART, "count-apart", "an owner's hold is counted off while its other asks go on", "*",                    \
       "      write_hold(heir)\n      return\n", "      write_hold(heir)\n")                                            \
-    X(ENDLESS_TURN, "endless-turn", "a hand-over has no end", "*", "' .. ttl .. ' ' .. w.meta, 'PX', ms)\n",           \
-      "' .. ttl .. ' ' .. w.meta)\n")                                                                                  \
+    X(ENDLESS_TURN, "endless-turn", "a hand-over has no end", "*", "w.meta, 'PX', format('%d', ms))\n", "w.meta)\n")   \
     X(NO_CUT_BACK, "no-cut-back", "a clock that stepped back makes holds longer", "ask",                               \
       "  if form == 'plain' and left > plain.ttl then\n", "  if false then\n")                                         \
     X(LATE_GRANT, "late-grant", "a grant that comes while leaving is forgotten", NULL, NULL, NULL)                     \
@@ -73,8 +72,14 @@
     X(WAIT_LEFT, "wait-left", "a grant that too few replicas acknowledged is not taken back", NULL, NULL, NULL)        \
     X(LATE_SET, "late-set", "a lock that was taken without a token, for one that had given up, is held", "ask",        \
       "  if plain and is_buried(plain.id) then set_free() end\n", "")                                                  \
-    X(TWO_KEYS, "two-keys", "a release with two keys hands over to nobody", "release",                                 \
-      "    if not text or text:byte(1) ~= 126 then", "    if not KEYS[3] or not text or text:byte(1) ~= 126 then")     \
+    X(TWO_KEYS, "two-keys", "a release with two keys hands over to nobody", "release", "is_quiet = not text or text",  \
+      "is_quiet = not KEYS[3] or not text or text")                                                                    \
+    X(HUSHED, "hushed", "a hand-over says that nobody waits any more", "release", "  keep_counter(true)",              \
+      "  keep_counter(false)")                                                                                         \
+    X(GRAVE_OPENED, "grave-opened", "who sees that nobody waits forgets the tombstones", "release", "'^~(%d+) 0$'",    \
+      "'^~(%d+)'")                                                                                                     \
+    X(GRAVE_MISSED, "grave-missed", "who comes to wait forgets the tombstones", "ask",                                 \
+      "number < now and tombs == 0 and now", "now")                                                                    \
     X(LATE_UNDO, "late-undo", "what takes a grant back takes a later one, too", "release",                             \
       "if held and round and round_of(held.meta) > round then held = nil end\n", "")                                   \
     X(LATE_DOWNGRADE, "late-downgrade", "what takes an upgrade back takes a later one, too", "convert",                \

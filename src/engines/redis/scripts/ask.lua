@@ -18,14 +18,14 @@
 --       {-3, capacity}                            more units than that
 --       {-4}                                      too many wait
 --       {-5}                                      this owner reads it, and asks to write
--- cost  a free plain lock: TIME, SET, SET. To wait for a plain one: TIME, SET, GET, ZRANGE, PTTL, ZADD, SET, HSET, and two
---       PEXPIRE, or behind others HGET, HRANDFIELD and ZCARD. Otherwise O(log n) in the number of waiters.
+-- cost  a free plain lock: TIME, SET, SET. To wait for a plain one: TIME, SET, SET, ZCARD, PTTL, ZADD, HSET, and two PEXPIRE,
+--       or behind others HRANDFIELD. Otherwise O(log n) in the number of waiters.
 local call = redis.call
 local clock = call('TIME')
 local id, ttl, meta = ARGV[1], ARGV[2], ARGV[3]
-local took, before, value, state
+local took, before, value, state, stamp
 if ARGV[4] == 'e - 0 0 1 1' then
-  local stamp = clock[1] .. ('00000' .. clock[2]):sub(-6)
+  stamp = clock[1] .. ('00000' .. clock[2]):sub(-6)
   local record = id .. ' ' .. stamp .. ' ' .. ttl .. ' ' .. meta
   value = redis.pcall('SET', KEYS[1], record, 'NX', 'GET', 'PX', ttl)
   if type(value) == 'table' and value.err:sub(1, 9) ~= 'WRONGTYPE' then
@@ -42,13 +42,17 @@ end
 local kind, owner, keep, agreed, units, places = ARGV[4]:match('^(%a) (%S+) (%d+) (%d+) (%d+) (%d+)$')
 local AGE, wait, queued, barging, box, soonest, longest, grace, margin, stagger, most =
   ARGV[5]:match('^(%d+) (%d) (%d) (%d) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+local joins = type(value) == 'string' and wait ~= '0' and queued == '0' -- most likely, and with this number
+if joins then before = call('SET', KEYS[2], '~' .. stamp .. ' 0', 'PX', '3600000', 'GET') end
 if kind ~= 'e' or owner ~= '-' then
   state = redis.pcall('HMGET', KEYS[1], '@k', '@c', '@d', '@u')
   if not state[1] then state = nil end -- free, or not what this one asks for
 end
 -- common.lua
-read_counter(took and before or call('GET', counter))
-local number_before = not took and number -- false: the counter was overwritten above
+if not took and not joins then before = call('GET', counter) end
+read_counter(before)
+local number_before = not took and number -- that the counter has; false: it was overwritten above, and wrongly
+if joins then number_before = number < now and tombs == 0 and now end
 number = max(number, tonumber(agreed))
 if took then
   call('DEL', lock) -- the queue, a tombstone or the clock has a say in it
@@ -81,19 +85,18 @@ local function full_until()
   return till
 end
 
--- Somebody has it, and nobody in line is dead: then nothing else is to be done.
+-- Somebody has it, and of those in line it sees none that is dead: then nothing else is to be done. A dead first one is met by
+-- whoever gives it back.
 local left, place, count, dead
 local till = form == 'many' and wait ~= '0' and full_until()
 if (till or kind == 'e' and plain and plain.id ~= id and not is_buried(plain.id)) and not is_buried(id) then
-  local first = call('ZRANGE', queue, '0', '0')[1]
-  if not first or first == id or is_alive(first) then
-    place = first and queued ~= '0' and call('ZRANK', queue, id)
-    if wait == '0' and not place then
-      return { 0, time_left(), box == '-' and plain.token .. ' ' .. plain.meta }
-    end
-    dead = first and not place and dead_of_two() or {}
-    if wait ~= '0' and #dead == 0 then left, count = till and ms_until(till) or time_left(), not first and 0 end
+  place = queued ~= '0' and call('ZRANK', queue, id)
+  if wait == '0' and not place then
+    return { 0, time_left(), box == '-' and plain.token .. ' ' .. plain.meta }
   end
+  local waiting = not place and call('ZCARD', queue)
+  dead = waiting and waiting > 0 and dead_of_two() or {}
+  if wait ~= '0' and #dead == 0 then left, count = till and ms_until(till) or time_left(), waiting end
 end
 
 local answer = not left and (function()
@@ -192,7 +195,7 @@ if not place then
 end
 if number ~= number_before then
   keep_counter(true)
-elseif place == 0 then
+elseif place == 0 and not joins then
   call('PEXPIRE', counter, HOUR)
 end
 local again, step = left + margin + place * stagger, soonest * (place + 1)
@@ -200,8 +203,8 @@ local told = place == 0 and form ~= 'foreign' and box ~= '-' -- by whoever relea
 if left < 0 or (not told and again > step) then again = step end
 again = min(again, tonumber(longest))
 local span = again + grace
-call('HSET', waiters, id, whole(now + span * 1000) .. ' ' .. span .. ' ' .. grace .. ' ' .. ttl .. ' ' .. units .. ' ' ..
-  places .. ' ' .. kind .. ' ' .. owner .. ' ' .. box .. ' ' .. meta)
+call('HSET', waiters, id, whole(now + span * 1000) .. ' ' .. format('%d', span) .. ' ' .. grace .. ' ' .. ttl .. ' ' ..
+  units .. ' ' .. places .. ' ' .. kind .. ' ' .. owner .. ' ' .. box .. ' ' .. meta)
 if place == 0 then
   call('PEXPIRE', queue, HOUR)
   call('PEXPIRE', waiters, HOUR)

@@ -28,7 +28,7 @@
 --
 -- The rule for every script that writes: it ends with admit(), so that nobody fits and waits, and with keep_counter(). Where a
 -- plain hold stands at the end nobody else fits, and whoever knows that goes without admit().
-local min, max = math.min, math.max
+local min, max, format = math.min, math.max, string.format
 local lock, counter, queue, waiters, ends, past = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local now = clock[1] * 1000000 + clock[2]
 local HOUR, DAY, BATCH, GATHER = '3600000', '90000000', 64, 128 -- texts: a number that a command gets is printed first
@@ -38,10 +38,14 @@ local class, capacity, declared, used, plain = '', 0, 0, 0, nil
 local is_over = false -- a plain hold was given back, and its string still stands: whoever holds next overwrites it
 local history, stamp = false, nil
 
--- .. would print 1e+15. Most of them are what the clock says.
+-- .. would print 1e+15, and %.0f takes ten times as long as %d, which on some machines has 32 bits. Most of them are what the
+-- clock says.
 local function whole(number)
-  if number ~= now then return string.format('%.0f', number) end
-  stamp = stamp or string.format('%.0f', now)
+  if number ~= now then
+    if number < 1000000 then return format('%.0f', number) end
+    return format('%d%06d', math.floor(number / 1000000), number % 1000000)
+  end
+  stamp = stamp or clock[1] .. ('00000' .. clock[2]):sub(-6)
   return stamp
 end
 
@@ -192,7 +196,7 @@ end
 local function hold_plain(w, till, token)
   local ms = ms_until(till)
   local ttl = max(w.ttl, ms)
-  call('SET', lock, w.id .. ' ' .. token .. ' ' .. ttl .. ' ' .. w.meta, 'PX', ms)
+  call('SET', lock, w.id .. ' ' .. token .. ' ' .. format('%d', ttl) .. ' ' .. w.meta, 'PX', format('%d', ms))
   form, class, capacity, used, is_over = 'plain', 'e', 1, 1, false
   plain = { id = w.id, token = token, ttl = ttl, meta = w.meta }
 end

@@ -13,16 +13,23 @@
 --       0               it was not held (any more); out of the queue
 --       {token, left}   l, and it is held: left ms from now
 --       nil             two keys were not enough, and nothing was done
--- cost  plain, nobody waits: GET, GET, DEL. Passed on to one that waits for the same: TIME, ZPOPMIN, HGET, HDEL, SET, RPUSH,
---       PEXPIRE, EXISTS, SET behind the two GET. Otherwise O(log n).
+-- cost  plain, nobody waits: GET, GET, DEL; once after somebody did: and ZPOPMIN, SET. Passed on to one that waits for the same:
+--       GET, GET, ZPOPMIN, TIME, HGET, HDEL, SET, RPUSH, PEXPIRE, SET. Otherwise O(log n).
 local call, id = redis.call, ARGV[1]
-local value, text, mine
+local value, text, mine, first -- first in line, who was taken out of the queue already
 if not ARGV[3] then
   value = redis.pcall('GET', KEYS[1])
   if not value or type(value) == 'string' then
     mine = value and value:sub(1, 22) == id
     text = call('GET', KEYS[2])
-    if not text or text:byte(1) ~= 126 then -- 126 is ~
+    local is_quiet = not text or text:byte(1) ~= 126 -- 126 is ~
+    if not is_quiet and mine and KEYS[3] then
+      first = call('ZPOPMIN', KEYS[3])
+      local number = not first[1] and text:match('^~(%d+) 0$')
+      if number then call('SET', KEYS[2], number, 'PX', '3600000') end -- nobody waits any more, and no tombstone stands
+      is_quiet = number
+    end
+    if is_quiet then
       if mine then
         call('DEL', KEYS[1])
         if ARGV[2] and ARGV[2] ~= '-' then call('PUBLISH', ARGV[2], id) end
@@ -36,16 +43,12 @@ local verb, tombstone, keep, AGE, round = (ARGV[3] or 'r 0 0 0 -'):match('^(%a) 
 local clock = call('TIME')
 -- common.lua
 read_counter(text or call('GET', counter))
-local first -- in line, who was taken out of the queue already
-if mine then
-  first = call('ZPOPMIN', queue)
-  local w = first[1] and read_waiter(first[1])
-  if w and is_plain(w) and w.due > now and not w.ahead then
-    call('HDEL', waiters, w.id)
-    hand_over(hold_plain, w, next_number(), first[2])
-    keep_counter()
-    return 1
-  end
+local w = first and first[1] and read_waiter(first[1])
+if w and is_plain(w) and w.due > now and not w.ahead then
+  call('HDEL', waiters, w.id)
+  hand_over(hold_plain, w, next_number(), first[2])
+  keep_counter(true) -- or nobody, which the next one to give it back will see
+  return 1
 end
 return (function()
 -- common.lua
