@@ -43,6 +43,9 @@ for program in redis_bare redis_work; do
         "$BUILD/bench/$program" contended-10-1ms --url "$REDIS_URL" --seconds 0.3
 done
 
+ok "threads that sleep are woken, each of them, and end" shows '.workers == 64 and .ops > 640' \
+    timeout 10 "$BUILD/bench/local_bare" threads-64 --seconds 0.2
+
 # The servers count when they have run for longer than the longest ttl.
 until [ "$(redis_cli INFO server | tr -d '\r' | sed -n 's/^uptime_in_seconds://p')" -ge 3 ]; do sleep 0.05; done
 ok "the ceiling of a quorum sends byte for byte what the library sends, write-back included" \

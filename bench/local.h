@@ -45,6 +45,9 @@ static inline void spread(const struct bench *b, int worker)
         pin((int)(worker % sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
+/* threads-N: N threads that sleep until one wakes them, and do nothing else (local_sleepers.c). */
+int run_sleepers(const struct bench *b, const char *who);
+
 /* local-handoff, or local-contended-N where --workers does not say how many. */
 static inline int run_local_crew(const struct bench *b, const struct lock_kind *kind)
 {

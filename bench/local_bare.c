@@ -1,5 +1,5 @@
 /* local_bare.c - the ceilings of one machine, and what programs use there without a library: a robust mutex, a ring of
- * futexes, flock(2). --who picks one; else all that can do the workload are measured. */
+ * futexes, flock(2), threads that sleep. --who picks one; else all that can do the workload are measured. */
 #include "local.h"
 
 #include <errno.h>
@@ -191,7 +191,7 @@ static const struct {
 } MEASURED[] = {
     {"local-uncontended", "robust-mutex", run_mutex_pairs}, {"local-uncontended", "flock2", run_flock_pairs},
     {"local-contended-", "futex-ring", run_ring},           {"local-contended-", "flock2", run_flock_crew},
-    {"local-handoff", "futex-ping-pong", run_ring},
+    {"local-handoff", "futex-ping-pong", run_ring},         {"threads-", "sleepers", run_sleepers},
 };
 
 int main(int argc, char **argv)

@@ -236,7 +236,8 @@ HF_API int hf_lease_fd(hf_lease *lease); /* readable when lost; the library's to
 
 /* The sole reader becomes the writer, with a new token; HF_BUSY: there are other readers, and the read hold stays.
  * Never waits. A writer becomes a reader, with the same token; readers in line enter. HF_IN_DOUBT for either: no answer
- * came; rely on reading only. */
+ * came; rely on reading only. Leases of one owner are one hold: it is converted as a whole, with those that enter
+ * meanwhile. */
 HF_API HF_MUST_CHECK hf_status hf_upgrade(hf_lease *lease);
 HF_API HF_MUST_CHECK hf_status hf_downgrade(hf_lease *lease);
 

@@ -80,7 +80,7 @@ static void wish_to_convert(unsigned id)
     for (unsigned other = 0; other < w.attempts && a->wants == HF_V_DOWNGRADE; other++)
         if (other == id || (w.owners && w.attempt[other].owner == a->owner))
             rely_on_reading(other); /* an owner's hold is one */
-    a->downgrades = a->wants == HF_V_DOWNGRADE;
+    a->downgrades |= a->wants == HF_V_DOWNGRADE;
     apply(id, (struct hf_event){.in = HF_I_CONVERT, .verb = a->wants});
 }
 
@@ -95,6 +95,7 @@ static void hear_conversion(unsigned id, hf_status status)
     if (wanted == HF_V_NONE || status != HF_OK)
         return;
     a->ask.kind = wanted == HF_V_UPGRADE ? HF_WRITE : HF_READ;
+    a->downgrades &= wanted != HF_V_UPGRADE; /* what was told IN_DOUBT may still come */
     tally.upgrades += wanted == HF_V_UPGRADE;
     tally.downgrades += wanted == HF_V_DOWNGRADE;
     bool fresh = wanted == HF_V_UPGRADE && !is_alone(a) && !a->upgrade_doubt;
