@@ -2,7 +2,7 @@
  * before sleeping, sends for many at once. */
 #include "wire_stage.h"
 
-#include "engines/wire/spin.h"
+#include "engines/wire/inside.h"
 
 static void test_costs(void **state)
 {
@@ -112,6 +112,41 @@ static void test_together(void **state)
     assert_true(sends < CROWD * CROWD_ROUNDS * 2 * MOST_SENDS / 100);
 }
 
+/* Who is awake may have to wait for a CPU, on a busy machine or beside more urgent threads, for any length of time. */
+static void set_coming(bool coming)
+{
+    struct hf_wire *wire = stage.wire;
+    hf_latch_lock(&wire->io);
+    wire->coming += coming ? 1 : UINT32_MAX;
+    wire->read_at = coming ? hf_clock_boot() + PATIENCE : 0; /* however late it is: just now */
+    hf_latch_unlock(&wire->io);
+}
+
+enum { WAITING = 12 }; /* so many that one more request is no batch */
+
+static void test_not_for_long(void **state)
+{
+    (void)state;
+    struct blocked waiting[WAITING], last;
+    warm_up();
+    toy_hold_back(&stage.server, true);
+    for (int i = 0; i < WAITING; i++) {
+        start_blocked(&waiting[i], false);
+        await_heard((uint64_t)(42 + i));
+        await_blocked(&waiting[i]);
+    }
+    set_coming(true);
+    hf_nanos begun = hf_clock_boot();
+    start_blocked(&last, false);
+    await_heard(42 + WAITING);
+    assert_in_range(hf_clock_boot() - begun, 0, PATIENCE / 10);
+    set_coming(false);
+    toy_hold_back(&stage.server, false);
+    for (int i = 0; i < WAITING; i++)
+        join(&waiting[i], HF_N_GRANTED);
+    join(&last, HF_N_GRANTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +157,7 @@ int main(void)
          .teardown_func = tear_down},
         {.name = "looking in vain rests longer and longer, and a few hits end that", .test_func = test_spin_learns},
         ON_STAGE("forty callers send together", test_together),
+        ON_STAGE("what is left to one who is roused and does not come is sent even so", test_not_for_long),
         ON_STAGE("who waits in a queue on a line of its own slows nobody", test_queue_slows_nobody),
     };
     return cmocka_run_group_tests_name("what it costs to drive", tests, NULL, NULL);

@@ -18,7 +18,8 @@
  * sees then, when it has the lock again. Only then does it poll, and can be kicked.
  *
  * Those who were roused together ask together: who asks and goes to sleep leaves the sending to one who is roused and
- * not yet back, and who leaves does, too; so the last of them sends, or somebody before when it is enough.
+ * not yet back, and who leaves does, too; so the last of them sends, or somebody before when it is enough, or whoever
+ * wakes by himself because it took too long.
  *
  * Each sleep ends at the latest when the engine wants to be ticked, as far as was known when it began. Whoever brings
  * that time forward is about to sleep himself, or makes sure that the background thread looks again. */
@@ -123,7 +124,7 @@ struct hf_wire {
     struct hf_wire_waiter *waiters; /* callers that are parked, */
     uint32_t parked;                /* so many */
     uint32_t coming;                /* how many were roused from their sleep and are not yet back */
-    uint32_t unsent;                /* requests since the last flush */
+    uint32_t unsent;                /* pieces, mostly requests, since the last flush */
     hf_nanos read_at;               /* when somebody last read from any line */
     hf_word *wake[HF_WIRE_WAKES];   /* of sleepers that wake when the io lock is free: they would need it at once */
     uint32_t wakes;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define IDLE_AFTER HF_MS(1000)
-#define BATCH_WITHIN HF_MS(1)
+#define BATCH_WITHIN (HF_MS(1) / 2)
 
 /* ---- For the engine ---- */
 

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #define ORPHAN_AFTER HF_MS(20)
+#define LEFT_FOR HF_MS(5) /* longer than most answers take, which end the wait of whoever left the sending to others   \
+                           */
 #define FINISH_WITHIN HF_MS(500) /* as long as a request may take at most; a server that hangs holds up no longer */
 #define REDIAL_WITHIN HF_MS(50)  /* and one that was dialled in vain no longer than this */
 
@@ -183,8 +185,8 @@ hf_nanos hf_wire_tick(struct hf_wire *wire, hf_nanos now)
 
 /* ---- Sleeping ---- */
 
-/* All lines of ours are driven by others, or down: they will rouse us. */
-static void sleep_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos until)
+/* All lines of ours are driven by others, or down: they will rouse us. True: they did. */
+static bool sleep_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos until)
 {
     me->how = HF_WIRE_SLEEPING;
     atomic_store(&me->word, 0);
@@ -194,6 +196,17 @@ static void sleep_unlocked(struct hf_wire *wire, struct hf_wire_waiter *me, hf_n
     me->how = HF_WIRE_AWAKE;
     wire->coming -= me->coming;
     me->coming = false;
+    return atomic_load(&me->word);
+}
+
+/* The sending may have been left to one who was roused, and gets no CPU: whoever wakes by himself sends. */
+static void sleep_and_send(struct hf_wire *wire, struct hf_wire_waiter *me, hf_nanos now, hf_nanos until)
+{
+    hf_wire_flush_or_leave(wire);
+    if (wire->dirty && now + LEFT_FOR < until)
+        until = now + LEFT_FOR;
+    if (!sleep_unlocked(wire, me, until))
+        hf_wire_flush_lines(wire);
 }
 
 /* ---- Callers ---- */
@@ -244,8 +257,7 @@ static hf_nanos wait_for_news(struct hf_wire *wire, struct hf_wire_waiter *me, u
             hf_wire_flush_lines(wire);
             now = hf_wire_drive(wire, me, now, wake);
         } else {
-            hf_wire_flush_or_leave(wire);
-            sleep_unlocked(wire, me, wake);
+            sleep_and_send(wire, me, now, wake);
             now = 0;
         }
     }
