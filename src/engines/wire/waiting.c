@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #define ORPHAN_AFTER HF_MS(20)
-#define LEFT_FOR HF_MS(5) /* longer than most answers take, which end the wait of whoever left the sending to others   \
-                           */
+#define LEFT_FOR HF_MS(5) /* longer than most answers take, which end the wait of who left the sending to others */
 #define FINISH_WITHIN HF_MS(500) /* as long as a request may take at most; a server that hangs holds up no longer */
 #define REDIAL_WITHIN HF_MS(50)  /* and one that was dialled in vain no longer than this */
 
