@@ -38,7 +38,7 @@ local class, capacity, declared, used, plain = '', 0, 0, 0, nil
 local is_over = false -- a plain hold was given back, and its string still stands: whoever holds next overwrites it
 local history, stamp = false, nil
 
--- .. would print 1e+15, and %.0f takes ten times as long as %d, which on some machines has 32 bits. Most of them are what the
+-- .. would print 1e+15, and %.0f takes much longer than two %d, of which each may have 32 bits only. Most of them are what the
 -- clock says.
 local function whole(number)
   if number ~= now then
