@@ -12,12 +12,9 @@ builddir ?= build
 # What goes wrong is on stderr. CMake's own make is told nothing of this one, or it would announce every folder.
 configure = cmake -S . -B $(1) -DCMAKE_BUILD_TYPE=RelWithDebInfo $(2) >/dev/null
 compile = env -u MAKELEVEL -u MAKEFLAGS -u MFLAGS cmake --build $(1) -j $(JOBS) $(2)
-# test-build KIND SANITIZERS: only what the suites of that kind name is built there.
-test-build = $(call configure,build-$(1),-DHF_TESTS=ON -DHF_SANITIZE=$(2)) && \
-	$(call compile,build-$(1),--target suites-$(1))
-formatted = find src include cli server tests examples bench -name '*.[ch]'
+formatted = find src include cli server tests examples bench bindings \( -name '*.[ch]' -o -name '*.[ch]pp' \)
 
-.PHONY: build demo examples test nightly bench counts fuzz sim model test-builds man install uninstall deb format format-check clean help
+.PHONY: build demo examples test check coverage mutants nightly bench counts fuzz sim model python wheel node man install uninstall deb format format-check clean help
 .DEFAULT_GOAL := build
 
 build: ## the command, the shared and the static library, in build/
@@ -33,18 +30,32 @@ demo: ## two jobs take turns under a lock: installs what it needs, builds, shows
 examples: ## builds and runs examples/ against servers of its own: a line each with what was proved
 	@scripts/install-packages test
 	@$(MAKE) --no-print-directory build
-	@$(call compile,build,--target examples)
+	@$(call compile,build,--target examples python)
 	@BUILD=build examples/run
+
+check: ## after every change, a minute: one build, unit tests, conformance on local:, simulators, layout and words
+	@scripts/install-packages test
+	@tests/lib/check
 
 test: ## all tests: installs what they need, builds, runs (ONLY='unit-*' picks suites by name)
 	@scripts/install-packages test
-	@$(MAKE) --no-print-directory test-builds
+	@tests/lib/build tests/suites '$(ONLY)'
 	@tests/run tests/suites build-logs '$(ONLY)'
 
-nightly: ## the long tests: every byte, every instruction, minutes of chaos
+nightly: ## the long tests: every byte, every instruction, minutes of chaos (ARGS=--since-last goes on where it stopped)
 	@scripts/install-packages nightly
-	@$(MAKE) --no-print-directory test-builds
-	@tests/run tests/suites.nightly build-logs '$(ONLY)'
+	@tests/lib/build tests/suites.nightly '$(ONLY)'
+	@tests/run --results docs/nightly.tsv $(ARGS) tests/suites.nightly build-logs '$(ONLY)'; status=$$?; \
+		tests/lib/results-page docs/nightly.tsv docs/nightly.md && exit $$status
+
+coverage: ## lines and branches that the tests run, per room (ONLY='unit-*' picks suites by name)
+	@scripts/install-packages test
+	@tests/lib/coverage '$(ONLY)'
+
+mutants: COUNT = 200
+mutants: ## COUNT=200 random small changes in core and the engines: how many does nobody notice? (ONLY=core: one room)
+	@scripts/install-packages test
+	@tests/lib/mutants $(COUNT) '$(ONLY)' $(ARGS)
 
 bench: ## measures beside the raw ceiling and other locks, writes docs/benchmarks.md (QUICK=1: minutes; ONLY='redlock-*')
 	@scripts/install-packages bench
@@ -54,8 +65,9 @@ bench: ## measures beside the raw ceiling and other locks, writes docs/benchmark
 
 counts: ## counts what tests/counts.tsv has numbers for and shows what changed (ARGS=--write writes it there)
 	@scripts/install-packages test
-	@$(call test-build,plain,)
-	@BUILD=build-plain tests/renew-counts $(ARGS)
+	@tests/lib/build tests/suites 'fault-*costs'
+	@tests/lib/build tests/suites fault-redis-counts
+	@BUILD=build-plain tests/lib/renew-counts $(ARGS)
 
 fuzz: SECONDS = 60
 fuzz: ## libFuzzer on every parser, SECONDS=60 each, under ASan and UBSan (ONLY=body picks one)
@@ -66,17 +78,26 @@ fuzz: ## libFuzzer on every parser, SECONDS=60 each, under ASan and UBSan (ONLY=
 
 sim: ## the simulator of the Redis engine: SECONDS=30 of new schedules (ARGS='--trace --seed 7' shows one)
 	@$(call configure,build-plain,-DHF_TESTS=ON)
-	@$(call compile,build-plain,--target test-sim-redis)
-	@build-plain/tests/sim/redis --kept tests/sim/kept --seconds $(SECONDS) $(ARGS)
+	@$(call compile,build-plain,--target test-sim-redis_sim)
+	@build-plain/tests/sim/redis_sim --kept tests/sim/regression_seeds --seconds $(SECONDS) $(ARGS)
 
 model: ## the models in tests/models: every state within their bounds, and planted bugs that must be found
 	@scripts/install-packages test
-	@tests/models/check.sh $(ARGS)
+	@tests/models/check_models.sh $(ARGS)
 
-test-builds:
-	@$(call test-build,plain,)
-	@$(call test-build,asan,'address$(comma)undefined')
-	@$(call test-build,tsan,thread)
+python: ## the Python package, in build/python: put that folder on PYTHONPATH, or build a wheel (docs/python.md)
+	@scripts/install-packages python
+	@$(call configure,build)
+	@$(call compile,build,--target python)
+
+node: ## the Node package, in build/node/holdfast: `npm install ./build/node/holdfast` (docs/node.md)
+	@scripts/install-packages node
+	@$(call configure,build)
+	@$(call compile,build,--target node)
+
+wheel: ## the Python package for distribution, in build/wheel: source package and wheel, built without a network
+	@scripts/install-packages wheel
+	@scripts/build-wheel build/wheel
 
 man: ## the man pages, in build/man: installs what they need
 	@scripts/install-packages man
@@ -104,10 +125,8 @@ format-check: ## fails when `make format` would change something
 	@$(formatted) -exec clang-format --dry-run -Werror {} +
 
 clean: ## removes everything that was built
-	@rm -rf build build-plain build-asan build-tsan build-bench build-logs
+	@rm -rf build build-plain build-asan build-tsan build-bench build-logs build-coverage build-mutants
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r goal text; do \
 		printf 'make %-13s %s\n' "$$goal" "$$text"; done
-
-comma := ,

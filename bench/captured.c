@@ -1,9 +1,9 @@
-/* captured.c - listens to a client of the library, and takes apart what it says. */
+/* captured.c - records a client of the library, and parses the commands that it sends. */
 #include "captured.h"
 
 #include "library.h"
 #include "recorder.h"
-#include "requests.h"
+#include "redis_requests.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -37,6 +37,7 @@ void phrase_replace(struct phrase *phrase, const char *old, const char *new)
     char *at = phrase->bytes, *end = at + phrase->len;
     if (strlen(new) != len)
         bench_fail("%s is not as long as %s", new, old);
+
     while ((at = memmem(at, (size_t)(end - at), old, len))) {
         memcpy(at, new, len);
         at += len;
@@ -59,6 +60,7 @@ void phrase_next_id(char id[ID_LEN], int worker, uint64_t cycle)
 {
     static const char digits[] = "0123456789abcdef";
     uint64_t number[2] = {cycle, (uint64_t)worker};
+
     for (int i = 0; i < ID_LEN; i++) {
         uint64_t *from = &number[i >= 16];
         id[i] = digits[*from & 15];
@@ -66,11 +68,11 @@ void phrase_next_id(char id[ID_LEN], int worker, uint64_t cycle)
     }
 }
 
-/* ---- Taking apart ---- */
+/* ---- Parsing ---- */
 
 struct words {
     const char *bytes;
-    size_t len; /* of the whole command */
+    size_t len; /* length of the whole command */
     int count;
     size_t at[WORDS_MOST], size[WORDS_MOST];
 };
@@ -81,6 +83,7 @@ static struct words read_words(const char *bytes, size_t len)
     struct words w = {.bytes = bytes};
     const char *at = bytes, *end = bytes + len;
     long count = len > 3 && *at == '*' ? strtol(at + 1, NULL, 10) : 0;
+
     for (long i = 0; i < count && i < WORDS_MOST && at; i++) {
         at = memchr(at, '$', (size_t)(end - at));
         const char *mark = at ? memchr(at, '\n', (size_t)(end - at)) : NULL;
@@ -92,14 +95,24 @@ static struct words read_words(const char *bytes, size_t len)
         w.count++;
         at = bytes + w.len;
     }
+
     if (w.count == 0 || w.count != count || w.len > len)
         bench_fail("cannot read what the library sent: %.*s", len > 200 ? 200 : (int)len, bytes);
+
     return w;
 }
 
 static bool same_word(const struct words *a, const struct words *b, int i)
 {
-    return a->size[i] == b->size[i] && memcmp(a->bytes + a->at[i], b->bytes + b->at[i], a->size[i]) == 0;
+    return a->size[i] == b->size[i] &&
+           memcmp(a->bytes + a->at[i], b->bytes + b->at[i], a->size[i]) == 0;
+}
+
+/* On a quorum a request says for how many ms a free lock is kept for the first waiter. That follows
+ * the measured round trip, so it changes from cycle to cycle. */
+bool is_measured_time(const char *word, size_t len)
+{
+    return len <= 3 && strspn(word, "0123456789") >= len;
 }
 
 static void note_place(struct phrase *phrase, size_t at, size_t size)
@@ -109,8 +122,9 @@ static void note_place(struct phrase *phrase, size_t at, size_t size)
         phrase->id_at[phrase->ids++] = at;
     else if (size == TOKEN_LEN && digits && phrase->tokens < PLACES_MOST)
         phrase->token_at[phrase->tokens++] = at;
-    else
-        bench_fail("a word changes with each cycle and is neither id nor token: %.*s", (int)size, phrase->bytes + at);
+    else if (!is_measured_time(phrase->bytes + at, size))
+        bench_fail("an argument differs in each cycle and is neither id nor token: %.*s", (int)size,
+                   phrase->bytes + at);
 }
 
 size_t part_len(const char *word, size_t len)
@@ -119,7 +133,7 @@ size_t part_len(const char *word, size_t len)
     return space ? (size_t)(space - word) : len;
 }
 
-/* A word that two cycles say differently. */
+/* Notes the parts of an argument that differ between two cycles. */
 static void note_parts(struct phrase *phrase, size_t at, const char *other, size_t size)
 {
     for (size_t part; size; at += part, other += part, size -= part) {
@@ -130,12 +144,15 @@ static void note_parts(struct phrase *phrase, size_t at, const char *other, size
     }
 }
 
-/* The same command of two cycles: what differs is what a cycle has anew. */
+/* Compares the same command of two cycles, and notes the ids and tokens in it. */
 static struct phrase learn(const struct words *one, const struct words *two)
 {
-    struct phrase phrase = phrase_copy(&(struct phrase){.bytes = (char *)one->bytes, .len = one->len});
+    struct phrase phrase =
+        phrase_copy(&(struct phrase){.bytes = (char *)one->bytes, .len = one->len});
     if (one->count != two->count || one->len != two->len)
-        bench_fail("two cycles differ: %.*s and %.*s", (int)one->len, one->bytes, (int)two->len, two->bytes);
+        bench_fail("two cycles differ: %.*s and %.*s", (int)one->len, one->bytes, (int)two->len,
+                   two->bytes);
+
     for (int i = 0; i < one->count; i++)
         if (!same_word(one, two, i))
             note_parts(&phrase, one->at[i], two->bytes + two->at[i], one->size[i]);
@@ -147,18 +164,20 @@ static int read_commands(const struct recording *recording, struct words *comman
     int count = 0;
     for (size_t at = 0; at < recording->len; at += commands[count++].len) {
         if (count == most)
-            bench_fail("two cycles are more than %d commands", most);
+            bench_fail("two cycles sent more than %d commands", most);
         commands[count] = read_words(recording->bytes + at, recording->len - at);
     }
+
     return count;
 }
 
-/* False: a cycle was not so many commands. */
+/* Returns false if a cycle did not consist of `phrases` commands. */
 static bool learn_cycle(const struct recording *recording, int phrases, struct captured *captured)
 {
     struct words commands[2 * PHRASES_MOST];
     if (read_commands(recording, commands, 2 * PHRASES_MOST) != 2 * phrases)
         return false;
+
     captured->phrases = phrases;
     for (int i = 0; i < phrases; i++)
         captured->phrase[i] = learn(&commands[i], &commands[phrases + i]);
@@ -171,16 +190,16 @@ static void learn_pop(const struct recording *recording, struct captured *captur
     struct words commands[2];
     if (read_commands(recording, commands, 2) != 2 || commands[0].count < 4 ||
         commands[0].size[3] >= sizeof captured->box)
-        bench_fail("one that waits twice does not listen twice");
+        bench_fail("two cycles that wait did not send two BLMPOP commands");
     captured->pop = learn(&commands[0], &commands[1]);
     memcpy(captured->box, commands[0].bytes + commands[0].at[3], commands[0].size[3]);
 }
 
-/* ---- Listening ---- */
+/* ---- Recording ---- */
 
-/* Whoever holds first, so that the other one must wait. */
+/* A client that holds the lock first, so that the recorded client must wait. */
 struct before {
-    hf_client *client; /* NULL: nobody does */
+    hf_client *client; /* NULL: the recorded client need not wait */
     struct hf_request request;
     hf_lease *lease[SEMAPHORE_OF];
     uint32_t held;
@@ -195,15 +214,18 @@ static void *give_when_awaited(void *arg)
 {
     struct before *before = arg;
     int waiters = 0;
+
     while (waiters == 0) {
         pass_ms(1);
         library_must(hf_show(before->client, before->request.name, count_waiter, &waiters));
     }
+
     while (before->held > 0) {
         hf_lease *lease = before->lease[--before->held];
         library_must(hf_release(lease));
         hf_lease_free(lease);
     }
+
     return NULL;
 }
 
@@ -216,7 +238,7 @@ static void take_all(struct before *before, pthread_t *thread)
         bench_fail("no thread");
 }
 
-/* `pause_ms`: for as long the servers that were not waited for have the time to answer. */
+/* `pause_ms` is time for the replies of servers that the library did not wait for. */
 static void cycle(const struct lock_kind *kind, void *lock, struct before *before, double pause_ms)
 {
     pthread_t thread;
@@ -230,22 +252,26 @@ static void cycle(const struct lock_kind *kind, void *lock, struct before *befor
     pass_ms(pause_ms);
 }
 
-/* Puts a recorder in front of each server that the URL names, and the URL of the recorders into `listened`. */
+/* Starts a recorder in front of each server of the URL, and prints the URL of the recorders into
+ * `listened`. Returns the number of servers. */
 static int put_between(const char *url, char *listened, size_t size, struct recorder **recorder)
 {
     int servers = 0;
     size_t len = 0;
+
     while (*url && len + 32 < size) {
         unsigned port;
         int used = 0;
         if (sscanf(url, "127.0.0.1:%u%n", &port, &used) == 1 && servers < SERVERS_MOST) {
             recorder[servers] = recorder_start((uint16_t)port);
-            len += (size_t)snprintf(listened + len, size - len, "127.0.0.1:%u", recorder_port(recorder[servers++]));
+            len += (size_t)snprintf(listened + len, size - len, "127.0.0.1:%u",
+                                    recorder_port(recorder[servers++]));
             url += used;
         } else {
             listened[len++] = *url++;
         }
     }
+
     listened[len] = 0;
     return servers;
 }
@@ -258,27 +284,32 @@ int record_cycles(const struct bench *b, const struct lock_kind *kind, int cycle
     struct before before = {.request = request_of(b)};
     int servers = put_between(b->url, listened, sizeof listened, recorder);
     if (servers == 0)
-        bench_fail("%s: names no server 127.0.0.1:PORT", b->url);
+        bench_fail("%s: must name a server 127.0.0.1:PORT", b->url);
+
     through.url = listened;
     void *lock = kind->open(&through, 0);
     if (b->workers > 1 && servers == 1)
         before.client = library_open(b, false);
-    for (int i = 0; i <= cycles; i++) { /* the first one connects, greets, loads the scripts */
+
+    for (int i = 0; i <= cycles; i++) { /* the first cycle connects and loads the scripts */
         cycle(kind, lock, &before, servers > 1 ? SLOW_ONES_MS : 0);
         for (int server = 0; server < servers && i == 0; server++)
             recorder_forget(recorder[server]);
     }
+
     library_must(hf_close(before.client, 1000));
     kind->close(lock);
     return servers;
 }
 
-static bool try_to_capture(const struct bench *b, int phrases, struct captured *captured, int *servers)
+static bool try_to_capture(const struct bench *b, int phrases, struct captured *captured,
+                           int *servers)
 {
     struct recorder *recorder[SERVERS_MOST];
     struct lock_kind kind = library_kind(b);
     bool complete = true;
     int connections;
+
     *servers = record_cycles(b, &kind, 2, recorder);
     for (int i = 0; i < *servers; i++) {
         const struct recording *recording = recorder_stop(recorder[i], &connections);
@@ -288,10 +319,12 @@ static bool try_to_capture(const struct bench *b, int phrases, struct captured *
             learn_pop(&recording[1], &captured[i]);
         recorder_free(recorder[i]);
     }
+
     return complete;
 }
 
-/* A quorum writes nothing back when servers happened to propose the same token: then it is listened to again. */
+/* If the servers of a quorum happen to propose the same token, nothing is written back, and the
+ * cycles are recorded again. */
 int capture(const struct bench *b, int phrases, struct captured captured[SERVERS_MOST])
 {
     int servers, tries = 0;

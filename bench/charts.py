@@ -1,15 +1,16 @@
-"""charts.py - the two kinds of picture of the bench, as SVG that follows the reader's light or dark surroundings:
-points in rows, and lines over a number of workers; both on logarithmic scales, or on a plain one for shares.
+"""charts.py - the two kinds of picture of the bench: points in rows, and lines over workers.
 
-A value is (median, least, most) of the repetitions, or a text that says why there is none: then nothing is drawn."""
+Pictures are SVG and follow the reader's light or dark theme. Scales are logarithmic, or linear for
+shares. A value is (median, least, most) of the repetitions, or a text that says why there is none.
+Such a text is printed instead of a point."""
 import math
 from html import escape
 
 WIDTH = 780
 FONT = 13
-LETTER = 0.56 * FONT  # a letter's usual width, on the safe side
+LETTER = 0.56 * FONT  # usual width of a letter, rather too large
 STEP = 18  # from one point of a row to the next
-# A peer has the same colour in every picture; what is not here gets one by its name.
+# A peer has the same colour in every picture. A peer that is not listed gets a colour by its name.
 PEERS = {
     "redlock4": "#4f8fc0", "redlock5": "#b08830", "redis-semaphore": "#7f8c2f", "simple-redis-mutex": "#a8665a",
     "ioredis": "#c4752b", "python-redis": "#c2577e", "etcd-gateway": "#2a9d8f", "pg-advisory": "#8f6fd1",
@@ -26,7 +27,7 @@ text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-seri
 
 
 def time_us(value):
-    """A time in microseconds, as people say it."""
+    """A time in microseconds as text with a fitting unit."""
     for size, unit in ((1e6, "s"), (1e3, "ms"), (1, "µs")):
         if value >= size:
             return f"{short(value / size)} {unit}"
@@ -34,12 +35,12 @@ def time_us(value):
 
 
 def short(value):
-    """Three digits are enough."""
+    """The value with three digits."""
     return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"
 
 
 class Scale:
-    """Places values between two pixels."""
+    """Maps values to positions between two pixels."""
 
     def __init__(self, values, start, end, plain=False):
         self.start, self.end, self.plain = start, end, plain
@@ -48,7 +49,7 @@ class Scale:
         self.high = 1 if plain else max(math.ceil(math.log10(max(above))), self.low + 1)
 
     def __call__(self, value):
-        """What is 0 has no place on a logarithmic scale: it stands at its beginning."""
+        """A logarithmic scale has no place for 0, so 0 is drawn at its beginning."""
         place = value if self.plain else math.log10(value) if value > 0 else self.low
         share = (place - self.low) / (self.high - self.low)
         return self.start + (self.end - self.start) * min(1, max(0, share))
@@ -90,12 +91,12 @@ def fill(colour):
 
 
 def kind_of(who):
-    """Holdfast stands out, ceilings are neutral, peers have colours of their own."""
+    """The style: Holdfast stands out, ceilings are neutral, and each peer has its own colour."""
     return "ours" if who.startswith("holdfast") else "ceiling" if who.startswith("bare") else ""
 
 
 def colour_of(who):
-    """None: the style of its kind says it."""
+    """None if the style of its kind has the colour."""
     others = list(PEERS.values())
     return None if kind_of(who) else PEERS.get(who, others[sum(who.encode()) % len(others)])
 
@@ -105,13 +106,13 @@ def name_style(who):
 
 
 def order(who):
-    """Holdfast, then the ceilings, then the others: a key to sort by."""
+    """Sort key: Holdfast, then the ceilings, then the others."""
     return {"ours": 0, "ceiling": 1, "": 2}[kind_of(who)], who
 
 
 def points(path, title, subtitle, rows, show, states=None, plain=False):
-    """Rows of (who, {state: value}): a point for each value, with its spread as a line. `states` are names with
-    colours, where a row has several."""
+    """Rows of (who, {state: value}): a point for each value, with its spread as a line. `states`
+    maps names to colours if a row has several values."""
     states = states or {"": None}
     legend = 24 if len(states) > 1 else 0
     top = 66 + legend
@@ -130,7 +131,7 @@ def points(path, title, subtitle, rows, show, states=None, plain=False):
 
 
 def draw_row(picture, scale, top, who, values, show):
-    """`values` by colour; without one it is that of the kind."""
+    """`values` maps colours to values; colour None stands for the colour of the kind."""
     kind = kind_of(who)
     picture.text(scale.start - 16, top + 9 + STEP * len(values) / 2, who, name_style(who), "end")
     for i, (colour, value) in enumerate(values.items()):
@@ -158,7 +159,7 @@ def draw_legend(picture, states):
 
 
 def draw_point(picture, scale, y, value, show, kind, colour):
-    """The line from the edge leads the eye from name to point."""
+    """A thin line from the left edge leads from the name to the point."""
     middle, least, most = value
     picture.line(scale.start, y, scale(middle), y)
     picture.line(scale(least), y, scale(most), y, f"{kind}-line", colour, 3)
@@ -167,7 +168,7 @@ def draw_point(picture, scale, y, value, show, kind, colour):
 
 
 def lines(path, title, subtitle, xs, series, show, x_name):
-    """Series of (who, {x: value}) over xs, which stand at equal distances; each is named at its right end."""
+    """Series of (who, {x: value}) over equidistant xs; each line is named at its right end."""
     top, bottom, left = 70, 400, 80
     right = WIDTH - 40 - max(len(who) for who, _ in series) * LETTER
     picture = Picture(title, subtitle, 450)
@@ -188,7 +189,7 @@ def lines(path, title, subtitle, xs, series, show, x_name):
 
 
 def draw_line(picture, scale, place, values, kind, colour):
-    """Points are what was measured; the line only joins them."""
+    """Only the points were measured; the line joins them."""
     xs = [x for x in place if x in values]
     width = 3 if kind == "ours" else 2
     for x, after in zip(xs, xs[1:]):
@@ -211,7 +212,7 @@ def name_lines(picture, scale, place, drawn, top, bottom, right):
 
 
 def spread(ends, top, bottom, apart=15):
-    """Moves names that would lie upon each other: down, and back up where that leaves the picture."""
+    """Moves names that would overlap: down, and back up at the lower edge of the picture."""
     ends.sort()
     for before, after in zip(ends, ends[1:]):
         after[0] = max(after[0], before[0] + apart)

@@ -1,14 +1,15 @@
 /* library.c - the library as a kind of lock, on any engine. */
 #include "library.h"
 
-#include "redis_line.h"
-#include "requests.h"
+#include "redis_requests.h"
+#include "redis_socket.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES_MOST 20 /* a server that shares its CPU with a thousand clients may be late */
+/* A server that shares its CPU with a thousand clients may be slow. */
+#define TRIES_MOST 20
 
 void library_must(hf_status status)
 {
@@ -18,7 +19,8 @@ void library_must(hf_status status)
 
 hf_client *library_open(const struct bench *b, bool own_loop)
 {
-    struct hf_client_options options = {.size = sizeof options, .no_environment = true, .no_thread = own_loop};
+    struct hf_client_options options = {
+        .size = sizeof options, .no_environment = true, .no_thread = own_loop};
     hf_client *client;
     library_must(hf_open(b->url, &options, &client));
     return client;
@@ -41,9 +43,11 @@ double library_commands(const struct bench *b)
 {
     if (strcmp(engine_of(b->url), "redis") != 0)
         return NAN;
-    struct redis_line *line = line_open(b->url);
-    double count = line_commands(line, request_of(b).flags & HF_TOKENLESS); /* such a request is a SET */
-    line_close(line);
+
+    struct redis_socket *conn = redis_socket_open(b->url);
+    bool is_set = request_of(b).flags & HF_TOKENLESS; /* a tokenless request is a SET */
+    double count = redis_socket_commands(conn, is_set);
+    redis_socket_close(conn);
     return count;
 }
 
@@ -59,31 +63,34 @@ static void *open_library(const struct bench *b, int worker)
     (void)worker;
     if (!l)
         bench_fail("no memory");
+
     l->client = library_open(b, false);
     l->request = request_of(b);
     return l;
 }
 
-bool library_asks_again(hf_status status, int tries)
+bool library_retries(hf_status status, int tries)
 {
     if (status == HF_OK)
         return false;
     if (!hf_status_retry(status) || tries >= TRIES_MOST)
         library_must(status);
-    static atomic_bool said; /* once: there may be thousands */
+
+    static atomic_bool said; /* print the message once: there may be thousands */
     if (!atomic_exchange(&said, true))
-        fprintf(stderr, "%s; asks again\n", hf_error_text());
+        fprintf(stderr, "%s; trying again\n", hf_error_text());
     return true;
 }
 
 static void take(void *lock)
 {
     struct library *l = lock;
-    for (int tries = 0; library_asks_again(hf_acquire(l->client, &l->request, &l->lease), tries); tries++) {
+    for (int tries = 0; library_retries(hf_acquire(l->client, &l->request, &l->lease), tries);
+         tries++) {
     }
 }
 
-/* A release without an answer is the library's to repeat. */
+/* If a release gets no reply, the library repeats it. */
 static void give(void *lock)
 {
     struct library *l = lock;

@@ -1,26 +1,30 @@
-/* local.h - what the programs that measure locks of one machine share: how pairs without company are timed, where
- * workers run, and how a crew's result is printed. */
+/* local.h - shared by the programs that measure locks of one machine: timing of uncontended pairs
+ * of acquire and release, the CPUs of workers, and the result of a workload. */
 #pragma once
-#include "crew.h"
-#include "requests.h"
+#include "redis_requests.h"
+#include "workload.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* A look at the clock costs several of the quickest pairs, so it is looked at once for each batch. */
+/* Reading the clock takes as long as several of the fastest pairs, so it is read once for each
+ * batch. */
 enum { PAIRS_A_BATCH = 1000 };
 
-/* Takes and gives for b->seconds; the times are those of one pair, averaged over a batch. `pair` is known where this is
- * called and becomes part of the loop: a call through a pointer would be a good part of the quickest pair. */
-static inline __attribute__((always_inline)) void measure_pairs(const struct bench *b, struct result *r,
-                                                                void (*pair)(void *), void *lock)
+/* Acquires and releases for b->seconds. Times are those of one pair, averaged over a batch. `pair`
+ * is a constant at every call and is inlined, because a call through a pointer would be a
+ * considerable part of the fastest pair. */
+static inline __attribute__((always_inline)) void
+measure_pairs(const struct bench *b, struct result *r, void (*pair)(void *), void *lock)
 {
     struct times batches = {0};
     uint64_t count = 0;
+
     for (int i = 0; i < PAIRS_A_BATCH; i++)
         pair(lock);
     double used = cpu_us(0);
     int64_t from = now_ns(), at = from, end = from + (int64_t)(b->seconds * 1e9);
+
     while (at < end) {
         int64_t began = at;
         for (int i = 0; i < PAIRS_A_BATCH; i++)
@@ -29,6 +33,7 @@ static inline __attribute__((always_inline)) void measure_pairs(const struct ben
         times_note(&batches, at - began);
         count++;
     }
+
     result_rate(r, (double)count * PAIRS_A_BATCH, at - from);
     r->client_cpu_us = (cpu_us(0) - used) / r->ops;
     r->p50_us = times_us(&batches, 0.5) / PAIRS_A_BATCH;
@@ -37,28 +42,31 @@ static inline __attribute__((always_inline)) void measure_pairs(const struct ben
     r->rss_kb = (double)rss_kb(0);
 }
 
-/* Workers take the CPUs by turns unless --cpu puts all on one: left to the scheduler, the same ring flips between one
- * CPU and two, and its speed by a factor of five. */
+/* Spreads the workers over the CPUs in turn, unless --cpu puts all of them on one. Otherwise the
+ * scheduler moves the same ring between one CPU and two, and its speed changes by a factor of
+ * five. */
 static inline void spread(const struct bench *b, int worker)
 {
     if (b->cpu < 0)
         pin((int)(worker % sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-/* threads-N: N threads that sleep until one wakes them, and do nothing else (local_sleepers.c). */
+/* threads-N: N threads that sleep until another thread wakes them (local_sleepers.c). */
 int run_sleepers(const struct bench *b, const char *who);
 
-/* local-handoff, or local-contended-N where --workers does not say how many. */
-static inline int run_local_crew(const struct bench *b, const struct lock_kind *kind)
+/* local-handoff, or local-contended-N, where --workers overrides N. */
+static inline int run_local_workload(const struct bench *b, const struct lock_kind *kind)
 {
     struct result result;
-    struct bench crew = *b;
-    if (crew.workers == 0)
-        crew.workers = workload_number(b->workload, "local-contended-");
+    struct bench workload = *b;
+
+    if (workload.workers == 0)
+        workload.workers = workload_number(b->workload, "local-contended-");
     bool hands_over = strcmp(b->workload, "local-handoff") == 0;
-    if (!hands_over && crew.workers < 2)
-        bench_fail("%s: at least 2 workers", b->workload);
-    int code = (hands_over ? crew_hand_over : crew_run)(&crew, kind, &result);
+    if (!hands_over && workload.workers < 2)
+        bench_fail("%s: needs at least 2 workers", b->workload);
+
+    int code = (hands_over ? workload_handoff : workload_run)(&workload, kind, &result);
     if (code == 0)
         result_print(&result);
     return code;

@@ -1,5 +1,6 @@
-/* local_bare.c - the ceilings of one machine, and what programs use there without a library: a robust mutex, a ring of
- * futexes, flock(2), threads that sleep. --who picks one; else all that can do the workload are measured. */
+/* local_bare.c - the ceilings of one machine, and locks that programs use there without a library:
+ * a robust mutex, a ring of futexes, flock(2), threads that sleep. Measures the one that --who
+ * names, or all that can run the workload. */
 #include "local.h"
 
 #include <errno.h>
@@ -18,18 +19,18 @@ static void must(int error, const char *what)
         bench_fail("%s: %s", what, strerror(error));
 }
 
-/* ---- A ring: one futex word for each worker, the lock goes from each to the next ---- */
+/* ---- A ring: one futex word for each worker; the lock goes from each worker to the next ---- */
 
 enum { EMPTY, HERE, GONE };
 
-struct seat {
+struct slot {
     _Alignas(64) _Atomic uint32_t word;
 };
 
-static struct seat *ring; /* shared; the lock begins at seat 0 */
+static struct slot *ring; /* shared; slot 0 has the lock first */
 
 struct place {
-    struct seat *mine;
+    struct slot *mine;
     int me, workers;
 };
 
@@ -51,12 +52,12 @@ static void ring_take(void *lock)
     atomic_store_explicit(&place->mine->word, EMPTY, memory_order_relaxed);
 }
 
-/* To the next one who has not left; by the end of the run that may be nobody. */
+/* Passes the lock to the next worker that has not left; at the end of the run there may be none. */
 static void ring_give(void *lock)
 {
     struct place *place = lock;
     for (int i = 1; i <= place->workers; i++) {
-        struct seat *next = &ring[(place->me + i) % place->workers];
+        struct slot *next = &ring[(place->me + i) % place->workers];
         uint32_t empty = EMPTY;
         if (atomic_compare_exchange_strong(&next->word, &empty, HERE)) {
             syscall(SYS_futex, &next->word, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -65,7 +66,7 @@ static void ring_give(void *lock)
     }
 }
 
-/* Who leaves may just have been given the lock. */
+/* A worker that leaves may just have been given the lock. */
 static void ring_close(void *lock)
 {
     struct place *place = lock;
@@ -76,17 +77,22 @@ static void ring_close(void *lock)
 
 static int run_ring(const struct bench *b, const char *who)
 {
-    struct lock_kind kind = {
-        .who = who, .engine = "local", .open = ring_open, .take = ring_take, .give = ring_give, .close = ring_close};
-    int seats = b->workers ? b->workers : workload_number(b->workload, "local-contended-");
-    ring = share((size_t)(seats > 2 ? seats : 2) * sizeof *ring);
+    struct lock_kind kind = {.who = who,
+                             .engine = "local",
+                             .open = ring_open,
+                             .take = ring_take,
+                             .give = ring_give,
+                             .close = ring_close};
+    int slots = b->workers ? b->workers : workload_number(b->workload, "local-contended-");
+
+    ring = share((size_t)(slots > 2 ? slots : 2) * sizeof *ring);
     atomic_store(&ring[0].word, HERE);
-    return run_local_crew(b, &kind);
+    return run_local_workload(b, &kind);
 }
 
 /* ---- flock(2) ---- */
 
-static char flock_path[PATH_MAX]; /* one open file for each worker: within one, flock does not exclude */
+static char flock_path[PATH_MAX]; /* each worker opens it: one open file does not exclude itself */
 
 static int *flock_file(void)
 {
@@ -135,7 +141,7 @@ static void make_flock_file(void)
     close(fd);
 }
 
-static int run_flock_crew(const struct bench *b, const char *who)
+static int run_flock_workload(const struct bench *b, const char *who)
 {
     struct lock_kind kind = {.who = who,
                              .engine = "local",
@@ -144,8 +150,9 @@ static int run_flock_crew(const struct bench *b, const char *who)
                              .give = flock_give,
                              .close = flock_close};
     make_flock_file();
-    int code = run_local_crew(b, &kind);
+    int code = run_local_workload(b, &kind);
     unlink(flock_path);
+
     return code;
 }
 
@@ -159,6 +166,7 @@ static int run_flock_pairs(const struct bench *b, const char *who)
     measure_pairs(b, &result, flock_pair, lock);
     flock_close(lock);
     result_print(&result);
+
     return 0;
 }
 
@@ -175,6 +183,7 @@ static int run_mutex_pairs(const struct bench *b, const char *who)
     struct result result = result_of(b, who, "local");
     pthread_mutex_t *mutex = share(sizeof *mutex);
     pthread_mutexattr_t robust;
+
     must(pthread_mutexattr_init(&robust), "mutex");
     must(pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED), "mutex");
     must(pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST), "mutex");
@@ -182,6 +191,7 @@ static int run_mutex_pairs(const struct bench *b, const char *who)
     pin(b->cpu);
     measure_pairs(b, &result, mutex_pair, mutex);
     result_print(&result);
+
     return 0;
 }
 
@@ -189,22 +199,30 @@ static const struct {
     const char *workload, *who;
     int (*run)(const struct bench *b, const char *who);
 } MEASURED[] = {
-    {"local-uncontended", "robust-mutex", run_mutex_pairs}, {"local-uncontended", "flock2", run_flock_pairs},
-    {"local-contended-", "futex-ring", run_ring},           {"local-contended-", "flock2", run_flock_crew},
-    {"local-handoff", "futex-ping-pong", run_ring},         {"threads-", "sleepers", run_sleepers},
+    {"local-uncontended", "robust-mutex", run_mutex_pairs},
+    {"local-uncontended", "flock2", run_flock_pairs},
+    {"local-contended-", "futex-ring", run_ring},
+    {"local-contended-", "flock2", run_flock_workload},
+    {"local-handoff", "futex-ping-pong", run_ring},
+    {"threads-", "sleepers", run_sleepers},
 };
 
 int main(int argc, char **argv)
 {
     struct bench b = bench_arguments(argc, argv);
     int done = 0, code = 0;
+
     for (size_t i = 0; i < sizeof MEASURED / sizeof *MEASURED && code == 0; i++) {
-        if (!is_workload(b.workload, MEASURED[i].workload) || (b.who && strcmp(b.who, MEASURED[i].who) != 0))
+        if (!is_workload(b.workload, MEASURED[i].workload) ||
+            (b.who && strcmp(b.who, MEASURED[i].who) != 0))
             continue;
         done++;
         code = MEASURED[i].run(&b, MEASURED[i].who);
     }
+
     if (done == 0)
-        bench_fail("%s: nobody here does that%s%s", b.workload, b.who ? " as " : "", b.who ? b.who : "");
+        bench_fail("%s: not a workload of this program%s%s", b.workload, b.who ? " for " : "",
+                   b.who ? b.who : "");
+
     return code;
 }

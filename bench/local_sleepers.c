@@ -1,5 +1,6 @@
-/* local_sleepers.c - the ceiling of blocking threads: each hands a request in and sleeps until it is answered, twice in
- * a cycle, and one thread answers all that it finds. There is no server and no lock: what is left is the waking. */
+/* local_sleepers.c - the ceiling of blocking threads. Twice in a cycle a thread hands in a request
+ * and sleeps until it is answered; one thread answers all requests that it finds. Without a server
+ * and a lock this measures only the cost of waking threads. */
 #include "local.h"
 #include "span.h"
 
@@ -20,7 +21,7 @@ static struct {
     pthread_mutex_t lock;
     struct sleeper *asked[SLEEPERS_MOST];
     int count;
-    _Atomic uint32_t bell; /* 1: somebody has asked */
+    _Atomic uint32_t wake_fd; /* futex; 1: there is a request */
 } desk = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void sleep_on(_Atomic uint32_t *word, uint32_t value)
@@ -35,7 +36,7 @@ static void set_and_wake(_Atomic uint32_t *word, uint32_t value)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Who finds the desk empty rings. */
+/* The first request wakes the answering thread. */
 static void hand_in(struct sleeper *me)
 {
     pthread_mutex_lock(&desk.lock);
@@ -43,7 +44,7 @@ static void hand_in(struct sleeper *me)
     bool first = desk.count == 1;
     pthread_mutex_unlock(&desk.lock);
     if (first)
-        set_and_wake(&desk.bell, 1);
+        set_and_wake(&desk.wake_fd, 1);
 }
 
 static void *run_sleeper(void *self)
@@ -55,22 +56,24 @@ static void *run_sleeper(void *self)
         sleep_on(&me->word, ASKED);
         me->sleeps++;
     }
+
     return NULL;
 }
 
 static int take_all(struct sleeper *taken[SLEEPERS_MOST])
 {
-    sleep_on(&desk.bell, 0);
+    sleep_on(&desk.wake_fd, 0);
     pthread_mutex_lock(&desk.lock);
     int count = desk.count;
     memcpy(taken, desk.asked, (size_t)count * sizeof *taken);
     desk.count = 0;
-    atomic_store(&desk.bell, 0);
+    atomic_store(&desk.wake_fd, 0);
     pthread_mutex_unlock(&desk.lock);
+
     return count;
 }
 
-/* Until each has had its last answer. */
+/* Answers requests until each of `left` threads has had its last answer. */
 static void answer_all(int64_t end, int left)
 {
     while (left > 0) {
@@ -89,17 +92,20 @@ int run_sleepers(const struct bench *b, const char *who)
     int workers = b->workers ? b->workers : workload_number(b->workload, "threads-");
     uint64_t sleeps = 0;
     if (workers < 1 || workers > SLEEPERS_MOST)
-        bench_fail("%s: 1 to %d workers", b->workload, SLEEPERS_MOST);
+        bench_fail("%s: needs 1 to %d workers", b->workload, SLEEPERS_MOST);
+
     pin(b->cpu);
     struct span span = span_begin(b, NULL);
     for (int i = 0; i < workers; i++)
         if (pthread_create(&sleepers[i].thread, NULL, run_sleeper, &sleepers[i]) != 0)
             bench_fail("no thread");
+
     answer_all(span.from_ns + (int64_t)(b->seconds * 1e9), workers);
     for (int i = 0; i < workers; i++) {
         pthread_join(sleepers[i].thread, NULL);
         sleeps += sleepers[i].sleeps;
     }
+
     span_end(&span, (double)sleeps / 2, &result);
     result.workers = workers;
     result_print(&result);

@@ -27,22 +27,28 @@ static int run_pairs(const struct bench *b)
     measure_pairs(b, &result, pair, &alone);
     library_must(hf_close(alone.client, 1000));
     result_print(&result);
+
     return 0;
 }
 
 enum { MILLION = 1000000 };
 
-/* One after the other: the first tenth fills the pools, the rest must need no more. */
+/* Runs cycles one after the other. The first tenth fills the pools; after it memory must not
+ * grow. */
 static int run_cycles(const struct bench *b)
 {
     struct result result = result_of(b, library_who(b), engine_of(b->url));
     int cycles = b->workers > 0 ? b->workers : MILLION;
+
     pin(b->cpu);
-    struct alone alone = {.client = library_open(b, false), .request = request_of(&(struct bench){.workload = ""})};
+    struct alone alone = {.client = library_open(b, false),
+                          .request = request_of(&(struct bench){.workload = ""})};
+
     for (int i = 0; i < cycles / 10; i++)
         pair(&alone);
     result.rss_before_kb = (double)rss_kb(0);
     struct span span = span_begin(b, NULL);
+
     for (int i = 0; i < cycles; i++)
         pair(&alone);
     span_end(&span, cycles, &result);
@@ -50,6 +56,7 @@ static int run_cycles(const struct bench *b)
     result.workers = 1;
     library_must(hf_close(alone.client, 1000));
     result_print(&result);
+
     return 0;
 }
 
@@ -61,12 +68,12 @@ static void *open_spread(const struct bench *b, int worker)
     return open_library(b, worker);
 }
 
-static int run_crew(const struct bench *b)
+static int run_workload(const struct bench *b)
 {
     struct lock_kind kind = library_kind(b);
     open_library = kind.open;
     kind.open = open_spread;
-    return run_local_crew(b, &kind);
+    return run_local_workload(b, &kind);
 }
 
 int main(int argc, char **argv)
@@ -83,6 +90,7 @@ int main(int argc, char **argv)
         return run_renewals(&b);
     }
     if (is_workload(b.workload, "local-contended-") || strcmp(b.workload, "local-handoff") == 0)
-        return run_crew(&b);
+        return run_workload(&b);
+
     bench_fail("%s: not a workload of one machine", b.workload);
 }

@@ -1,4 +1,4 @@
-"""machine.py - the machine on which the bench runs, and the versions of what it measures; nothing of its owner."""
+"""machine.py - the machine of the bench and the versions of what it measures, without its owner."""
 import glob
 import json
 import os
@@ -21,7 +21,7 @@ def first(pattern, path):
 
 
 def version(command):
-    """The first thing that looks like a version; None without the program."""
+    """The first version number in the output; None if the program is not installed."""
     if not shutil.which(command[0]):
         return None
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -36,7 +36,7 @@ def python_redis():
 
 
 def npm_packages():
-    """Those that the bench asks for by version, if they are installed."""
+    """(folder, name, version) of each npm package that is installed."""
     home = os.environ.get("PEERS_HOME", os.path.join(ROOT, "build/bench/peers"))
     for path in sorted(glob.glob(f"{home}/node_modules/*/package.json")):
         with open(path) as file:
@@ -56,7 +56,7 @@ def versions():
 
 
 def lines(date, repetitions):
-    """What stands at the head of the figures. repetitions: the least and the most of a workload; one is a quick run."""
+    """The lines above the figures. `repetitions`: smallest and largest number; 1 is a quick run."""
     least, most = repetitions
     memory = int(first(r"^MemTotal:\s+(\d+)", "/proc/meminfo")) / 2**20
     model = first(r"^model name.*: (.*)$", "/proc/cpuinfo")

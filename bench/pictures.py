@@ -1,4 +1,4 @@
-"""pictures.py - which pictures the bench draws of its results, and what each of them shows."""
+"""pictures.py - the pictures that the bench draws of its results."""
 import os
 import re
 
@@ -6,7 +6,7 @@ import charts
 
 
 def crowd(results, section, metric):
-    """Numbers of workers, and for each who its values over them, of the workloads contended-N and `section`."""
+    """The sizes N of contended-N plus `section`, and for each `who` its values by size."""
     sizes = sorted(int(m[1]) for m in (re.fullmatch(rf"contended-(\d+){section}", w) for w in results.workloads()) if m)
     whos = dict.fromkeys(who for size in sizes for who in results.whos(f"contended-{size}{section}"))
     series = []
@@ -17,7 +17,8 @@ def crowd(results, section, metric):
 
 
 def rows(results, states, metric, missing, best=min):
-    """A row for everybody who ran one of the workloads (by state), the best first; what has no figure says why."""
+    """A row for each `who` that ran one of the workloads (by state), best first. A row without a
+    figure says `missing`."""
     whos = dict.fromkeys(who for workload in states.values() for who in results.whos(workload))
     found = []
     for who in whos:
@@ -32,8 +33,8 @@ def rows(results, states, metric, missing, best=min):
 
 
 def is_common(who):
-    """The lines of a picture are for what people use; variants stand in the tables."""
-    return not who.endswith("-5ms") and who not in ("holdfast-threads", "etcdctl", "bare-lock")
+    """Pictures show what people use; variants are in the tables only."""
+    return not who.endswith("-5ms") and who not in ("holdfast-threads", "etcdctl", "bare-lock", "bare-queue")
 
 
 def draw_crowd(results, path, section, metric, title, subtitle):
@@ -45,7 +46,7 @@ def draw_crowd(results, path, section, metric, title, subtitle):
 
 
 def draw_rows(results, path, workloads, metric, show, title, subtitle, missing="no figure", best=min, **more):
-    """Of one workload, or of several by state."""
+    """`workloads` is one workload, or a dict of several by state."""
     found = rows(results, {"": workloads} if isinstance(workloads, str) else workloads, metric, missing, best)
     known = any(not isinstance(value, str) for _, values in found for value in values.values())
     if known:
@@ -72,9 +73,9 @@ def fairness(results, path):
 
 
 def handoff(results, path):
-    """from the release to the return of the one who waits"""
+    """from the release to the return of the waiter"""
     return draw_rows(results, path, "handoff", "handoff_p50_us", charts.time_us,
-                     "Hand-off: from the release to the return of the one who waits",
+                     "Handoff: from the release to the return of the waiter",
                      "Median; the line is the spread of the repetitions. Lower is better; logarithmic scale.")
 
 
@@ -85,26 +86,27 @@ def commands(results, path):
 
 
 def idle(results, path):
-    """commands a second while 100 wait and nothing happens"""
+    """commands a second of 100 idle waiters"""
     return draw_rows(results, path, "idle-100", "commands_per_s", charts.short,
                      "100 waiters, nothing happens: commands a second", "Lower is better; logarithmic scale.",
                      missing="waits inside its own server: not counted")
 
 
 def redlock(results, path):
-    """a turn on five servers, healthy and not"""
+    """a turn on five servers, healthy and with failed servers"""
     return draw_rows(results, path, QUORUM, "p50_us", charts.time_us,
                      "Redlock on five servers: one turn, acquire and release",
                      "Median. Lower is better; logarithmic scale.",
                      missing="nobody held while it was measured", states=QUORUM_COLOURS)
 
 
-# Each is named as its file, says what it shows, and returns whether there was something to draw. README shows handoff.
+# Each function is named as its file. Its docstring says what the picture shows, and is printed on
+# the page. It returns whether there was anything to draw. README shows handoff.
 PICTURES = [contended, fairness, handoff, commands, idle, redlock]
 
 
 def draw(results, folder):
-    """Those that could be drawn. One that cannot be is removed: an old one would be taken for a new one."""
+    """Returns the pictures that were drawn. Removes old files of the others."""
     os.makedirs(folder, exist_ok=True)
     drawn = []
     for picture in PICTURES:

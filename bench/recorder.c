@@ -1,4 +1,4 @@
-/* recorder.c - passes bytes on between clients and a server, and keeps what the clients sent. */
+/* recorder.c - a proxy between clients and a server that records what the clients send. */
 #include "recorder.h"
 
 #include "measure.h"
@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 struct recorder {
-    int listener, bell, connections;
+    int listener, wake_fd, connections;
     uint16_t port, server_port;
     pthread_t thread;
-    pthread_mutex_t mutex;                            /* over the recordings */
+    pthread_mutex_t mutex;                            /* protects the recordings */
     int client[RECORDED_MOST], server[RECORDED_MOST]; /* -1: ended */
     struct recording recording[RECORDED_MOST];
     char bytes[1 << 16];
@@ -36,10 +36,12 @@ static int dial(uint16_t port)
 static void welcome(struct recorder *r)
 {
     if (r->connections == RECORDED_MOST)
-        bench_fail("more than %d connections to record", RECORDED_MOST);
+        bench_fail("there are more than %d connections to record", RECORDED_MOST);
+
     int fd = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
+
     r->client[r->connections] = fd;
     r->server[r->connections++] = dial(r->server_port);
 }
@@ -65,27 +67,31 @@ static void pass_on(struct recorder *r, int connection, bool from_client)
     int from = from_client ? r->client[connection] : r->server[connection];
     int to = from_client ? r->server[connection] : r->client[connection];
     ssize_t len = recv(from, r->bytes, sizeof r->bytes, 0);
+
     if (len > 0 && from_client) {
         pthread_mutex_lock(&r->mutex);
         keep(&r->recording[connection], r->bytes, (size_t)len);
         pthread_mutex_unlock(&r->mutex);
     }
+
     for (ssize_t done = 0, sent; len > 0 && done < len; done += sent) {
         sent = send(to, r->bytes + done, (size_t)(len - done), MSG_NOSIGNAL);
         if (sent < 0)
             len = -1;
     }
+
     if (len <= 0)
         end(r, connection);
 }
 
-static void *attend(void *arg)
+static void *serve_clients(void *arg)
 {
     struct recorder *r = arg;
     struct pollfd fds[2 + 2 * RECORDED_MOST];
+
     for (;;) {
         int count = r->connections;
-        fds[0] = (struct pollfd){.fd = r->bell, .events = POLLIN};
+        fds[0] = (struct pollfd){.fd = r->wake_fd, .events = POLLIN};
         fds[1] = (struct pollfd){.fd = r->listener, .events = POLLIN};
         for (int i = 0; i < count; i++) {
             fds[2 + 2 * i] = (struct pollfd){.fd = r->client[i], .events = POLLIN};
@@ -113,14 +119,17 @@ struct recorder *recorder_start(uint16_t server_port)
     socklen_t len = sizeof here;
     if (!r)
         bench_fail("no memory");
+
     pthread_mutex_init(&r->mutex, NULL);
     r->server_port = server_port;
-    r->bell = eventfd(0, EFD_CLOEXEC);
+    r->wake_fd = eventfd(0, EFD_CLOEXEC);
     r->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (r->bell < 0 || bind(r->listener, (struct sockaddr *)&here, len) != 0 || listen(r->listener, 64) != 0 ||
+    if (r->wake_fd < 0 || bind(r->listener, (struct sockaddr *)&here, len) != 0 ||
+        listen(r->listener, 64) != 0 ||
         getsockname(r->listener, (struct sockaddr *)&here, &len) != 0 ||
-        pthread_create(&r->thread, NULL, attend, r) != 0)
+        pthread_create(&r->thread, NULL, serve_clients, r) != 0)
         bench_fail("cannot record: %s", strerror(errno));
+
     r->port = ntohs(here.sin_port);
     return r;
 }
@@ -141,19 +150,21 @@ void recorder_forget(struct recorder *r)
 const struct recording *recorder_stop(struct recorder *r, int *connections)
 {
     uint64_t one = 1;
-    if (write(r->bell, &one, sizeof one) != sizeof one)
+    if (write(r->wake_fd, &one, sizeof one) != sizeof one)
         bench_fail("cannot stop recording");
+
     pthread_join(r->thread, NULL);
     for (int i = 0; i < r->connections; i++)
         if (r->client[i] >= 0)
             end(r, i);
+
     *connections = r->connections;
     return r->recording;
 }
 
 void recorder_free(struct recorder *r)
 {
-    close(r->bell);
+    close(r->wake_fd);
     close(r->listener);
     for (int i = 0; i < r->connections; i++)
         free(r->recording[i].bytes);

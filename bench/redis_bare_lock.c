@@ -1,9 +1,9 @@
-/* redis_bare_lock.c - the ceilings as kinds of lock: our bytes, with hand-over; and the lock without tokens and queue.
- */
+/* redis_bare_lock.c - the ceilings as kinds of lock: one that sends the library's bytes, with
+ * handoff, and one without tokens and queue. */
 #include "redis_bare.h"
 
-#include "redis_line.h"
-#include "requests.h"
+#include "redis_requests.h"
+#include "redis_socket.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,30 +22,30 @@ const struct captured *bare_learnt(void)
 
 static double commands_sent(const struct bench *b)
 {
-    struct redis_line *line = line_open(b->url);
-    double count = line_commands(line, false);
-    line_close(line);
+    struct redis_socket *conn = redis_socket_open(b->url);
+    double count = redis_socket_commands(conn, false);
+    redis_socket_close(conn);
     return count;
 }
 
-/* ---- Our bytes ---- */
+/* ---- The library's bytes ---- */
 
 struct bare {
     int worker;
     uint64_t cycle;
-    struct redis_line *commands, *wake;
-    struct phrase ask, release, pop;
+    struct redis_socket *commands, *wake;
+    struct phrase acquire, release, pop;
     char id[ID_LEN];
 };
 
-/* Each worker has a box of its own, with its number at the end. */
+/* Gives each worker its own inbox, with its number at the end. */
 static void rename_box(struct bare *bare, const char *box)
 {
     char own[sizeof learnt[0].box], digits[8];
     snprintf(own, sizeof own, "%s", box);
     snprintf(digits, sizeof digits, "%05d", bare->worker);
     memcpy(own + strlen(own) - 5, digits, 5);
-    phrase_replace(&bare->ask, box, own);
+    phrase_replace(&bare->acquire, box, own);
     phrase_replace(&bare->pop, box, own);
 }
 
@@ -54,28 +54,31 @@ static void *bare_open(const struct bench *b, int worker)
     struct bare *bare = calloc(1, sizeof *bare);
     if (!bare)
         bench_fail("no memory");
+
     bare->worker = worker;
-    bare->commands = line_open(b->url);
-    bare->ask = phrase_copy(&learnt[0].phrase[0]);
+    bare->commands = redis_socket_open(b->url);
+    bare->acquire = phrase_copy(&learnt[0].phrase[0]);
     bare->release = phrase_copy(&learnt[0].phrase[learnt[0].phrases - 1]);
     if (b->workers > 1) {
-        bare->wake = line_open(b->url);
+        bare->wake = redis_socket_open(b->url);
         bare->pop = phrase_copy(&learnt[0].pop);
         rename_box(bare, learnt[0].box);
     }
+
     return bare;
 }
 
-/* Until the message comes that names this cycle. Who hears nothing for as long as a BLMPOP lasts asks again. */
-static bool hear_turn(struct bare *bare)
+/* Waits for a notification. Returns true if it names this cycle; otherwise, or when the BLMPOP
+ * times out, the caller asks again. */
+static bool receive_notification(struct bare *bare)
 {
     size_t len;
-    line_send(bare->wake, bare->pop.bytes, bare->pop.len);
-    const char *reply = line_reply(bare->wake, &len);
+    redis_socket_send(bare->wake, bare->pop.bytes, bare->pop.len);
+    const char *reply = redis_socket_reply(bare->wake, &len);
     return memmem(reply, len, bare->id, ID_LEN) != NULL;
 }
 
-/* "*6\r\n:0\r\n...": it has a place in the queue. */
+/* "*6\r\n:0\r\n..." means that the request is queued. */
 static bool is_queued(const char *reply, size_t len)
 {
     const char *mark = memchr(reply, '\n', len);
@@ -86,35 +89,37 @@ static void bare_take(void *lock)
 {
     struct bare *bare = lock;
     size_t len;
+
     phrase_next_id(bare->id, bare->worker, bare->cycle++);
-    phrase_set_id(&bare->ask, bare->id);
+    phrase_set_id(&bare->acquire, bare->id);
     do {
-        line_send(bare->commands, bare->ask.bytes, bare->ask.len);
-        const char *reply = line_reply(bare->commands, &len);
+        redis_socket_send(bare->commands, bare->acquire.bytes, bare->acquire.len);
+        const char *reply = redis_socket_reply(bare->commands, &len);
         if (*reply != '*' && strncmp(reply, "$-1", 3) != 0)
             return;
         if (!bare->wake || !is_queued(reply, len))
-            bench_fail("the lock was not to be had: %.*s", (int)len, reply);
-    } while (!hear_turn(bare));
+            bench_fail("the lock was not granted: %.*s", (int)len, reply);
+    } while (!receive_notification(bare));
 }
 
 static void bare_give(void *lock)
 {
     struct bare *bare = lock;
     size_t len;
+
     phrase_set_id(&bare->release, bare->id);
-    line_send(bare->commands, bare->release.bytes, bare->release.len);
-    const char *reply = line_reply(bare->commands, &len);
+    redis_socket_send(bare->commands, bare->release.bytes, bare->release.len);
+    const char *reply = redis_socket_reply(bare->commands, &len);
     if (strncmp(reply, ":0\r\n", 4) == 0)
-        bench_fail("the lock was not held any more: %.*s", (int)len, reply);
+        bench_fail("the lock was lost before its release: %.*s", (int)len, reply);
 }
 
 static void bare_close(void *lock)
 {
     struct bare *bare = lock;
-    line_close(bare->commands);
-    line_close(bare->wake);
-    phrase_free(&bare->ask);
+    redis_socket_close(bare->commands);
+    redis_socket_close(bare->wake);
+    phrase_free(&bare->acquire);
     phrase_free(&bare->release);
     phrase_free(&bare->pop);
     free(bare);
@@ -130,7 +135,9 @@ const struct lock_kind BARE = {.who = "bare",
 
 /* ---- No token, no queue ---- */
 
-#define SCRIPT "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+#define SCRIPT                                                                                     \
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 "   \
+    "end"
 
 static struct phrase phrase_of(const char *text, size_t id_at)
 {
@@ -142,8 +149,10 @@ static struct phrase phrase_of(const char *text, size_t id_at)
 struct phrase bare_lock_set(void)
 {
     char text[256];
-    int at = snprintf(text, sizeof text, "*6\r\n$3\r\nSET\r\n$%zu\r\n%s\r\n$22\r\n", strlen(LOCK_NAME), LOCK_NAME);
-    snprintf(text + at, sizeof text - (size_t)at, "%022d\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n30000\r\n", 0);
+    int at = snprintf(text, sizeof text, "*6\r\n$3\r\nSET\r\n$%zu\r\n%s\r\n$22\r\n",
+                      strlen(LOCK_NAME), LOCK_NAME);
+    snprintf(text + at, sizeof text - (size_t)at,
+             "%022d\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n30000\r\n", 0);
     return phrase_of(text, (size_t)at);
 }
 
@@ -151,12 +160,15 @@ struct phrase bare_lock_delete(const struct bench *b)
 {
     char text[256];
     size_t len;
-    struct redis_line *line = line_open(b->url);
-    const char *sha = line_ask(line, &len, "SCRIPT LOAD \"" SCRIPT "\"") + strlen("$40\r\n");
-    int at = snprintf(text, sizeof text, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n%.40s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n$22\r\n", sha,
-                      strlen(LOCK_NAME), LOCK_NAME);
+    struct redis_socket *conn = redis_socket_open(b->url);
+    const char *sha =
+        redis_socket_request(conn, &len, "SCRIPT LOAD \"" SCRIPT "\"") + strlen("$40\r\n");
+    int at = snprintf(text, sizeof text,
+                      "*5\r\n$7\r\nEVALSHA\r\n$40\r\n%.40s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n$22\r\n",
+                      sha, strlen(LOCK_NAME), LOCK_NAME);
+
     snprintf(text + at, sizeof text - (size_t)at, "%022d\r\n", 0);
-    line_close(line);
+    redis_socket_close(conn);
     return phrase_of(text, (size_t)at);
 }
 
@@ -165,18 +177,20 @@ static void *bare_lock_open(const struct bench *b, int worker)
     struct bare *bare = calloc(1, sizeof *bare);
     if (!bare)
         bench_fail("no memory");
+
     bare->worker = worker;
-    bare->commands = line_open(b->url);
-    bare->ask = bare_lock_set();
+    bare->commands = redis_socket_open(b->url);
+    bare->acquire = bare_lock_set();
     bare->release = bare_lock_delete(b);
+
     return bare;
 }
 
 static double commands_sent_and_sets(const struct bench *b)
 {
-    struct redis_line *line = line_open(b->url);
-    double count = line_commands(line, true);
-    line_close(line);
+    struct redis_socket *conn = redis_socket_open(b->url);
+    double count = redis_socket_commands(conn, true);
+    redis_socket_close(conn);
     return count;
 }
 

@@ -1,7 +1,8 @@
-/* redis_memory.c - through the library: what a held lease takes in the client, and a waiter in the server. */
+/* redis_memory.c - workloads through the library: memory of a held lease in the client, and of a
+ * waiter in the server. */
 #include "library.h"
-#include "redis_line.h"
-#include "requests.h"
+#include "redis_requests.h"
+#include "redis_socket.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@ enum { AT_ONCE = 256 };
 #define RENEWED_TTL_MS 30000
 #define HELD_WITHIN_NS 30000000000
 
-/* What is held, or asked for. A callback needs it. */
+/* All leases that are held or requested; used by the callback. */
 static struct {
     hf_client *client;
     struct hf_request request;
@@ -18,33 +19,35 @@ static struct {
     atomic_int under_way;
 } all;
 
-static void ask(int number);
+static void start_waiter(int number);
 
 static void held(hf_lease *lease, hf_status outcome, void *arg)
 {
     int number = (int)(intptr_t)arg;
-    if (library_asks_again(outcome, 0)) { /* for as long as there is time */
+    if (library_retries(outcome, 0)) { /* hold_all() limits the time */
         hf_lease_free(lease);
-        ask(number);
+        start_waiter(number);
         return;
     }
+
     atomic_fetch_sub(&all.under_way, 1);
 }
 
-static void ask(int number)
+static void start_waiter(int number)
 {
     char name[sizeof LOCK_NAME];
     struct hf_request request = all.request;
     numbered_name(name, number);
     request.name = name;
-    library_must(hf_acquire_start(all.client, &request, held, (void *)(intptr_t)number, &all.lease[number]));
+    library_must(
+        hf_acquire_start(all.client, &request, held, (void *)(intptr_t)number, &all.lease[number]));
 }
 
 static void await_under_way(int most, int64_t end)
 {
     for (; atomic_load(&all.under_way) > most; pass_ms(0.1))
         if (now_ns() > end)
-            bench_fail("%d leases are not answered", atomic_load(&all.under_way));
+            bench_fail("%d requests got no reply in time", atomic_load(&all.under_way));
 }
 
 static void hold_all(hf_client *client, struct hf_request request, int count, hf_lease **lease)
@@ -53,10 +56,11 @@ static void hold_all(hf_client *client, struct hf_request request, int count, hf
     all.client = client;
     all.request = request;
     all.lease = lease;
+
     for (int i = 0; i < count; i++) {
         await_under_way(AT_ONCE - 1, end);
         atomic_fetch_add(&all.under_way, 1);
-        ask(i);
+        start_waiter(i);
     }
     await_under_way(0, end);
 }
@@ -68,7 +72,7 @@ static struct hf_counters counters_of(hf_client *client)
     return counters;
 }
 
-/* The server has counted them; without one, as many as are due. */
+/* Number of renewals by the server's counters; without a server, the number that was due. */
 static double renewals(const struct bench *b, hf_client *client, double commands, double seconds)
 {
     struct hf_timing_sheet sheet = {.size = sizeof sheet};
@@ -82,6 +86,7 @@ static void watch_renewals(const struct bench *b, hf_client *client, struct resu
     double commands = library_commands(b), client_us = cpu_us(0);
     double server_us = b->server_pid ? cpu_us(b->server_pid) : NAN;
     int64_t from = now_ns();
+
     pass_ms(b->seconds * 1000);
     int64_t ns = now_ns() - from;
     result_rate(r, renewals(b, client, commands, (double)ns / 1e9), ns);
@@ -99,22 +104,25 @@ int run_renewals(const struct bench *b)
     hf_lease **lease = calloc((size_t)b->workers, sizeof *lease);
     if (!lease || b->workers < 1)
         bench_fail("--workers: at least 1");
+
     pin(b->cpu);
     hf_client *client = library_open(b, false);
     request.ttl_ms = RENEWED_TTL_MS;
     request.flags = HF_AUTO_RENEW;
     request.wait_ms = 0;
+
     for (int i = 0; i < b->workers; i++)
-        lease[i] = (hf_lease *)client; /* so that the array's own pages are there before */
+        lease[i] = (hf_lease *)client; /* so that the pages of the array are counted before */
     result.rss_before_kb = (double)rss_kb(0);
     hold_all(client, request, b->workers, lease);
     result.rss_kb = (double)rss_kb(0);
     result.bytes_each = (result.rss_kb - result.rss_before_kb) * 1024 / b->workers;
     watch_renewals(b, client, &result);
-    result.note = "ops are renewals";
+    result.note = "operations are renewals";
     library_must(hf_close(client, 60000));
     result_print(&result);
     free(lease);
+
     return 0;
 }
 
@@ -128,9 +136,9 @@ static void never(hf_lease *lease, hf_status outcome, void *arg)
 
 static double server_memory(const struct bench *b)
 {
-    struct redis_line *line = line_open(b->url);
-    double bytes = line_info(line, "memory", "used_memory:");
-    line_close(line);
+    struct redis_socket *conn = redis_socket_open(b->url);
+    double bytes = redis_socket_info(conn, "memory", "used_memory:");
+    redis_socket_close(conn);
     return bytes;
 }
 
@@ -141,21 +149,26 @@ int run_waiter_memory(const struct bench *b)
     hf_lease *lease, *waiter;
     hf_client *client = library_open(b, false);
     int64_t end = now_ns() + HELD_WITHIN_NS;
+
     pin(b->cpu);
     request.ttl_ms = 3 * HELD_WITHIN_NS / 1000000;
     library_must(hf_acquire(client, &request, &lease));
     request.wait_ms = HF_FOREVER;
     double before = server_memory(b);
     uint64_t queued = counters_of(client).queued;
+
     for (int i = 0; i < b->workers; i++) {
         library_must(hf_acquire_start(client, &request, never, NULL, &waiter));
         while (counters_of(client).queued - queued + AT_ONCE < (uint64_t)i && now_ns() < end)
             pass_ms(0.1);
     }
+
     while (counters_of(client).queued - queued < (uint64_t)b->workers && now_ns() < end)
         pass_ms(1);
     if (now_ns() >= end)
-        bench_fail("only %llu wait", (unsigned long long)(counters_of(client).queued - queued));
+        bench_fail("only %llu requests are queued",
+                   (unsigned long long)(counters_of(client).queued - queued));
+
     result.bytes_each = (server_memory(b) - before) / b->workers;
     library_must(hf_close(client, 60000));
     result_print(&result);

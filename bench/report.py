@@ -1,11 +1,12 @@
 #!/usr/bin/python3 -B
-"""report.py - writes docs/benchmarks.md and its pictures from the lines that the bench measured.
+"""report.py - writes docs/benchmarks.md and its pictures from the results of the bench.
 
-    bench/report.py [RESULTS [BARS [DOCS]]]     build/bench/results.jsonl, bench/bars.tsv and docs, unless told
+    bench/report.py [RESULTS [BARS [DOCS]]]
 
-The page is DOCS/benchmarks.md, the pictures lie in DOCS/bench. In the page only what stands between the lines
-`<!-- bench:begin -->` and `<!-- bench:end -->` is replaced. The last line on stdout counts the bars that are met; those
-that are missed are named above it. That is no error: a bench says what is."""
+The defaults are build/bench/results.jsonl, bench/bars.tsv and docs. The page is DOCS/benchmarks.md, and
+the pictures are in DOCS/bench. On the page only the part between the lines `<!-- bench:begin -->` and
+`<!-- bench:end -->` is replaced. Missed bars are printed on stdout; the last line counts the bars that
+are met. A missed bar is not an error: the exit code is 0."""
 import argparse
 import os
 import re
@@ -19,14 +20,14 @@ from results import Results, read_bars
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
-# Columns of the tables: heading, how a figure is shown, the metrics in it, and whether their spread is shown.
+# Columns of the tables: heading, format of a figure, its metrics, and whether the spread is shown.
 COLUMNS = [
     ("a second", charts.short, ["per_s"], True),
     ("p50", charts.time_us, ["p50_us"], True),
     ("p99", charts.time_us, ["p99_us"], False),
     ("p99.9", charts.time_us, ["p999_us"], False),
-    ("hand-off p50", charts.time_us, ["handoff_p50_us"], True),
-    ("hand-off p99", charts.time_us, ["handoff_p99_us"], False),
+    ("handoff p50", charts.time_us, ["handoff_p50_us"], True),
+    ("handoff p99", charts.time_us, ["handoff_p99_us"], False),
     ("least / most", charts.short, ["least", "most"], False),
     ("Jain", lambda value: f"{value:.4f}", ["jain"], False),
     ("longest gap", lambda value: charts.time_us(value * 1000), ["longest_gap_ms"], False),
@@ -64,7 +65,7 @@ def notes_of(results, workload, who):
 
 
 def lasting_notes(results, who):
-    """What is said of somebody whenever something is said: that stands once, in the list of who is who."""
+    """Notes that all results of `who` share: they are printed once, in the list of who is who."""
     sets = [notes for notes in (notes_of(results, workload, who) for workload in results.workloads()) if notes]
     return [note for note in sets[0] if all(note in notes for notes in sets)] if len(sets) > 1 else []
 
@@ -92,7 +93,7 @@ def bars_table(bars):
         compared = f"{bar.who} to {bar.ceiling}" if bar.how == "ratio" else bar.who
         figure = f"{bar.workload}: {bar.metric}, {compared}"
         rows.append([bar.name, bar.text, figure, f"{bar.relation} {bar.bound:g}", middle, least_most, verdict])
-    return table(["bar", "says", "figure", "bound", "median", "spread", ""], rows)
+    return table(["bar", "meaning", "figure", "bound", "median", "spread", ""], rows)
 
 
 def number(value):
@@ -107,7 +108,7 @@ def tally(bars):
 
 
 def bars_section(bars):
-    said = f"{tally(bars)}. A ratio is taken within each repetition; the verdict is that of the median."
+    said = f"{tally(bars)}. A ratio is taken within each repetition; the median decides."
     return ["### Bars", "", said, "", *bars_table(bars), ""]
 
 
@@ -139,7 +140,7 @@ def natural(text):
 
 
 def reps_of(results):
-    """The least and the most in which a workload was run through the library."""
+    """The smallest and largest number of repetitions of a workload through the library."""
     counts = [len(results.lines(w, "holdfast")) for w in results.workloads() if results.lines(w, "holdfast")]
     return (min(counts), max(counts)) if counts else (0, 0)
 

@@ -1,7 +1,7 @@
-"""results.py - the lines that the programs of the bench printed, and what the bars of bars.tsv say of them.
+"""results.py - the results of the programs of the bench, and the verdicts of the bars of bars.tsv.
 
-A bar compares within one repetition: both figures come from the same minutes of the same machine. Its verdict is that
-of the median of the repetitions."""
+A bar compares within one repetition: both figures come from the same minutes of the same machine. The
+median of the repetitions decides."""
 import json
 from dataclasses import dataclass, field
 from statistics import median
@@ -11,7 +11,7 @@ COLUMNS = ["name", "workload", "metric", "who", "ceiling", "how", "relation", "b
 
 
 class Results:
-    """All lines, by workload and by who ran it; a repetition that was run again replaces the earlier one."""
+    """All results, by workload and by who ran it. A repeated repetition replaces the earlier one."""
 
     def __init__(self, lines):
         self.found = {}
@@ -31,15 +31,15 @@ class Results:
         return list(self.found.get(workload, {}))
 
     def lines(self, workload, who):
-        """By repetition; empty when it was not run."""
+        """Results by repetition; empty if the workload was not run."""
         return self.found.get(workload, {}).get(who, {})
 
     def values(self, workload, who, metric):
-        """Of each repetition that has it."""
+        """The metric by repetition, for each repetition that has it."""
         return {rep: line[metric] for rep, line in self.lines(workload, who).items() if line.get(metric) is not None}
 
     def spread(self, workload, who, metric):
-        """(median, least, most) of the repetitions; None when none has it."""
+        """(median, least, most) of the repetitions; None if none has the metric."""
         values = self.values(workload, who, metric).values()
         return (median(values), min(values), max(values)) if values else None
 
@@ -57,7 +57,7 @@ class Bar:
     workload: str
     metric: str
     who: str
-    ceiling: str  # "-": none; WHO@WORKLOAD: in another workload
+    ceiling: str  # "-": none; WHO@WORKLOAD: a figure of another workload
     how: str
     relation: str
     bound: float
@@ -85,13 +85,13 @@ class Bar:
 
 
 def place(who, workload):
-    """The workload and who of "WHO" or "WHO@WORKLOAD"."""
+    """(workload, who) of "WHO" or "WHO@WORKLOAD"."""
     who, _, other = who.partition("@")
     return other or workload, who
 
 
 def read_bars(path):
-    """One bar a line, its columns apart by tabs; lines that begin with # are remarks."""
+    """One bar a line, columns separated by tabs; lines that begin with # are comments."""
     bars = []
     with open(path) as file:
         for number, line in enumerate(file, 1):

@@ -1,4 +1,4 @@
-/* span.c - what a stretch of work cost. */
+/* span.c - the cost of a part of a run. */
 #include "span.h"
 
 struct span span_begin(const struct bench *b, double (*commands)(const struct bench *b))

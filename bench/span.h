@@ -1,4 +1,4 @@
-/* span.h - what a stretch of work cost: time, CPU here and in the server, commands. */
+/* span.h - the cost of a part of a run: time, CPU time of client and server, commands. */
 #pragma once
 #include "measure.h"
 
@@ -10,5 +10,5 @@ struct span {
 };
 
 struct span span_begin(const struct bench *b, double (*commands)(const struct bench *b));
-/* Into r: seconds, ops, per_s, CPU and commands of each, memory of this process. */
+/* Sets in r: seconds, ops, per_s, CPU time and commands for each op, memory of this process. */
 void span_end(const struct span *span, double ops, struct result *r);

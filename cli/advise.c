@@ -1,113 +1,45 @@
-/* advise.c - the verb `advise`: which lock fits which story. Options tell the story, or on a terminal the answers to
- * six questions at most; a table knows the rest. docs/choosing.md draws the same tree. */
+/* advise.c - the verb `advise`: says which lock fits a story. The story comes from options, or
+ * on a terminal from the answers to at most nine questions. advice_table.c has the answers;
+ * docs/choosing.md draws the same tree. */
+#include "advice_table.h"
 #include "advise_times.h"
-#include "text.h"
+#include "output.h"
 #include "verbs.h"
 #include <string.h>
 #include <unistd.h>
 
-enum story_trait {
-    SKIP = 1,
-    MANY = 2,
-    READERS = 4,
-    WEIGHTS = 8,
-    SCRIPT = 16,
-    NESTED = 32,
-    SEVERAL = 64,
-    CORRECT = 128,
-    MACHINES = 256,
-    DATABASE = 512,
-    QUEUE = 1024,
-    RATE = 2048,
-};
-
-#define TRAIT(name, bit, help)                                                                                         \
-    {                                                                                                                  \
-        name, 0, NULL, STORE_BIT, OPTION_FIELD(story), bit, bit, help                                                  \
+#define TRAIT(name, bit, help)                                                                     \
+    {                                                                                              \
+        name, 0, NULL, STORE_BIT, OPTION_FIELD(story), bit, bit, help                              \
     }
 
 static const struct option_spec OPTIONS[] = {
-    TRAIT("skip", SKIP, "when it is held, do not wait: do nothing this time"),
+    TRAIT("skip", SKIP, "when the lock is held, do not wait: do nothing this time"),
     TRAIT("many", MANY, "several may work at once, but not more than N"),
-    TRAIT("weights", WEIGHTS, "some need more of it than others"),
+    TRAIT("weights", WEIGHTS, "some jobs need more units than others; implies --many"),
     TRAIT("readers", READERS, "many read, one writes"),
     TRAIT("script", SCRIPT, "the lock must outlive the process that took it"),
-    TRAIT("nested", NESTED, "who holds it may ask for it again"),
+    TRAIT("open-ended", OPEN_ENDED, "nobody knows how long the work takes"),
+    TRAIT("nested", NESTED, "a holder may take the same lock again"),
     TRAIT("several", SEVERAL, "several locks at once"),
     TRAIT("correct", CORRECT, "a late writer must do no harm, whatever happens"),
     TRAIT("machines", MACHINES, "on several machines"),
-    TRAIT("database", DATABASE, "all that must be protected is in one database"),
+    TRAIT("failover", FAILOVER, "the lock must survive the loss of its server; implies --machines"),
+    TRAIT("strict", STRICT,
+          "not even clocks and lost data may let two in; implies --correct and --machines"),
+    TRAIT("database", DATABASE, "everything that must be protected is in one database"),
     TRAIT("queue", QUEUE, "each piece of work must be done, by anybody, once"),
     TRAIT("rate", RATE, "so many calls a second, not so many at once"),
-    {"ask", 0, NULL, STORE_CONSTANT, OPTION_FIELD(ask), 1, 1, "ask for the story, also where no terminal is"},
-    {"from-history", 0, "NAME", STORE_TEXT, OPTION_FIELD(from_history), 0, 0, "say which ttl fits past holds of NAME"},
+    {"ask", 0, NULL, STORE_CONSTANT, OPTION_FIELD(ask), 1, 1,
+     "ask the questions, even without a terminal"},
+    {"from-history", 0, "NAME", STORE_TEXT, OPTION_FIELD(from_history), 0, 0,
+     "suggest a ttl from the past holds of NAME"},
     {"from-metrics", 0, "SOURCE", STORE_TEXT, OPTION_FIELD(from_metrics), 0, 0,
-     "the same from metrics of serve: http://..., a file, or - for stdin"},
+     "suggest a ttl from the metrics of serve: http://..., a file, or - for stdin"},
     OPTION_URL,
     OPTION_JSON,
     OPTION_HELP,
 };
-
-static const struct advice {
-    int64_t traits;
-    const char *story, *use, *why;
-} ADVICE[] = {
-    {0, "one at a time, the others wait for their turn", "holdfast run NAME -- CMD",
-     "A mutex with a queue: first come, first served. The lock ends with the command, also when that is killed."},
-    {SKIP, "a cron job that must not run twice at once", "holdfast run -n -E 0 NAME -- CMD",
-     "Busy is an answer: without -E it is exit code 75."},
-    {MANY, "at most N jobs at once", "holdfast run --capacity N NAME -- CMD",
-     "A semaphore: every unit has an owner and comes back by itself when that dies."},
-    {MANY | SKIP, "at most N jobs at once, further ones are dropped", "holdfast run -n --capacity N NAME -- CMD",
-     "A semaphore that is not waited for."},
-    {MANY | WEIGHTS, "jobs of different sizes share N units", "holdfast run --capacity N --units K NAME -- CMD",
-     "A weighted semaphore. A big job is not overtaken by small ones for ever: the queue keeps its order."},
-    {READERS, "many may read while nobody writes", "holdfast run -s NAME -- READ; holdfast run -x NAME -- WRITE",
-     "A read-write lock: readers enter together, and neither side starves."},
-    {SCRIPT, "a script takes it in one step and gives it back in another",
-     "holdfast acquire --lease FILE --ttl 10m NAME; holdfast release --lease FILE",
-     "A detached lease: it lives by its ttl alone, so choose that well, and extend it."},
-    {NESTED, "a function that holds the lock calls another that takes it", "hf_acquire with the same owner (C library)",
-     "Reentrant: each level has its own lease, and it is free when the last one is released."},
-    {SEVERAL, "two accounts must be locked together", "hf_acquire_many (C library)",
-     "All or nothing, in one order for everybody, so that two callers cannot deadlock."},
-    {CORRECT, "two writers would destroy data", "holdfast run NAME -- CMD, and holdfast fence sql",
-     "A process that is stopped can wake up after its lease ended. Give HOLDFAST_TOKEN to what it writes to, and have "
-     "that refuse older ones."},
-    {MACHINES, "the jobs run on several machines", "holdfast -u URL run NAME -- CMD, URL of a server that all reach",
-     "local: is for one machine. `holdfast version` says which engines are built in."},
-    {MACHINES | CORRECT, "two writers on different machines would destroy data",
-     "holdfast -u 'redis://HOST/0?replicas=1' run NAME -- CMD, and holdfast fence sql",
-     "replicas=K survives the loss of the server, redlock://A,B,C that of a minority; only the token survives a writer "
-     "that "
-     "was asleep. Have what is written refuse older ones."},
-    {DATABASE, "all that must be protected is in one database",
-     "no lock: a transaction, SELECT ... FOR UPDATE, or UNIQUE",
-     "The database excludes and remembers in one place, and cannot disagree with itself. A lock beside it can."},
-    {QUEUE, "each piece of work must be done, by anybody, once", "no lock: a queue, and work that may be done twice",
-     "A lock says who works now, not what is done. A queue remembers; a key for each piece makes doing it twice "
-     "harmless."},
-    {RATE, "not more than so many calls a second", "no lock: a rate limiter",
-     "A semaphore bounds how many are at it at once, not how often they come."},
-};
-#define ADVICE_COUNT (sizeof ADVICE / sizeof ADVICE[0])
-
-static bool within(int64_t part, int64_t whole)
-{
-    return (part & ~whole) == 0;
-}
-
-/* Does this advice belong to the story, and is it not a part of another one that does? */
-static bool fits(const struct advice *advice, int64_t story)
-{
-    if (story == 0 || advice->traits == 0 || !within(advice->traits, story))
-        return advice->traits == story;
-    for (size_t i = 0; i < ADVICE_COUNT; i++)
-        if (ADVICE[i].traits != advice->traits && within(ADVICE[i].traits, story) &&
-            within(advice->traits, ADVICE[i].traits))
-            return false;
-    return true;
-}
 
 /* ---- Questions ---- */
 
@@ -116,30 +48,53 @@ static const struct question {
     struct {
         const char *key, *means;
         int64_t traits;
-        bool last; /* nothing more needs to be known */
+        bool last; /* no further question is needed */
     } answer[5];
+    int64_t needs, unless; /* the question is asked if the story has all traits of `needs` and none
+                              of `unless` */
 } QUESTIONS[] = {
-    {"Is all that must be protected in one database?", {{"n", "no", 0, false}, {"y", "yes", DATABASE, true}}},
-    {"What must not happen?",
-     {{"1", "two at once", 0, false},
-      {"n", "more than N at once", MANY, false},
-      {"w", "somebody reads or writes while another writes", READERS, false},
-      {"q", "a piece of work is forgotten or done twice", QUEUE, true},
-      {"r", "more than N calls a second", RATE, true}}},
-    {"Who comes while it is taken:", {{"w", "waits for its turn", 0, false}, {"s", "skips it this time", SKIP, false}}},
-    {"Who holds it is:",
-     {{"p", "one process or command", 0, false}, {"s", "a script, in several steps", SCRIPT, false}}},
-    {"Are they on several machines?", {{"n", "no", 0, false}, {"y", "yes", MACHINES, false}}},
-    {"If two are at it in spite of all:",
-     {{"t", "it costs time or money", 0, false}, {"d", "data is destroyed", CORRECT, false}}},
+    {.text = "Is everything that the lock must protect in one database?",
+     .answer = {{"n", "no", 0, false}, {"y", "yes", DATABASE, true}}},
+    {.text = "What must not happen?",
+     .answer = {{"1", "two at once", 0, false},
+                {"n", "more than N at once", MANY, false},
+                {"w", "somebody reads or writes while another writes", READERS, false},
+                {"q", "a piece of work is forgotten or done twice", QUEUE, true},
+                {"r", "more than N calls a second", RATE, true}}},
+    {.text = "A caller that finds the lock taken:",
+     .answer = {{"w", "waits for its turn", 0, false},
+                {"s", "skips the work this time", SKIP, false}}},
+    {.text = "The lock is held by:",
+     .answer = {{"p", "one process or command", 0, false},
+                {"s", "a script, in several steps", SCRIPT, false}}},
+    {.text = "Is it known how long the work takes?",
+     .answer = {{"y", "yes", 0, false}, {"n", "no", OPEN_ENDED, false}}},
+    {.text = "Does a holder call code that takes the same lock again?",
+     .answer = {{"n", "no", 0, false}, {"y", "yes", NESTED, false}}},
+    {.text = "Do the callers run on several machines?",
+     .answer = {{"n", "no", 0, false}, {"y", "yes", MACHINES, false}}},
+    {.text = "If two work at once in spite of the lock:",
+     .answer = {{"t", "it costs time or money", 0, false},
+                {"d", "data is destroyed", CORRECT, false}}},
+    {.text = "May a clock that jumps, or a server that loses its data, let two in for a moment?",
+     .answer = {{"y", "yes, if the older one's writes are refused", 0, false},
+                {"n", "no", STRICT, false}},
+     .needs = MACHINES | CORRECT},
+    {.text = "While the lock server is lost:",
+     .answer = {{"w", "the work may wait, or may be done twice", 0, false},
+                {"s", "the lock must survive", FAILOVER, false}},
+     .needs = MACHINES,
+     .unless = CORRECT},
 };
 #define QUESTION_COUNT (sizeof QUESTIONS / sizeof QUESTIONS[0])
 #define ANSWER_COUNT (sizeof QUESTIONS[0].answer / sizeof QUESTIONS[0].answer[0])
 
-/* Puts a question on stderr until one of its answers comes; an empty line is the first one. -1: there is no answer. */
+/* Prints a question on stderr until one of its answers is typed; an empty line means the first
+ * answer. Returns the index of the answer, or -1 if stdin ends first. */
 static int put_question(const struct question *question)
 {
     char line[64];
+
     for (;;) {
         fprintf(stderr, "%s\n", question->text);
         for (size_t i = 0; i < ANSWER_COUNT && question->answer[i].key; i++)
@@ -148,25 +103,35 @@ static int put_question(const struct question *question)
         if (!fgets(line, sizeof line, stdin))
             return -1;
         line[strcspn(line, "\n")] = '\0';
+        if (!*line)
+            return 0;
         for (size_t i = 0; i < ANSWER_COUNT && question->answer[i].key; i++)
-            if (strcmp(line, question->answer[i].key) == 0 || (i == 0 && !*line))
+            if (strcmp(line, question->answer[i].key) == 0)
                 return (int)i;
     }
 }
 
-/* Asks for the story; 64 when the answers end before the questions do. */
+static bool is_asked(const struct question *question, int64_t story)
+{
+    return (story & question->needs) == question->needs && (story & question->unless) == 0;
+}
+
+/* Asks all questions that apply. Returns 0, or 64 if stdin ends before the last answer. */
 static int ask_story(int64_t *story)
 {
     for (size_t i = 0; i < QUESTION_COUNT; i++) {
+        if (!is_asked(&QUESTIONS[i], *story))
+            continue;
         int chosen = put_question(&QUESTIONS[i]);
         if (chosen < 0) {
-            complain("advise: there is no answer to: %s", QUESTIONS[i].text);
+            complain("advise: the answers ended before this question: %s", QUESTIONS[i].text);
             return EXIT_USAGE;
         }
         *story |= QUESTIONS[i].answer[chosen].traits;
         if (QUESTIONS[i].answer[chosen].last)
             break;
     }
+
     fprintf(stderr, "\n");
     return 0;
 }
@@ -179,6 +144,7 @@ static void print_one(const struct advice *advice, bool json, const char *comma)
         printf("%s:\n    %s\n    %s\n", advice->story, advice->use, advice->why);
         return;
     }
+
     printf("%s\n{\"story\":", comma);
     json_print_text(stdout, advice->story);
     printf(",\"use\":");
@@ -191,29 +157,38 @@ static void print_one(const struct advice *advice, bool json, const char *comma)
 static void print_fitting(int64_t story, bool all, bool json)
 {
     const char *comma = "";
+
     printf(json ? "[" : "");
     for (size_t i = 0; i < ADVICE_COUNT; i++) {
-        if (!all && !fits(&ADVICE[i], story))
+        if (!all && !advice_fits(&ADVICE[i], story))
             continue;
         print_one(&ADVICE[i], json, comma);
         comma = ",";
     }
+
     if (json)
         printf("\n]\n");
     else if (!*comma)
-        printf("No lock has only that; tell more of the story, or see all: holdfast advise\n");
+        printf("No advice fits these options alone; give more of them, or see all stories: "
+               "holdfast advise\n");
 }
 
-/* The whole story as one command line. */
+/* Prints the whole story as one command line. A piece of data that is written under a permit has
+ * an exclusive lock of its own, whose token is checked. */
 static void print_together(int64_t story)
 {
-    bool script = story & SCRIPT;
+    const char *url = story & MACHINES ? " -u URL" : "";
+    bool script = story & SCRIPT, pieces = (story & MANY) && (story & CORRECT) && !script;
+
     if (story & (DATABASE | QUEUE | RATE))
         return;
-    printf("together:\n    holdfast%s %s%s%s%s NAME%s\n", story & MACHINES ? " -u URL" : "",
+    printf("together:\n    holdfast%s %s%s%s%s%s NAME", url,
            script ? "acquire --lease FILE --ttl 10m" : "run", story & SKIP ? " -n -E 0" : "",
            story & MANY ? " --capacity N" : "", story & READERS ? " -s (or -x to write)" : "",
-           script ? "; ...; holdfast release --lease FILE" : " -- CMD");
+           story & OPEN_ENDED && !script ? " --max-hold 2h" : "");
+    if (pieces)
+        printf(" -- holdfast%s run PIECE", url);
+    printf("%s\n", script ? "; ...; holdfast release --lease FILE" : " -- CMD");
 }
 
 static int run_advise(const struct cli_options *options, int argc, char **argv)
@@ -221,6 +196,7 @@ static int run_advise(const struct cli_options *options, int argc, char **argv)
     int64_t story = options->story;
     bool asks = options->ask != 0 || (story == 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
     int code = check_operands(&VERB_ADVISE, argc, argv, 0, 0);
+
     if (code == 0 && options->from_history)
         return advise_from_history(options);
     if (code == 0 && options->from_metrics)
@@ -229,19 +205,24 @@ static int run_advise(const struct cli_options *options, int argc, char **argv)
         code = ask_story(&story);
     if (code != 0)
         return code;
+
+    story = story_completed(story);
     print_fitting(story, story == 0 && !asks, options->json != 0);
     if (asks && !options->json)
         print_together(story);
+
     return finish_stdout();
 }
 
 const struct verb VERB_ADVISE = {
     .name = "advise",
     .operands = "",
-    .summary = "Says which lock fits which story; options tell yours.",
-    .details = "Without options it asks six questions at most; where no terminal is, it prints all stories.\n"
-               "With --json: an array of objects with the keys story, use and why;\n"
-               "with --from-history or --from-metrics one object (docs/json.md).\n",
+    .summary = "Says which lock fits your story, which you tell by options or answers.",
+    .details = "Without options it asks at most nine questions. Without a terminal it prints all "
+               "stories.\n"
+               "With --json: an array of objects with the keys story, use and why; with "
+               "--from-history or\n"
+               "--from-metrics one object (docs/json.md).\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_advise,

@@ -1,7 +1,7 @@
-/* advise_times.h - which times follow from hold times that were measured. */
+/* advise_times.h - suggests ttl and max_hold from measured hold times. */
 #pragma once
 #include "options.h"
 
-/* Both print what follows and answer with an exit code. */
+/* Both print the suggestion and return an exit code. */
 int advise_from_history(const struct cli_options *options);
 int advise_from_metrics(const struct cli_options *options);

@@ -1,8 +1,10 @@
-/* completion.c - the verb `completion`: scripts for bash, zsh and fish, made from the tables of verbs and options.
+/* completion.c - the verb `completion`: prints scripts for bash, zsh and fish, made from the
+ * tables of verbs and options.
  *
- * All three know: the verbs, the options of each verb, the words that an option's argument or a verb's operand may be,
- * and where a file is meant. After `run NAME` the command's own completion takes over where the shell can do that. */
-#include "text.h"
+ * All three know: the verbs, the options of each verb, the words that an option's argument or a
+ * verb's operand may be, and where a file is meant. After `run NAME` the command's own completion
+ * takes over where the shell can do that. */
+#include "output.h"
 #include "verbs.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,12 @@ static const struct option_spec OPTIONS[] = {OPTION_JSON, OPTION_HELP};
 static bool takes_file(const struct option_spec *spec)
 {
     return spec->argument && strcmp(spec->argument, "FILE") == 0;
+}
+
+/* Returns true if the first operand is the name of a lock, or its beginning. */
+static bool takes_name(const struct verb *verb)
+{
+    return strncmp(verb->operands, "NAME", 4) == 0 || strcmp(verb->operands, "[PREFIX]") == 0;
 }
 
 static void print_word(void *arg, const char *word, size_t len)
@@ -27,7 +35,7 @@ static void print_choices(const char *argument)
     choices_each(argument, print_word, &separator);
 }
 
-/* Text between single quotes of a shell. */
+/* Prints a text in single quotes of a shell. */
 static void print_quoted(const char *text)
 {
     putchar('\'');
@@ -38,7 +46,7 @@ static void print_quoted(const char *text)
 
 /* ---- bash ---- */
 
-/* An arm of a case: what may follow an option that takes an argument. */
+/* Prints the arms of a case: the words that may follow each option that takes an argument. */
 static void bash_arguments(const struct option_spec *specs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -73,60 +81,144 @@ static void bash_verb(const struct verb *verb)
     bash_arguments(verb->options, verb->option_count);
     printf("    *)\n        if [[ $cur == -* ]]; then\n            COMPREPLY=($(compgen -W '");
     bash_words(verb->options, verb->option_count);
-    printf("' -- \"$cur\"))\n        else\n            COMPREPLY=($(compgen -W '");
-    print_choices(verb->operands);
-    printf("' -- \"$cur\"))\n        fi\n        ;;\n    esac\n}\n");
+    printf("' -- \"$cur\"))\n        else\n            ");
+    if (takes_name(verb)) {
+        printf("_holdfast_names\n");
+    } else {
+        printf("COMPREPLY=($(compgen -W '");
+        print_choices(verb->operands);
+        printf("' -- \"$cur\"))\n");
+    }
+    printf("        fi\n        ;;\n    esac\n}\n");
 }
 
-/* The word that ends the options of `run` and begins a command: skips options and their arguments. */
+/* clang-format off: one line of the script a line */
+static const char BASH_WORDS[] =
+    "# Joins the pieces into which readline splits a word at \":\" and \"=\": words, the place of "
+    "the cursor\n"
+    "# among them, and where each began.\n"
+    "_holdfast_join() {\n"
+    "    local rest=$COMP_LINE i piece\n"
+    "    words=() origins=() cword=$COMP_CWORD\n"
+    "    for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do\n"
+    "        piece=${COMP_WORDS[i]}\n"
+    "        if [[ -n $COMP_LINE && $i -gt 0 && $rest != [[:blank:]]* ]]; then\n"
+    "            words[${#words[@]} - 1]+=$piece\n"
+    "        else\n"
+    "            words+=(\"$piece\") origins+=(\"$i\")\n"
+    "        fi\n"
+    "        rest=${rest#\"${rest%%[![:blank:]]*}\"}\n"
+    "        rest=${rest#\"$piece\"}\n"
+    "        ((i == COMP_CWORD)) && cword=$((${#words[@]} - 1))\n"
+    "    done\n"
+    "}\n"
+    "# Offers the names of locks of the engine that -u names. They are foreign texts: nothing "
+    "expands them.\n"
+    "_holdfast_names() {\n"
+    "    local url=() i name\n"
+    "    for ((i = 1; i < cword; i++)); do\n"
+    "        case ${words[i]} in\n"
+    "        -u | --url) url=(-u \"${words[i + 1]}\") ;;\n"
+    "        --url=*) url=(-u \"${words[i]#*=}\") ;;\n"
+    "        esac\n"
+    "    done\n"
+    "    while IFS= read -r name; do\n"
+    "        [[ $name == \"$cur\"* ]] && COMPREPLY+=(\"$(printf %q \"$name\")\")\n"
+    "    done < <(timeout 1 \"${words[0]}\" \"${url[@]}\" list --format name 2>/dev/null | sort "
+    "-u)\n"
+    "}\n";
+static const char BASH_COMMAND_AT[] =
+    "_holdfast_command_at() {\n"
+    "    local i operands=0 named=0\n"
+    "    for ((i = $1; i < cword; i++)); do\n"
+    "        case ${words[i]} in\n"
+    "        --) ((operands > 0 || named)) && echo $((i + 1)) && return ;;\n"
+    "        -l | --lock) ((operands == 0)) && named=1 && ((i++)) ;;\n";
+static const char BASH_COMMAND_AT_END[] =
+    ") ((operands == 0)) && ((i++)) ;;\n"
+    "        -*) ;;\n"
+    "        *) ((operands++ > 0 || named)) && echo $i && return ;;\n"
+    "        esac\n"
+    "    done\n"
+    "    [[ $operands -eq 0 && ($named -eq 0 || $i -gt $cword || ${words[cword]} == -*) ]] ||\n"
+    "        echo \"$cword\"\n"
+    "}\n";
+static const char BASH_MAIN[] =
+    "_holdfast() {\n"
+    "    local -a words origins\n"
+    "    local cword cur prev verb= i at colon\n"
+    "    _holdfast_join\n"
+    "    cur=${words[cword]} prev=${words[cword - 1]}\n"
+    "    COMPREPLY=()\n"
+    "    for ((i = 1; i < cword; i++)); do\n"
+    "        case ${words[i]} in\n"
+    "        -u | --url) ((i++)) ;;\n"
+    "        -*) ;;\n"
+    "        *) verb=${words[i]} && break ;;\n"
+    "        esac\n"
+    "    done\n"
+    "    if ((i > cword)); then\n"
+    "        return\n"
+    "    elif [[ $verb == run ]] && at=$(_holdfast_command_at $((i + 1))) && [[ -n $at ]]; then\n"
+    "        if declare -F _command_offset >/dev/null; then\n"
+    "            _command_offset \"${origins[at]}\"\n"
+    "        elif ((at == cword)); then\n"
+    "            COMPREPLY=($(compgen -c -- \"$cur\"))\n"
+    "        else\n"
+    "            COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+    "        fi\n"
+    "    elif [[ -n $verb ]]; then\n"
+    "        declare -F \"_holdfast_$verb\" >/dev/null && \"_holdfast_$verb\"\n";
+static const char BASH_END[] =
+    "    fi\n"
+    "    if [[ -n $COMP_LINE && $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then\n"
+    "        colon=${cur%\"${cur##*:}\"}\n"
+    "        COMPREPLY=(\"${COMPREPLY[@]#\"$colon\"}\")\n"
+    "    fi\n"
+    "}\n"
+    "complete -F _holdfast holdfast\n";
+/* clang-format on */
+
+/* Prints a function that finds the first word of CMD in `run`. It skips options, their arguments,
+ * and NAME unless -l is given. If the argument of an option is being typed, i ends behind the last
+ * word. */
 static void bash_run_command(void)
 {
-    printf("_holdfast_command_at() {\n    local i operands=0\n    for ((i = $1; i < COMP_CWORD; i++)); do\n"
-           "        case ${COMP_WORDS[i]} in\n        --) ((operands > 0)) && echo $((i + 1)) && return ;;\n        ");
     const char *bar = "";
+    printf("%s        ", BASH_COMMAND_AT);
     for (size_t i = 0; i < VERB_RUN.option_count; i++) {
         const struct option_spec *spec = &VERB_RUN.options[i];
-        if (!spec->argument)
+        if (!spec->argument || spec->store == STORE_VALUE)
             continue;
         if (spec->letter)
             printf("%s-%c | ", bar, spec->letter);
         printf("%s--%s", spec->letter ? "" : bar, spec->name);
         bar = " | ";
     }
-    printf(") ((operands == 0)) && ((i++)) ;;\n        -*) ;;\n"
-           "        *) ((operands++ > 0)) && echo $i && return ;;\n        esac\n    done\n"
-           "    ((operands > 0)) && echo \"$COMP_CWORD\"\n}\n");
+
+    fputs(BASH_COMMAND_AT_END, stdout);
 }
 
 static void print_bash(void)
 {
-    printf("# bash completion for holdfast; made by `holdfast completion bash`.\n");
+    printf("# bash completion for holdfast; made by `holdfast completion bash`.\n%s", BASH_WORDS);
     for (size_t i = 0; i < VERB_COUNT; i++)
         if (!VERBS[i]->hidden)
             bash_verb(VERBS[i]);
+
     bash_run_command();
-    printf(
-        "_holdfast() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb= i at\n"
-        "    COMPREPLY=()\n    for ((i = 1; i < COMP_CWORD; i++)); do\n        case ${COMP_WORDS[i]} in\n"
-        "        -u | --url) ((i++)) ;;\n        -*) ;;\n        *) verb=${COMP_WORDS[i]} && break ;;\n        esac\n"
-        "    done\n    if [[ $verb == run ]] && at=$(_holdfast_command_at $((i + 1))) && [[ -n $at ]]; then\n"
-        "        if declare -F _command_offset >/dev/null; then\n            _command_offset \"$at\"\n"
-        "        elif ((at == COMP_CWORD)); then\n            COMPREPLY=($(compgen -c -- \"$cur\"))\n"
-        "        else\n            COMPREPLY=($(compgen -f -- \"$cur\"))\n        fi\n"
-        "    elif [[ -n $verb ]]; then\n"
-        "        declare -F \"_holdfast_$verb\" >/dev/null && \"_holdfast_$verb\"\n"
-        "    elif [[ $cur == -* ]]; then\n        COMPREPLY=($(compgen -W '");
+    printf("%s    elif [[ $cur == -* ]]; then\n        COMPREPLY=($(compgen -W '", BASH_MAIN);
     bash_words(GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT);
     printf("' -- \"$cur\"))\n    else\n        COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < VERB_COUNT; i++)
         if (!VERBS[i]->hidden)
             printf("%s%s", i ? " " : "", VERBS[i]->name);
-    printf("' -- \"$cur\"))\n    fi\n}\ncomplete -F _holdfast holdfast\n");
+    printf("' -- \"$cur\"))\n%s", BASH_END);
 }
 
 /* ---- zsh ---- */
 
-/* In a specification of _arguments brackets and colons mean something. */
+/* Brackets and colons are special in a specification of _arguments, so they are escaped. */
 static void zsh_text(const char *text)
 {
     for (; *text; text++) {
@@ -156,13 +248,16 @@ static void zsh_choices(const char *argument)
 
 static void zsh_option(const struct option_spec *spec)
 {
-    const char *equals = spec->argument ? "=" : "";
+    const char *equals = spec->argument ? "=" : "", *many = spec->store == STORE_VALUE ? "*" : "";
+
     printf("        ");
-    if (spec->letter)
-        printf("'(-%c --%s)'{-%c%s,--%s%s}'[", spec->letter, spec->name, spec->letter, spec->argument ? "+" : "",
-               spec->name, equals);
+    if (spec->letter && *many)
+        printf("'*'{-%c+,--%s=}'[", spec->letter, spec->name);
+    else if (spec->letter)
+        printf("'(-%c --%s)'{-%c%s,--%s%s}'[", spec->letter, spec->name, spec->letter,
+               spec->argument ? "+" : "", spec->name, equals);
     else
-        printf("'--%s%s[", spec->name, equals);
+        printf("'%s--%s%s[", many, spec->name, equals);
     zsh_text(spec->help);
     putchar(']');
     if (spec->argument) {
@@ -175,16 +270,23 @@ static void zsh_option(const struct option_spec *spec)
             zsh_choices(spec->argument);
         }
     }
+
     printf("' \\\n");
 }
 
 static void zsh_verb(const struct verb *verb)
 {
-    printf("_holdfast_%s() {\n    _arguments %s \\\n", verb->name, verb->stops_at_operand ? "-S -A '-*'" : "-S");
+    printf("_holdfast_%s() {\n", verb->name);
+    if (verb->stops_at_operand) /* with -l there is no NAME */
+        printf("    local -a name=('1:NAME:_holdfast_names')\n    [[ $words[2] == -* ]] && (( "
+               "${words[(I)(-l*|--lock*)]} )) && name=()\n");
+    printf("    _arguments %s \\\n", verb->stops_at_operand ? "-S -A '-*'" : "-S");
+
     for (size_t i = 0; i < verb->option_count; i++)
         zsh_option(&verb->options[i]);
+
     if (verb->stops_at_operand) {
-        printf("        '1:NAME:' '*:::command:_normal'\n}\n");
+        printf("        $name '*:::command:_normal'\n}\n");
     } else if (is_choice(verb->operands)) {
         printf("        '1:");
         zsh_text(verb->operands);
@@ -194,16 +296,34 @@ static void zsh_verb(const struct verb *verb)
     } else {
         printf("        '*:");
         zsh_text(verb->operands);
-        printf(":'\n}\n");
+        printf(takes_name(verb) ? ":_holdfast_names'\n}\n" : ":'\n}\n");
     }
 }
 
+/* clang-format off: one line of the script a line */
+static const char ZSH_NAMES[] =
+    "# The names of locks of the engine that -u names.\n"
+    "_holdfast_names() {\n"
+    "    local -a all=(${(z)BUFFER}) url names\n"
+    "    local -i i\n"
+    "    for ((i = 2; i < $#all; i++)); do\n"
+    "        [[ $all[i] == (-u|--url) ]] && url=(-u \"${(Q)all[i+1]}\")\n"
+    "    done\n"
+    "    names=(${(fu)\"$(timeout 1 ${(Q)all[1]} $url list --format name 2>/dev/null)\"})\n"
+    "    compadd -a names\n"
+    "}\n";
+/* clang-format on */
+
 static void print_zsh(void)
 {
-    printf("#compdef holdfast\n# zsh completion for holdfast; made by `holdfast completion zsh`.\n");
+    printf(
+        "#compdef holdfast\n# zsh completion for holdfast; made by `holdfast completion zsh`.\n");
+
+    fputs(ZSH_NAMES, stdout);
     for (size_t i = 0; i < VERB_COUNT; i++)
         if (!VERBS[i]->hidden)
             zsh_verb(VERBS[i]);
+
     printf("_holdfast() {\n    local curcontext=$curcontext state line\n    local -a verbs=(\n");
     for (size_t i = 0; i < VERB_COUNT; i++) {
         if (VERBS[i]->hidden)
@@ -212,14 +332,15 @@ static void print_zsh(void)
         zsh_text(VERBS[i]->summary);
         printf("'\n");
     }
+
     printf("    )\n    _arguments -C -S -A '-*' \\\n");
     for (size_t i = 0; i < GLOBAL_OPTION_COUNT; i++)
         zsh_option(&GLOBAL_OPTIONS[i]);
-    printf(
-        "        '1:verb:->verb' '*::arguments:->arguments'\n    case $state in\n"
-        "    verb) _describe verb verbs ;;\n"
-        "    arguments) (( $+functions[_holdfast_$line[1]] )) && _holdfast_$line[1] ;;\n    esac\n}\n"
-        "if [ \"$funcstack[1]\" = _holdfast ]; then\n    _holdfast \"$@\"\nelse\n    compdef _holdfast holdfast\nfi\n");
+
+    printf("        '1:verb:->verb' '*::arguments:->arguments'\n    case $state in\n    verb) "
+           "_describe verb verbs ;;\n    arguments) (( $+functions[_holdfast_$line[1]] )) && "
+           "_holdfast_$line[1] ;;\n    esac\n}\nif [ \"$funcstack[1]\" = _holdfast ]; then\n    "
+           "_holdfast \"$@\"\nelse\n    compdef _holdfast holdfast\nfi\n");
 }
 
 /* ---- fish ---- */
@@ -247,11 +368,14 @@ static void fish_options(const char *condition, const struct option_spec *specs,
 static void fish_verb(const struct verb *verb)
 {
     char condition[96];
+
     snprintf(condition, sizeof condition, "__fish_seen_subcommand_from %s", verb->name);
-    printf("complete -c holdfast -n __fish_use_subcommand -a %s -d ", verb->name);
+    printf("complete -c holdfast -n __holdfast_needs_verb -a %s -d ", verb->name);
     print_quoted(verb->summary);
     putchar('\n');
     fish_options(condition, verb->options, verb->option_count);
+    if (takes_name(verb))
+        printf("complete -c holdfast -n '%s' -a '(__holdfast_names)'\n", condition);
     if (is_choice(verb->operands)) {
         printf("complete -c holdfast -n '%s' -a '", condition);
         print_choices(verb->operands);
@@ -259,10 +383,41 @@ static void fish_verb(const struct verb *verb)
     }
 }
 
+/* clang-format off: one line of the script a line */
+static const char FISH_FUNCTIONS[] =
+    "# Is the verb still to be typed? The URL of -u is none.\n"
+    "function __holdfast_needs_verb\n"
+    "    set -l skips 0\n"
+    "    for word in (commandline -opc)[2..]\n"
+    "        if test $skips = 1\n"
+    "            set skips 0\n"
+    "        else if contains -- $word -u --url\n"
+    "            set skips 1\n"
+    "        else if not string match -q -- '-*' $word\n"
+    "            return 1\n"
+    "        end\n"
+    "    end\n"
+    "    test $skips = 0\n"
+    "end\n"
+    "# The names of locks of the engine that -u names.\n"
+    "function __holdfast_names\n"
+    "    set -l tokens (commandline -opc)\n"
+    "    set -l url\n"
+    "    for i in (seq 2 (count $tokens))\n"
+    "        if contains -- $tokens[$i] -u --url; and test $i -lt (count $tokens)\n"
+    "            set url -u $tokens[(math $i + 1)]\n"
+    "        end\n"
+    "    end\n"
+    "    timeout 1 $tokens[1] $url list --format name 2>/dev/null | sort -u\n"
+    "end\n";
+/* clang-format on */
+
 static void print_fish(void)
 {
-    printf("# fish completion for holdfast; made by `holdfast completion fish`.\ncomplete -c holdfast -f\n");
-    fish_options("__fish_use_subcommand", GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT);
+    printf("# fish completion for holdfast; made by `holdfast completion fish`.\ncomplete -c "
+           "holdfast -f\n");
+    fputs(FISH_FUNCTIONS, stdout);
+    fish_options("__holdfast_needs_verb", GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT);
     for (size_t i = 0; i < VERB_COUNT; i++)
         if (!VERBS[i]->hidden)
             fish_verb(VERBS[i]);
@@ -283,6 +438,7 @@ static void print_script(const void *shell)
 static int print_json(const struct shell *shell)
 {
     char *script = text_printed(print_script, shell);
+
     if (!script)
         return EXIT_INTERNAL;
     printf("{\"shell\":\"%s\",\"script\":", shell->name);
@@ -295,6 +451,7 @@ static int print_json(const struct shell *shell)
 static int run_completion(const struct cli_options *options, int argc, char **argv)
 {
     int code = check_operands(&VERB_COMPLETION, argc, argv, 1, 1);
+
     if (code != 0)
         return code;
     for (size_t i = 0; i < sizeof SHELLS / sizeof SHELLS[0]; i++) {
@@ -305,7 +462,10 @@ static int run_completion(const struct cli_options *options, int argc, char **ar
         print_script(&SHELLS[i]);
         return finish_stdout();
     }
-    complain("completion: \"%s\" is not one of %s", text_shown(argv[0]).text, VERB_COMPLETION.operands);
+
+    complain("completion: \"%s\" is not one of %s", output_shown(argv[0]).text,
+             VERB_COMPLETION.operands);
+
     return EXIT_USAGE;
 }
 
@@ -315,7 +475,8 @@ const struct verb VERB_COMPLETION = {
     .summary = "Prints a script that completes verbs and options in a shell.",
     .details = "bash: source <(holdfast completion bash)\n"
                "zsh:  holdfast completion zsh >\"${fpath[1]}/_holdfast\"\n"
-               "fish: holdfast completion fish >~/.config/fish/completions/holdfast.fish\n\n"
+               "fish: holdfast completion fish >~/.config/fish/completions/holdfast.fish\n"
+               "\n"
                "With --json: one object with the keys shell and script.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],

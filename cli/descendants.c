@@ -1,9 +1,10 @@
 /* descendants.c - finds children through /proc and ends them all.
  *
- * Why this ends: as subreaper we inherit the children of every descendant that dies, before its own death is reported
- * to us. All children are sent SIGKILL before each wait, so each wait returns; after it we look again. */
+ * Why this ends: this process is a subreaper. It inherits the children of a dying descendant
+ * before it is told of that death. All children get SIGKILL before each wait, so each wait
+ * returns; then the list of children is read again. */
 #include "descendants.h"
-#include "text.h"
+#include "output.h"
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -25,25 +26,30 @@ int descendants_adopt(void)
     return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-/* The numbers in /proc/self/task/TID/children; false when the kernel does not offer that file. */
+/* Calls fn for each pid in /proc/self/task/TID/children. Returns false if the kernel does not
+ * offer that file. */
 static bool each_child_of_thread(const char *thread, child_fn *fn, void *arg)
 {
     char path[sizeof "/proc/self/task//children" + 256];
     int pid;
+
     snprintf(path, sizeof path, "/proc/self/task/%s/children", thread);
     FILE *file = fopen(path, "re");
     if (!file)
         return errno == ENOENT && access("/proc/thread-self/children", R_OK) == 0;
     while (fscanf(file, "%d", &pid) == 1)
         fn(arg, pid);
+
     fclose(file);
     return true;
 }
 
-/* The parent of a process according to /proc/PID/stat: the fourth field, after a name in parentheses. */
+/* Returns the parent of a process by /proc/PID/stat, or -1. The parent is the fourth field,
+ * after a name in parentheses. */
 static pid_t parent_of(const char *process)
 {
     char path[sizeof "/proc//stat" + 256], text[512];
+
     snprintf(path, sizeof path, "/proc/%s/stat", process);
     FILE *file = fopen(path, "re");
     if (!file)
@@ -56,17 +62,21 @@ static pid_t parent_of(const char *process)
     return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : -1;
 }
 
-/* Calls fn for the numeric entries of a folder of /proc until it says no; false if it did or there is no folder. */
-static bool each_entry(const char *folder, bool (*visit)(const char *entry, child_fn *fn, void *arg), child_fn *fn,
+/* Calls `visit` for the numeric entries of a folder of /proc until it returns false. Returns
+ * false in that case, and if there is no folder. */
+static bool each_entry(const char *folder,
+                       bool (*visit)(const char *entry, child_fn *fn, void *arg), child_fn *fn,
                        void *arg)
 {
     DIR *dir = opendir(folder);
+
     if (!dir)
         return false;
     bool going = true;
     for (struct dirent *entry; going && (entry = readdir(dir));)
         if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
             going = visit(entry->d_name, fn, arg);
+
     closedir(dir);
     return going;
 }
@@ -106,32 +116,40 @@ bool descendants_exist(void)
 static void kill_child(void *arg, pid_t child)
 {
     struct kill_round *round = arg;
+
     for (size_t i = 0; round->spared && i < round->spared->count; i++)
         if (round->spared->pid[i] == child)
             return;
+
     round->sent++;
     if (kill(child, SIGKILL) != 0 && errno != ESRCH)
         complain("cannot kill process %d: %s; waiting for its end", (int)child, strerror(errno));
 }
 
-void descendants_end(pid_t group, const struct spared *spared)
+int descendants_end(pid_t group, const struct spared *spared)
 {
     bool group_alive = group > 0;
+    int status, leader = SIGKILL; /* wait status of a process that SIGKILL ended */
+
     for (;;) {
         struct kill_round round = {.spared = spared};
         if (group_alive)
             kill(-group, SIGKILL);
         each_child(kill_child, &round);
-        if (round.sent == 0 && spared && spared->count > 0)
-            return;
-        pid_t pid = waitpid(-1, NULL, 0);
+        bool only_spared = round.sent == 0 && spared && spared->count > 0;
+        if (only_spared)
+            return leader;
+        pid_t pid = waitpid(-1, &status, 0);
         while (pid > 0) {
-            /* Its number may be given to another group once the leader is reaped and the last member gone. */
-            if (pid == group)
+            /* Once the leader is reaped and the last member has ended, the kernel may give the
+             * group's number to another group. */
+            if (pid == group) {
                 group_alive = false;
-            pid = waitpid(-1, NULL, WNOHANG);
+                leader = status;
+            }
+            pid = waitpid(-1, &status, WNOHANG);
         }
         if (pid < 0 && errno == ECHILD)
-            return;
+            return leader;
     }
 }

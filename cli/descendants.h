@@ -1,24 +1,28 @@
-/* descendants.h - kills and reaps the children of this process, those that it adopted included, until none is left. */
+/* descendants.h - kills and reaps all children of this process, adopted ones included, until
+ * none is left. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Children that were there before us (a shell that exec'ed holdfast may leave some): they are nobody's to kill. */
+/* Children that existed before holdfast was exec'ed (a shell may leave some). They are never
+ * killed. */
 struct spared {
     pid_t pid[64];
     size_t count;
 };
 
-/* From now on orphaned descendants become children of this process. 0, or -1 and errno. */
+/* Makes orphaned descendants children of this process from now on. Returns 0, or -1 and errno. */
 int descendants_adopt(void);
 
-/* Notes the children that exist now. Those beyond the room of the list are not noted. */
+/* Notes the children that exist now, as many as the list has room for. */
 void descendants_spare(struct spared *spared);
 
-/* Has this process any child, adopted or its own? */
+/* Returns true if this process has any child, adopted or its own. */
 bool descendants_exist(void);
 
-/* SIGKILL to `group` (0: none) and to every child but the spared ones, again and again as dying parents leave us their
- * children, until there is none. Returns when all are gone: no sleep, one wait for each death. */
-void descendants_end(pid_t group, const struct spared *spared);
+/* Sends SIGKILL to `group` (0: no group) and to every child except the spared ones, and repeats
+ * this for children that are inherited meanwhile, until none is left. It never sleeps: there is
+ * one wait for each death. Returns the wait status of the group's leader, which is not SIGKILL
+ * if the leader had ended before. */
+int descendants_end(pid_t group, const struct spared *spared);

@@ -1,6 +1,6 @@
-/* describe.c - the hidden verb `__describe`: all verbs and options as JSON, straight from the tables; man pages,
- * completion and help are checked against it. */
-#include "text.h"
+/* describe.c - the hidden verb `__describe`: prints all verbs and options as JSON, straight from
+ * the tables. Tests compare man pages, completion and help with it. */
+#include "output.h"
 #include "verbs.h"
 #include <string.h>
 
@@ -17,6 +17,7 @@ static void print_option(const struct option_spec *spec)
 {
     char letter[2] = {spec->letter, 0};
     bool first = true;
+
     printf("{\"name\":\"%s\",\"letter\":", spec->name);
     spec->letter ? json_print_text(stdout, letter) : (void)fputs("null", stdout);
     printf(",\"argument\":");
@@ -35,6 +36,7 @@ static void print_options(const struct option_spec *specs, size_t count)
         fputs(i ? ",\n    " : "\n    ", stdout);
         print_option(&specs[i]);
     }
+
     printf("]");
 }
 
@@ -54,13 +56,16 @@ static void print_verb(const struct verb *verb)
 static int run_describe(const struct cli_options *options, int argc, char **argv)
 {
     const char *comma = "";
+
     (void)options;
     int code = check_operands(&VERB_DESCRIBE, argc, argv, 0, 0);
     if (code != 0)
         return code;
+
     printf("{\"name\":\"holdfast\",");
     print_options(GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT);
     printf(",\n\"verbs\":[");
+
     for (size_t i = 0; i < VERB_COUNT; i++) {
         if (VERBS[i]->hidden)
             continue;
@@ -68,6 +73,7 @@ static int run_describe(const struct cli_options *options, int argc, char **argv
         print_verb(VERBS[i]);
         comma = ",";
     }
+
     printf("]}\n");
     return finish_stdout();
 }

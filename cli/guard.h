@@ -1,41 +1,47 @@
-/* guard.h - what the stages of the guard's life share: guard.c begins and ends it, guard_ask.c gets the lease,
- * guard_watch.c watches over lease and command. */
+/* guard.h - state shared by the stages of the guard: guard.c starts and ends, guard_acquire.c
+ * gets the lease, guard_watch.c watches lease and command. */
 #pragma once
-#include "asking.h"
-#include "command.h"
+#include "child_process.h"
+#include "lock_request.h"
+#include "lock_set.h"
 #include "run.h"
-#include "status.h"
+#include "status_fd.h"
 #include "terminal.h"
 
 #define NO_LIMIT INT64_MAX
 
 struct guard {
     const struct run_order *order;
-    int link, signals, timer;
+    int channel, signals, timer;
+    struct log_outlet log;
     hf_client *client;
-    hf_lease *lease;
+    struct lock_set locks;
     int64_t ttl_ms, grace_ms, kill_ms;
-    struct asking asking;     /* its bell is rung for a loss too */
-    atomic_bool lost, queued; /* set by the library's thread */
+    struct lock_request lock_request; /* the library also writes its wake_fd when a lease is lost */
+    atomic_size_t lost;   /* number of the lock that was lost first, counted from 1; 0 if none was;
+                             set by the library's thread */
+    atomic_size_t queued; /* number of the lock that got a place in a queue, counted from 1; set by
+                             the library's thread */
     struct terminal terminal;
-    struct command command;
+    struct child_process command;
     bool front_gone, front_stopped;
-    bool warned; /* CMD was sent a signal because the lease is about to end */
-    bool let_go; /* the lease ended and CMD goes on: --on-lost warn */
-    bool ended;  /* CMD was reaped */
-    int signal;  /* came before CMD was started */
-    struct status status;
+    bool warned;       /* CMD was notified because the lease is about to end */
+    size_t in_trouble; /* index of the lock that was lost or could not be kept */
+    bool let_go;       /* the lease ended and CMD goes on (--on-lost warn) */
+    bool ended;        /* CMD has ended and was reaped */
+    int signal;        /* signal that came before CMD was started; 0 if none did */
+    struct status_fd status;
 };
 
-/* Takes in what came: messages of the front, signals, the bell. */
-void guard_hear(struct guard *guard);
+/* Reads all pending messages of the front, signals and wake-ups. */
+void guard_receive(struct guard *guard);
 
-/* Sleeps until something is to be heard or the time (NO_LIMIT: none) is over. */
-void guard_nap(struct guard *guard, int64_t ms);
+/* Sleeps until an event comes or the time is over (NO_LIMIT: no time limit). */
+void guard_sleep(struct guard *guard, int64_t ms);
 
-/* Fixes ttl and grace, asks and waits. True when the lease is held; otherwise *code is what we exit with, which may be
- * 0. */
-bool guard_ask(struct guard *guard, int *code);
+/* Computes ttl and grace, requests the lease and waits. Returns true when the lease is held.
+ * Otherwise *code is the exit code, which may be 0. */
+bool guard_acquire(struct guard *guard, int *code);
 
-/* Runs CMD under the lease until one of them ends, and releases; answers with the exit code. */
+/* Runs CMD under the lease until one of them ends, and releases. Returns the exit code. */
 int guard_watch(struct guard *guard);

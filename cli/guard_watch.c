@@ -1,27 +1,32 @@
 /* guard_watch.c - the guard while CMD runs: watches lease and command until one of them ends.
  *
- * Every turn begins with a look at the time left: a process that was stopped beyond its ttl kills before it does
- * anything else. */
+ * Every turn of the loop begins with a check of the time left: a guard that was stopped for
+ * longer than the ttl kills CMD before it does anything else. */
 #include "descendants.h"
 #include "guard.h"
-#include "link.h"
-#include "text.h"
+#include "output.h"
+#include "run_channel.h"
+#include <string.h>
 #include <sys/wait.h>
 
-/* Without a terminal there is no job control: who stops CMD then means CMD alone. */
-static void command_stopped(struct guard *guard, int number)
+/* CMD was stopped. Without a terminal there is no job control, and the stop concerns CMD alone. */
+static void child_stopped(struct guard *guard, int number)
 {
     pid_t group = guard->command.pid;
+
     if (guard->terminal.fd < 0)
         return;
-    if ((number == SIGTTIN || number == SIGTTOU) && terminal_give(&guard->terminal, group)) {
+
+    bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
+    if (wants_terminal && terminal_give(&guard->terminal, group)) {
         guard->terminal.at_once = true;
         kill(-group, SIGCONT);
         return;
     }
+
     terminal_take_back(&guard->terminal, group);
     if (!guard->front_stopped)
-        link_send(guard->link, LINK_STOPPED, 0);
+        channel_send(guard->channel, CHANNEL_STOPPED, 0);
     guard->front_stopped = true;
 }
 
@@ -35,54 +40,85 @@ static void wake_front(struct guard *guard)
 static void reap(struct guard *guard)
 {
     int status;
+
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
         if (pid != guard->command.pid)
             continue;
         if (WIFSTOPPED(status)) {
-            command_stopped(guard, WSTOPSIG(status));
+            child_stopped(guard, WSTOPSIG(status));
         } else if (WIFCONTINUED(status)) {
             wake_front(guard);
         } else {
             guard->ended = true;
             guard->command.status = status;
+            channel_send(guard->channel, CHANNEL_ENDED, 0);
         }
     }
 }
 
-/* The lease cannot be kept: CMD is asked to end. A stopped CMD must go on to hear it. */
+/* Notes which lock is in trouble: the one that was lost, otherwise the one that ends first.
+ * Returns its name. */
+static const char *note_trouble(struct guard *guard)
+{
+    size_t lost = atomic_load(&guard->lost);
+    guard->in_trouble = lost ? lost - 1 : lock_set_shortest(&guard->locks);
+    return guard->locks.names[guard->in_trouble];
+}
+
+static void report_lost(struct guard *guard, const char *members)
+{
+    guard->status.name = guard->locks.names[guard->in_trouble];
+    status_fd_write(&guard->status, "lost", "%s", members);
+    guard->status.name = guard->locks.names[0];
+}
+
+/* Reports "lost" with the signal that was sent. */
+static void report_lost_signal(struct guard *guard, int number)
+{
+    char members[32];
+    snprintf(members, sizeof members, "\"signal\":%d", number);
+    report_lost(guard, members);
+}
+
+/* The lease cannot be kept: notifies CMD and sends the signal. SIGCONT follows, so that a
+ * stopped CMD can react. */
 static void warn(struct guard *guard)
 {
     guard->warned = true;
-    command_tell_lost(&guard->command);
-    status_tell(&guard->status, "lost", "\"signal\":%d", guard->order->lost_signal);
+    note_trouble(guard);
+    child_notify_lost(&guard->command);
+    report_lost_signal(guard, guard->order->lost_signal);
     if (guard->order->lost_signal == 0)
         return;
     kill(-guard->command.pid, guard->order->lost_signal);
     kill(-guard->command.pid, SIGCONT);
 }
 
-/* --on-lost warn: CMD goes on, and everybody who can be told is told. */
+/* --on-lost warn: notifies CMD, --status-fd and the user that the lease was lost. CMD goes on. */
 static void let_go(struct guard *guard)
 {
     guard->let_go = true;
-    command_tell_lost(&guard->command);
-    status_tell(&guard->status, "lost", "\"signal\":null");
+    const char *name = note_trouble(guard);
+    child_notify_lost(&guard->command);
+    report_lost(guard, "\"signal\":null");
     complain("the lease on \"%s\" was lost; the command goes on without it",
-             text_shown(guard->order->request.name).text);
+             output_shown(name).text);
 }
 
-/* CMD ended. When it was asked to, its descendants were asked too and have the rest of the grace; when it ended by
- * itself they are left alone. */
+/* Returns true when nothing is left to wait for. If CMD ended by itself, its descendants are
+ * left alone. If it was sent a signal, so were they, and they have the rest of the grace. */
 static bool is_over(const struct guard *guard)
 {
     return guard->ended && (!guard->warned || !descendants_exist());
 }
 
-/* Looks at the lease. True when CMD's time is over; otherwise *pause is how long nothing is to be done for its sake. */
+/* Checks the lease. Returns true when CMD must be killed now. Otherwise *pause is the time until
+ * the next check, in milliseconds. */
 static bool lease_is_over(struct guard *guard, int64_t *pause)
 {
-    int64_t left = hf_lease_left_ms(guard->lease);
-    bool lost = atomic_load(&guard->lost);
+    int64_t left = lock_set_left_ms(&guard->locks);
+    bool lost = atomic_load(&guard->lost) != 0;
+
     if (!guard->order->only_warns) {
         *pause = left - (guard->warned ? guard->kill_ms : guard->grace_ms);
         return lost || left <= guard->kill_ms;
@@ -93,84 +129,210 @@ static bool lease_is_over(struct guard *guard, int64_t *pause)
     return false;
 }
 
-/* Returns when CMD ended, the lease is about to end, or the front is gone. CMD may begin once the lease was looked at
- * and all was heard that came before: what ends CMD then does so before it has done anything. */
+/* Returns when CMD ended, the lease is about to end, or the front has ended. The gate of CMD is
+ * opened only after the lease was checked and all earlier events were read. So an event that
+ * forbids CMD takes effect before CMD has done anything. */
 static void watch(struct guard *guard)
 {
     for (int64_t pause; !lease_is_over(guard, &pause);) {
-        guard_hear(guard);
+        guard_receive(guard);
         reap(guard);
         if (guard->front_gone || is_over(guard))
             return;
-        command_go(&guard->command);
-        if (!guard->order->only_warns && !guard->warned && pause <= 0)
+        child_go(&guard->command);
+        bool may_warn = !guard->order->only_warns && !guard->warned;
+        if (may_warn && pause <= 0)
             warn(guard);
         else
-            guard_nap(guard, pause);
+            guard_sleep(guard, pause);
     }
 }
 
-static int say_lost(struct guard *guard)
+/* Says how CMD ended. "Stopped" is said only if the guard killed CMD or CMD died of the guard's
+ * signal. `killed_rest`: CMD had ended, and processes that it left behind were killed. */
+static void describe_end(const struct guard *guard, bool killed_rest, char *words, size_t size)
 {
-    if (!guard->let_go)
-        complain("the lease on \"%s\" %s; the command was stopped", text_shown(guard->order->request.name).text,
-                 guard->warned ? "could not be kept" : "was lost");
+    int status = guard->command.status, asked = guard->warned ? guard->order->lost_signal : 0;
+    bool died_of_it = WIFSIGNALED(status) && WTERMSIG(status) == asked;
+
+    if (!guard->ended || died_of_it) {
+        snprintf(words, size, "the command was stopped");
+        return;
+    }
+
+    char sent[64] = "";
+    if (asked)
+        snprintf(sent, sizeof sent, "was sent SIG%s and ", sigabbrev_np(asked));
+    if (WIFSIGNALED(status))
+        snprintf(words, size, "the command %sdied of signal %d", sent, WTERMSIG(status));
+    else
+        snprintf(words, size, "the command %sended%s with exit code %d", sent,
+                 asked ? "" : " by itself", WEXITSTATUS(status));
+    size_t full = strlen(words);
+    if (killed_rest)
+        snprintf(words + full, size - full,
+                 "; the processes that it had left running were stopped");
+}
+
+static int say_lost(const struct guard *guard, bool killed_rest)
+{
+    char end[192];
+    struct shown name = output_shown(guard->locks.names[guard->in_trouble]);
+
+    describe_end(guard, killed_rest, end, sizeof end);
+    if (!child_began(&guard->command))
+        complain("the lease on \"%s\" ended before the command was started", name.text);
+    else if (!guard->let_go)
+        complain("the lease on \"%s\" %s; %s", name.text,
+                 guard->warned ? "could not be kept" : "was lost", end);
     return EXIT_LOST;
 }
 
-static void tell_end(struct guard *guard, hf_status released)
+/* Returns the index of the first lease that had ended before its release, or `count` if there is
+ * none. */
+static size_t find_unheld(const hf_status *released, size_t count)
 {
-    int status = guard->command.status;
-    if (!guard->warned && !guard->let_go && (!guard->ended || released != HF_OK))
-        status_tell(&guard->status, "lost", "\"signal\":%d", guard->ended ? 0 : SIGKILL);
-    if (!guard->ended)
-        status_tell(&guard->status, "exited", "\"code\":null,\"signal\":%d", SIGKILL);
-    else if (WIFSIGNALED(status))
-        status_tell(&guard->status, "exited", "\"code\":null,\"signal\":%d", WTERMSIG(status));
-    else
-        status_tell(&guard->status, "exited", "\"code\":%d,\"signal\":null", WEXITSTATUS(status));
-    status_tell(&guard->status, "released", "\"status\":\"%s\"", hf_status_name(released));
+    for (size_t i = 0; i < count; i++)
+        if (released[i] == HF_NOT_HELD || released[i] == HF_LOST)
+            return i;
+    return count;
 }
 
-/* What is to be done once watch() returned: nothing of CMD may outlive a lease that it did not end itself. */
+static bool all_released(const hf_status *released, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (released[i] != HF_OK)
+            return false;
+    return true;
+}
+
+static void release_all(struct guard *guard, hf_status *released)
+{
+    for (size_t i = 0; i < guard->locks.count; i++) {
+        released[i] = hf_release(guard->locks.leases[i]);
+        if (released[i] == HF_IN_DOUBT && !guard->front_gone)
+            complain("release of \"%s\": %s", output_shown(guard->locks.names[i]).text,
+                     hf_error_text());
+    }
+}
+
+static void report_released(struct guard *guard, const hf_status *released)
+{
+    for (size_t i = 0; i < guard->locks.count; i++) {
+        guard->status.name = guard->locks.names[i];
+        status_fd_write(&guard->status, "released", "\"status\":\"%s\"",
+                        hf_status_name(released[i]));
+    }
+
+    guard->status.name = guard->locks.names[0];
+}
+
+static void report_end(struct guard *guard, const hf_status *released)
+{
+    int status = guard->command.status;
+    bool notified = guard->warned || guard->let_go;
+    bool kept = guard->ended && all_released(released, guard->locks.count);
+
+    if (!notified && !kept)
+        report_lost_signal(guard, guard->ended ? 0 : SIGKILL);
+    if (!guard->ended)
+        status_fd_write(&guard->status, "exited", "\"code\":null,\"signal\":%d", SIGKILL);
+    else if (WIFSIGNALED(status))
+        status_fd_write(&guard->status, "exited", "\"code\":null,\"signal\":%d", WTERMSIG(status));
+    else
+        status_fd_write(&guard->status, "exited", "\"code\":%d,\"signal\":null",
+                        WEXITSTATUS(status));
+    report_released(guard, released);
+}
+
+/* Kills CMD and all its descendants. CMD may have ended by itself just before; then its own
+ * status is kept. */
+static void stop_command(struct guard *guard)
+{
+    child_notify_lost(&guard->command);
+    int status = descendants_end(guard->ended ? 0 : guard->command.pid, NULL);
+    if (guard->ended)
+        return;
+    guard->command.status = status;
+    guard->ended = !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
+}
+
+/* Releases all locks. Returns true if any of them was lost; `in_trouble` then says which. */
+static bool release_and_judge(struct guard *guard, hf_status *released)
+{
+    bool known = guard->warned || guard->let_go || atomic_load(&guard->lost) != 0;
+    release_all(guard, released);
+    size_t unheld = find_unheld(released, guard->locks.count);
+    if (!known && unheld < guard->locks.count)
+        guard->in_trouble = unheld;
+    return known || unheld < guard->locks.count;
+}
+
+static void report_interrupted(struct guard *guard)
+{
+    int status = guard->command.status;
+    bool had_terminal = terminal_take_back(&guard->terminal, guard->command.pid);
+    bool died_of_it = guard->ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+    if (had_terminal && died_of_it)
+        channel_send(guard->channel, CHANNEL_INTERRUPTED, 0);
+}
+
+/* Cleans up after watch() and returns the exit code. If CMD has not ended by itself, CMD and its
+ * descendants are killed before the locks are released. */
 static int conclude(struct guard *guard)
 {
-    int code = EXIT_LOST;
-    if (!is_over(guard)) {
-        command_tell_lost(&guard->command);
-        descendants_end(guard->ended ? 0 : guard->command.pid, NULL);
-    }
-    hf_status released = hf_release(guard->lease);
-    bool had_terminal = terminal_take_back(&guard->terminal, guard->command.pid);
-    if (guard->ended && had_terminal && WIFSIGNALED(guard->command.status) && WTERMSIG(guard->command.status) == SIGINT)
-        link_send(guard->link, LINK_INTERRUPTED, 0);
-    tell_end(guard, released);
+    int code;
+    hf_status released[LOCK_SET_MAX];
+    bool in_time = is_over(guard), left_rest = guard->ended && !in_time;
+
+    if (!guard->warned && !guard->let_go)
+        note_trouble(guard);
+    if (!in_time)
+        stop_command(guard);
+    bool lost = release_and_judge(guard, released) || !in_time;
+    report_interrupted(guard);
+    report_end(guard, released);
     if (guard->front_gone)
         return EXIT_INTERNAL;
-    if (!guard->ended || guard->warned || guard->let_go || released == HF_NOT_HELD || released == HF_LOST)
-        code = say_lost(guard);
+    if (lost)
+        code = say_lost(guard, left_rest);
     else
-        code = command_exit_code(&guard->command, guard->order->argv[0]);
-    if (released == HF_IN_DOUBT)
-        complain("release of \"%s\": %s", text_shown(guard->order->request.name).text, hf_error_text());
+        code = child_exit_code(&guard->command, guard->order->argv[0]);
+
     wake_front(guard);
     return code;
 }
 
+static void report_granted(struct guard *guard)
+{
+    for (size_t i = 0; i < guard->locks.count; i++) {
+        guard->status.name = guard->locks.names[i];
+        status_fd_write(&guard->status, "granted", "\"token\":\"%llu\",\"ttlMs\":%lld",
+                        (unsigned long long)hf_lease_token(guard->locks.leases[i]),
+                        (long long)guard->ttl_ms);
+    }
+
+    guard->status.name = guard->locks.names[0];
+}
+
 int guard_watch(struct guard *guard)
 {
-    struct command_facts facts = {guard->order->request.name, hf_lease_token(guard->lease), guard->ttl_ms};
-    if (hf_lease_left_ms(guard->lease) <= guard->kill_ms) {
-        complain("the lease on \"%s\" ended before the command was started", text_shown(facts.name).text);
-        status_tell(&guard->status, "lost", "\"signal\":null");
+    struct child_facts facts = {&guard->locks, guard->ttl_ms};
+
+    if (lock_set_left_ms(&guard->locks) <= guard->kill_ms) {
+        complain("the lease on \"%s\" ended before the command was started",
+                 output_shown(note_trouble(guard)).text);
+        report_lost(guard, "\"signal\":null");
         return EXIT_LOST;
     }
-    status_tell(&guard->status, "granted", "\"token\":%llu,\"ttl_ms\":%lld", (unsigned long long)facts.token,
-                (long long)facts.ttl_ms);
-    if (command_start(&guard->command, guard->order, &facts, &guard->terminal) != 0)
+
+    report_granted(guard);
+    if (child_start(&guard->command, guard->order, &facts, &guard->terminal) != 0)
         return EXIT_INTERNAL;
-    status_tell(&guard->status, "started", "\"pid\":%d", (int)guard->command.pid);
-    link_send(guard->link, LINK_STARTED, guard->command.pid);
+
+    status_fd_write(&guard->status, "started", "\"pid\":%d", (int)guard->command.pid);
+    channel_send(guard->channel, CHANNEL_STARTED, guard->command.pid);
     watch(guard);
+
     return conclude(guard);
 }

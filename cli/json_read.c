@@ -1,5 +1,5 @@
-/* json_read.c - a reader of JSON that keeps one text and skips the rest. Every function moves the place where it reads
- * and says whether what it read was well formed; depth is bounded. */
+/* json_read.c - a JSON reader that keeps one text and skips the rest. Every function advances
+ * the reader and returns whether its part was well formed. The depth is bounded. */
 #include "json_read.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct reader {
     int depth;
 };
 
-/* Where a text goes; what does not fit is noted. */
+/* Receives a text; `bad` is set if the text does not fit or has a NUL. */
 struct sink {
     char *text;
     size_t size, len;
@@ -67,6 +67,7 @@ static void put_code(struct sink *sink, uint32_t code)
 static bool read_four_digits(struct reader *r, uint32_t *code)
 {
     char digits[5] = {0};
+
     if (strspn(r->at, "0123456789abcdefABCDEF") < 4)
         return false;
     memcpy(digits, r->at, 4);
@@ -75,22 +76,30 @@ static bool read_four_digits(struct reader *r, uint32_t *code)
     return true;
 }
 
-/* After \u; characters beyond the first plane come as two. */
+static bool is_low_surrogate(uint32_t code)
+{
+    return code >= 0xdc00 && code <= 0xdfff;
+}
+
+/* Reads the digits after \u. A character beyond the first plane is a pair of surrogates. */
 static bool read_code(struct reader *r, struct sink *sink)
 {
     uint32_t code, low;
+
     if (!read_four_digits(r, &code))
         return false;
     if (code >= 0xd800 && code < 0xdc00) {
         if (r->at[0] != '\\' || r->at[1] != 'u')
             return false;
         r->at += 2;
-        if (!read_four_digits(r, &low) || low < 0xdc00 || low > 0xdfff)
+        bool has_digits = read_four_digits(r, &low);
+        if (!has_digits || !is_low_surrogate(low))
             return false;
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-    } else if (code >= 0xdc00 && code <= 0xdfff) {
+    } else if (is_low_surrogate(code)) {
         return false;
     }
+
     put_code(sink, code);
     return true;
 }
@@ -99,6 +108,7 @@ static bool read_escape(struct reader *r, struct sink *sink)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     char letter = *r->at;
+
     if (letter == 0)
         return false;
     r->at++;
@@ -110,7 +120,7 @@ static bool read_escape(struct reader *r, struct sink *sink)
     return found != NULL;
 }
 
-/* A text with its quotes; `sink` may be NULL. */
+/* Reads a text with its quotes; `sink` may be NULL. */
 static bool read_text(struct reader *r, struct sink *sink)
 {
     if (!take(r, '"'))
@@ -125,6 +135,7 @@ static bool read_text(struct reader *r, struct sink *sink)
         else if (!read_escape(r, sink))
             return false;
     }
+
     r->at++;
     return true;
 }
@@ -136,15 +147,14 @@ static bool skip_word(struct reader *r)
     return len > 0;
 }
 
-/* The inside of an array or object up to its closing bracket. */
+/* Skips the inside of an array or object up to its closing bracket. */
 static bool skip_members(struct reader *r, char closing)
 {
     if (take(r, closing))
         return true;
     do {
-        if (closing == '}' && !(read_text(r, NULL) && take(r, ':')))
-            return false;
-        if (!skip_value(r))
+        bool has_key = closing != '}' || (read_text(r, NULL) && take(r, ':'));
+        if (!has_key || !skip_value(r))
             return false;
     } while (take(r, ','));
     return take(r, closing);
@@ -169,6 +179,7 @@ bool json_find_text(const char *json, const char *key, char *value, size_t size)
 {
     struct reader r = {.at = json};
     bool found = false;
+
     if (!take(&r, '{'))
         return false;
     do {
@@ -179,16 +190,18 @@ bool json_find_text(const char *json, const char *key, char *value, size_t size)
             return false;
         name[name_sink.len] = 0;
         skip_blanks(&r);
-        bool ours = !name_sink.bad && strcmp(name, key) == 0 && *r.at == '"';
-        if (!(ours ? read_text(&r, &sink) : skip_value(&r)))
+        bool ours = !name_sink.bad && strcmp(name, key) == 0, is_text = *r.at == '"';
+        if (!(ours && is_text ? read_text(&r, &sink) : skip_value(&r)))
             return false;
-        if (ours)
+        if (ours && is_text)
             value[sink.len] = 0;
         if (ours)
-            found = !sink.bad;
+            found = is_text && !sink.bad;
     } while (take(&r, ','));
+
     if (!take(&r, '}'))
         return false;
+
     skip_blanks(&r);
     return found && *r.at == 0;
 }

@@ -1,9 +1,9 @@
-/* json_read.h - finds a text in a JSON object that somebody gave us. */
+/* json_read.h - finds a text in a JSON object from outside. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The value of `key` in the one object that `json` consists of; escapes are resolved. False when `json` is not an
- * object, has no such key, or its value is no text, holds a NUL, or does not fit. Of a key that is there twice the last
- * counts. */
+/* Copies the value of `key` of the one object in `json`, with escapes resolved. Returns false if
+ * `json` is not an object, has no such key, or the value is not a text, has a NUL, or does not
+ * fit. If the key occurs twice, the last one counts. */
 bool json_find_text(const char *json, const char *key, char *value, size_t size);

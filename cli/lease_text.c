@@ -1,7 +1,7 @@
-/* lease_text.c - writes and reads the line of JSON that stands for a detached lease. */
+/* lease_text.c - writes and reads the line of JSON of a detached lease. */
 #include "lease_text.h"
 #include "json_read.h"
-#include "text.h"
+#include "output.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,28 +10,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINE_MAX_BYTES 16384 /* a name of 512 bytes may take 6 times as much */
+#define LINE_MAX_BYTES 16384 /* escapes may make a name of 512 bytes six times as long */
 
-int lease_file_create(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 && errno == EEXIST)
-        complain("\"%s\" exists: a lease is written to a new file only", text_shown(path).text);
-    else if (fd < 0)
-        complain("cannot create \"%s\": %s", text_shown(path).text, strerror(errno));
-    return fd;
-}
-
-static void print_line(FILE *out, const hf_lease *lease, const struct hf_request *request, const char *secret)
+static void print_line(FILE *out, const hf_lease *lease, const struct hf_request *request,
+                       const char *secret)
 {
     fputs("{\"name\":", out);
     json_print_text(out, hf_lease_name(lease));
-    fprintf(out, ",\"kind\":\"%s\",\"token\":%" PRIu64 ",\"ttl_ms\":%" PRId64 ",\"left_ms\":%" PRId64,
-            hf_kind_name(request->kind), hf_lease_token(lease), request->ttl_ms, hf_lease_left_ms(lease));
+    fprintf(out,
+            ",\"kind\":\"%s\",\"token\":\"%" PRIu64 "\",\"ttlMs\":%" PRId64 ",\"leftMs\":%" PRId64,
+            hf_kind_name(request->kind), hf_lease_token(lease), request->ttl_ms,
+            hf_lease_left_ms(lease));
     if (secret) {
         fputs(",\"lease\":", out);
         json_print_text(out, secret);
     }
+
     fputs("}\n", out);
 }
 
@@ -46,14 +40,17 @@ static int write_all(int fd, const char *text, size_t len)
         text += done;
         len -= (size_t)done;
     }
+
     return 0;
 }
 
-int lease_line_write(int fd, const hf_lease *lease, const struct hf_request *request, const char *secret)
+int lease_line_write(int fd, const hf_lease *lease, const struct hf_request *request,
+                     const char *secret)
 {
     char *line = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&line, &len);
+
     if (!out)
         return -1;
     print_line(out, lease, request, secret);
@@ -66,20 +63,22 @@ int lease_line_write(int fd, const hf_lease *lease, const struct hf_request *req
 
 static int refuse_file(const char *path, const char *why)
 {
-    complain("the lease file \"%s\" %s", text_shown(path).text, why);
+    complain("the lease file \"%s\" %s", output_shown(path).text, why);
     return hf_status_exit_code(HF_CONFIG);
 }
 
 static int cannot_open(const char *path)
 {
-    complain("cannot open the lease file \"%s\": %s", text_shown(path).text, strerror(errno));
+    complain("cannot open the lease file \"%s\": %s", output_shown(path).text, strerror(errno));
     return hf_status_exit_code(HF_CONFIG);
 }
 
-/* Who could read the file has the secret already; who could write it may have put another one there. */
-static int check_file(int fd, const char *path)
+/* Refuses a file that others can read, because they would have the secret, or write, because
+ * they could replace it. */
+int lease_file_check(int fd, const char *path)
 {
     struct stat info;
+
     if (fstat(fd, &info) != 0)
         return cannot_open(path);
     if (!S_ISREG(info.st_mode))
@@ -91,40 +90,61 @@ static int check_file(int fd, const char *path)
     return 0;
 }
 
-static int read_all(int fd, const char *from, char *text, size_t size)
+/* Returns 0, or -1 and errno. */
+static int read_all(int fd, char *text, size_t size)
 {
     size_t len = 0;
+
     for (;;) {
         ssize_t got = read(fd, text + len, size - 1 - len);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0) {
-            complain("cannot read a lease from %s: %s", from, strerror(errno));
-            return hf_status_exit_code(HF_CONFIG);
-        }
+        if (got < 0)
+            return -1;
         len += (size_t)got;
         if (got == 0 || len == size - 1)
             break;
     }
+
     text[len] = 0;
-    if (strlen(text) < len) /* a NUL inside would hide what follows it */
+    if (strlen(text) < len) /* a NUL inside would hide the bytes after it */
         text[0] = 0;
+
     return 0;
 }
 
-static int parse_line(const char *from, const char *line, char secret[HF_EXPORT_MAX])
+static bool parse_line(const char *line, struct lease_line *parts)
 {
-    if (json_find_text(line, "lease", secret, HF_EXPORT_MAX))
+    if (!json_find_text(line, "name", parts->name, sizeof parts->name))
+        parts->name[0] = 0;
+    return json_find_text(line, "lease", parts->secret, sizeof parts->secret);
+}
+
+bool lease_line_parse(int fd, struct lease_line *parts)
+{
+    char line[LINE_MAX_BYTES];
+    return read_all(fd, line, sizeof line) == 0 && parse_line(line, parts);
+}
+
+static int read_line(int fd, const char *from, struct lease_line *parts)
+{
+    char line[LINE_MAX_BYTES];
+
+    if (read_all(fd, line, sizeof line) != 0) {
+        complain("cannot read a lease from %s: %s", from, strerror(errno));
+        return hf_status_exit_code(HF_CONFIG);
+    }
+    if (parse_line(line, parts))
         return 0;
-    complain("what came from %s is not a lease as `holdfast acquire` prints it", from);
+    complain("%s has no lease as `holdfast acquire` prints it", from);
     return EXIT_USAGE;
 }
 
-int lease_line_read(const char *path, char secret[HF_EXPORT_MAX])
+int lease_line_read(const char *path, struct lease_line *parts)
 {
-    char line[LINE_MAX_BYTES];
-    struct shown from = text_shown(path ? path : "standard input");
+    struct shown from = output_shown(path ? path : "standard input");
     int code = 0, fd = STDIN_FILENO;
+
     if (!path && isatty(fd)) {
         complain("no lease: pipe in what `holdfast acquire` printed, or give --lease FILE");
         return EXIT_USAGE;
@@ -132,10 +152,11 @@ int lease_line_read(const char *path, char secret[HF_EXPORT_MAX])
     if (path && (fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
         return cannot_open(path);
     if (path)
-        code = check_file(fd, path);
+        code = lease_file_check(fd, path);
     if (code == 0)
-        code = read_all(fd, from.text, line, sizeof line);
+        code = read_line(fd, from.text, parts);
     if (path)
         close(fd);
-    return code == 0 ? parse_line(from.text, line, secret) : code;
+
+    return code;
 }

@@ -1,14 +1,33 @@
-/* list.c - the verbs `list` and `show`: who holds what, since when, for how long, and who waits, as a table or as JSON.
- */
+/* list.c - the verbs `list` and `show`: print holders and waiters, as a table or as JSON. */
+#include "json_rows.h"
 #include "row_cells.h"
+#include "screen.h"
+#include "server_votes.h"
 #include "session.h"
-#include "standings.h"
-#include "trouble.h"
+#include "sort_by_urgency.h"
 #include "verbs.h"
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
-static const struct option_spec OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HELP};
+static const struct option_spec LIST_OPTIONS[] = {
+    {"sort", 0, ROW_ORDERS, STORE_CHOICE, OPTION_FIELD(sort), 0, 0,
+     "order of the names; default: urgency"},
+    {"state", 0, "held|waited", STORE_CHOICE, OPTION_FIELD(state), 0, 0,
+     "only names that are held, or that somebody waits for"},
+    {"format", 0, "KEYS", STORE_TEXT, OPTION_FIELD(format), 0, 0,
+     "print these columns only, separated by tabs, as name,pid,label"},
+    {"wide", 0, NULL, STORE_CONSTANT, OPTION_FIELD(wide), 1, 1,
+     "do not cut long names at the width of the terminal"},
+    {"foreign", 0, NULL, STORE_CONSTANT, OPTION_FIELD(foreign), 1, 1,
+     "also locks of other programs; on Redis that searches all its keys"},
+    OPTION_URL,
+    OPTION_JSON,
+    OPTION_HELP,
+};
+static const struct option_spec SHOW_OPTIONS[] = {OPTION_URL, OPTION_JSON, OPTION_HELP};
 
 /* ---- The table ---- */
 
@@ -23,8 +42,8 @@ static struct shown role(const struct hf_row *row)
 static struct shown left(const struct hf_row *row)
 {
     if (row->foreign && row->left_ms < 0)
-        return text_shown("no end");
-    return row->role == HF_HOLDER ? text_duration(row->left_ms) : text_shown("-");
+        return output_shown("no end");
+    return row->role == HF_HOLDER ? text_duration(row->left_ms) : output_shown("-");
 }
 
 static struct shown servers(const struct hf_row *row)
@@ -34,7 +53,7 @@ static struct shown servers(const struct hf_row *row)
     return shown;
 }
 
-/* The last one is there where a lock stands on several servers. */
+/* The last column is printed for a quorum only. */
 static const struct row_column COLUMNS[] = {
     {"NAME", row_name},   {"KIND", row_kind},   {"ROLE", role},       {"UNITS", row_units},
     {"TOKEN", row_token}, {"LEFT", left},       {"SINCE", row_since}, {"PID", row_pid},
@@ -47,177 +66,261 @@ static bool is_waiter(const struct hf_row *row)
     return row->role == HF_WAITER;
 }
 
-static bool has_servers(const struct rows *rows)
+static bool has_servers(const struct row_list *rows)
 {
     return rows->count > 0 && rows->all[0].servers > 0;
 }
 
-static void print_table(const struct rows *rows)
+/* `wide`: long names are not cut at the terminal's width. */
+static void print_table(const struct row_list *rows, bool wide)
 {
-    row_cells_print(rows, COLUMNS, COLUMN_COUNT - !has_servers(rows), is_waiter);
+    size_t columns = 0, lines;
+    if (!wide && isatty(STDOUT_FILENO))
+        screen_size(&columns, &lines);
+    row_cells_print(rows, COLUMNS, COLUMN_COUNT - !has_servers(rows), columns, is_waiter);
 }
 
-/* ---- JSON ---- */
+/* ---- --format ---- */
 
-static void print_json_row(const struct hf_row *row)
+struct format {
+    const struct row_column *columns[16];
+    size_t count;
+};
+
+static const struct row_column *find_column(const char *key, size_t len)
 {
-    printf("{\"name\":");
-    json_print_text(stdout, row->name);
-    printf(",\"kind\":\"%s\",\"role\":\"%s\"", hf_kind_name(row->kind), row->role == HF_HOLDER ? "holder" : "waiter");
-    printf(",\"capacity\":%" PRIu32 ",\"used\":%" PRIu32 ",\"units\":%" PRIu32 ",\"count\":%" PRIu32, row->capacity,
-           row->used, row->units, row->count);
-    if (row->foreign)
-        printf(",\"place\":null,\"token\":null,\"left_ms\":%" PRId64, row->left_ms);
-    else if (row->role == HF_HOLDER)
-        printf(",\"place\":null,\"token\":%" PRIu64 ",\"left_ms\":%" PRId64, row->token, row->left_ms);
-    else
-        printf(",\"place\":%" PRIu32 ",\"token\":null,\"left_ms\":null", row->place);
-    printf(",\"since_ms\":%" PRId64 ",", row->since_ms);
-    row_json_who(row);
-    printf(",\"detached\":%s,\"foreign\":%s", row->detached ? "true" : "false", row->foreign ? "true" : "false");
-    if (row->servers)
-        printf(",\"servers\":%" PRIu32 "}", row->servers);
-    else
-        printf(",\"servers\":null}");
+    for (size_t i = 0; i < COLUMN_COUNT; i++)
+        if (strlen(COLUMNS[i].title) == len && strncasecmp(COLUMNS[i].title, key, len) == 0)
+            return &COLUMNS[i];
+    return NULL;
+}
+
+/* Reads "name,pid". Returns 0, or 64 after a message. */
+static int read_format(const char *keys, struct format *format)
+{
+    for (size_t len; *keys; keys += len + (keys[len] == ',')) {
+        len = strcspn(keys, ",");
+        const struct row_column *column = find_column(keys, len);
+        if (!column || format->count == sizeof format->columns / sizeof format->columns[0]) {
+            complain("--format: \"%s\" is not one of name, kind, role, units, token, left, since, "
+                     "pid, host, label, servers",
+                     text_shown_bytes(keys, len).text);
+            return EXIT_USAGE;
+        }
+        format->columns[format->count++] = column;
+    }
+    return 0;
+}
+
+static void print_formatted(const struct row_list *rows, const struct format *format)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        for (size_t c = 0; c < format->count; c++)
+            printf("%s%s", format->columns[c]->cell(&rows->all[i]).text,
+                   c + 1 < format->count ? "\t" : "\n");
+}
+
+/* ---- --state ---- */
+
+enum { STATE_HELD, STATE_WAITED };
+
+/* Keeps the names that have a holder, or a waiter. Rows of one name are neighbours. Returns false
+ * after a message if memory is out. */
+static bool filter_state(struct row_list *rows, int64_t state)
+{
+    hf_role wanted = state == STATE_HELD ? HF_HOLDER : HF_WAITER;
+    bool *keep = calloc(rows->count + 1, sizeof *keep);
+    if (!keep) {
+        complain("out of memory for %zu rows", rows->count);
+        return false;
+    }
+
+    for (size_t first = 0, end; first < rows->count; first = end) {
+        bool has = false;
+        for (end = first; end < rows->count; end++) {
+            if (strcmp(rows->all[end].name, rows->all[first].name) != 0)
+                break;
+            has |= rows->all[end].role == wanted;
+        }
+        for (size_t i = first; i < end; i++)
+            keep[i] = has;
+    }
+    row_list_filter(rows, keep);
+    free(keep);
+    return true;
 }
 
 /* ---- All names ---- */
 
-static void print_list(const struct cli_options *options, const struct rows *rows)
+static void print_list(const struct cli_options *options, const struct format *format,
+                       const struct row_list *rows)
 {
-    if (!options->json) {
-        print_table(rows);
-        return;
-    }
-    printf("[");
-    row_json_items(rows, print_json_row);
-    printf(rows->count ? "\n]\n" : "]\n");
+    if (options->json)
+        json_print_rows(rows, json_print_row);
+    else if (format->count > 0)
+        print_formatted(rows, format);
+    else
+        print_table(rows, options->wide);
 }
 
-static int read_list(const struct cli_options *options, const char *prefix, struct rows *rows)
+static int read_list(const struct cli_options *options, const char *prefix, struct row_list *rows)
 {
     hf_client *client;
     int code = session_open(options, NULL, &client);
     if (code != 0)
         return code;
-    return session_close(client, rows_check(rows, hf_list(client, prefix, rows_add, rows)));
+
+    struct hf_page all = {.size = sizeof all, .prefix = prefix, .foreign = options->foreign != 0};
+    char next[HF_NAME_MAX + 1];
+    hf_status status = hf_list_page(client, &all, row_list_add, rows, next);
+    return session_close(client, row_list_check(rows, status));
+}
+
+static int prepare_list(const struct cli_options *options, const char *prefix,
+                        struct row_list *rows)
+{
+    int code = read_list(options, prefix, rows);
+    if (code == 0 && options->state >= 0 && !filter_state(rows, options->state))
+        code = EXIT_INTERNAL;
+    if (code == 0 && !sort_rows(rows, (enum row_order)options->sort))
+        code = EXIT_INTERNAL;
+    return code;
 }
 
 static int run_list(const struct cli_options *options, int argc, char **argv)
 {
-    struct rows rows = {0};
+    struct row_list rows = {0};
+    struct format format = {.count = 0};
     int code = check_operands(&VERB_LIST, argc, argv, 0, 1);
+    if (code == 0 && options->format)
+        code = read_format(options->format, &format);
     if (code == 0)
-        code = read_list(options, argc > 0 ? argv[0] : NULL, &rows);
-    if (code == 0 && !trouble_first(&rows))
-        code = EXIT_INTERNAL;
+        code = prepare_list(options, argc > 0 ? argv[0] : NULL, &rows);
     if (code == 0) {
-        print_list(options, &rows);
+        print_list(options, &format, &rows);
         code = finish_stdout();
     }
-    if (code == 0 && rows.count == 0 && !options->json && isatty(STDERR_FILENO))
+
+    bool is_empty = code == 0 && rows.count == 0 && !options->json;
+    if (is_empty && isatty(STDERR_FILENO))
         complain("nothing is held%s%s%s", argc > 0 ? " under a name that begins with \"" : "",
-                 argc > 0 ? text_shown(argv[0]).text : "", argc > 0 ? "\"" : "");
-    rows_free(&rows);
+                 argc > 0 ? output_shown(argv[0]).text : "", argc > 0 ? "\"" : "");
+    row_list_free(&rows);
     return code;
 }
 
 /* ---- One name ---- */
 
-/* What a majority says, and what each server says, where there are several. */
-struct sight {
+/* The state of one name: that of the majority, and on a quorum that of each server. */
+struct listing {
     const char *name;
-    struct rows rows;
-    struct standings standings;
-    int code; /* of the rows: without a majority there are none, but there are servers to show */
+    struct row_list rows;
+    struct server_votes server_votes;
+    int code; /* exit code of the rows: without a majority there are no rows, but there are servers
+                 to print */
 };
 
-static int read_sight(const struct cli_options *options, struct sight *sight)
+static int read_listing(const struct cli_options *options, struct listing *listing)
 {
     hf_client *client;
     int code = session_open(options, NULL, &client);
+
     if (code != 0)
         return code;
-    hf_status servers = hf_show_servers(client, sight->name, standings_add, &sight->standings);
-    hf_status status = servers == HF_OK ? hf_show(client, sight->name, rows_add, &sight->rows) : servers;
-    sight->code = rows_check(&sight->rows, status);
-    return session_close(client, sight->standings.count > 0 ? 0 : sight->code);
+    hf_status servers =
+        hf_show_servers(client, listing->name, server_votes_add, &listing->server_votes);
+    hf_status status =
+        servers == HF_OK ? hf_show(client, listing->name, row_list_add, &listing->rows) : servers;
+    listing->code = row_list_check(&listing->rows, status);
+    return session_close(client, listing->server_votes.count > 0 ? 0 : listing->code);
 }
 
-static void print_json_sight(const struct sight *sight)
+static void print_json_listing(const struct listing *listing)
 {
-    size_t count = sight->rows.count + sight->standings.count;
+    size_t count = listing->rows.count + listing->server_votes.count;
     printf("[");
-    row_json_items(&sight->rows, print_json_row);
-    standings_print_json(&sight->standings, sight->name, sight->rows.count);
+    json_print_items(&listing->rows, json_print_row);
+    server_votes_print_json(&listing->server_votes, listing->name, listing->rows.count);
     printf(count ? "\n]\n" : "]\n");
 }
 
-static void print_sight(const struct sight *sight)
+static void print_listing(const struct listing *listing)
 {
-    if (sight->code == 0 && sight->rows.count == 0)
-        printf("\"%s\" is free\n", text_shown(sight->name).text);
-    print_table(&sight->rows);
-    if (sight->standings.count > 0 && sight->code == 0)
+    bool is_free = listing->code == 0 && listing->rows.count == 0;
+
+    if (is_free && listing->server_votes.count > 0)
+        server_votes_print_votes(&listing->server_votes, listing->name);
+    else if (is_free)
+        printf("\"%s\" is free\n", output_shown(listing->name).text);
+    print_table(&listing->rows, false);
+    if (listing->server_votes.count > 0 && listing->code == 0)
         printf("\n");
-    standings_print(&sight->standings);
+    server_votes_print(&listing->server_votes);
 }
 
 static int run_show(const struct cli_options *options, int argc, char **argv)
 {
-    struct sight sight = {0};
+    struct listing listing = {0};
     int code = check_operands(&VERB_SHOW, argc, argv, 1, 1);
+
     if (code == 0) {
-        sight.name = argv[0];
-        code = read_sight(options, &sight);
+        listing.name = argv[0];
+        code = read_listing(options, &listing);
     }
     if (code == 0) {
-        (options->json ? print_json_sight : print_sight)(&sight);
+        (options->json ? print_json_listing : print_listing)(&listing);
         code = finish_stdout();
     }
-    rows_free(&sight.rows);
-    standings_free(&sight.standings);
-    return code == 0 ? sight.code : code;
+
+    row_list_free(&listing.rows);
+    server_votes_free(&listing.server_votes);
+
+    return code == 0 ? listing.code : code;
 }
 
-#define JSON_KEYS                                                                                                      \
-    "With --json: an array with one object for each holder and waiter, and the keys\n"                                 \
-    "  name, kind     of the resource; kind is exclusive, semaphore, read or write\n"                                  \
-    "  role           holder or waiter\n"                                                                              \
-    "  capacity, used of the resource, in units\n"                                                                     \
-    "  units, count   of this holder or waiter; count is the depth of a reentrant hold\n"                              \
-    "  place          waiters: 1 is the next one; holders: null\n"                                                     \
-    "  token          holders: the fencing token; waiters: null\n"                                                     \
-    "  left_ms        holders: until the lease ends unless it is renewed; waiters: null\n"                             \
-    "  since_ms       how long it has held or waited\n"                                                                \
-    "  ttl_ms, pid, host, label, detached\n"                                                                           \
-    "  foreign        another program's lock: only left_ms is known of it, -1 if it has no end\n"                      \
+#define JSON_KEYS                                                                                  \
+    "With --json: an array with one object for each holder and waiter, and the keys\n"             \
+    "  name, kind     of the resource; kind is exclusive, semaphore, read or write\n"              \
+    "  role           holder or waiter\n"                                                          \
+    "  capacity, used of the resource, in units\n"                                                 \
+    "  units, depth   of this holder or waiter; depth is how often it was entered\n"               \
+    "  place          waiters: 1 is the next one; holders: null\n"                                 \
+    "  token          holders: the fencing token, in digits; waiters: null\n"                      \
+    "  leftMs         holders: until the lease ends unless it is renewed; waiters: null\n"         \
+    "  sinceMs        how long it has held or waited\n"                                            \
+    "  ttlMs, pid, host, label, detached, ticket\n"                                                \
+    "  foreign        another program's lock: only leftMs is known of it, -1 if it has no end\n"   \
     "  servers        redlock: on how many servers it stands; elsewhere null\n"
 
-#define SERVER_KEYS                                                                                                    \
-    "On redlock, then, one object for each server, with the role \"server\" and the keys\n"                            \
-    "  server, state  host:port; held, free or silent\n"                                                               \
-    "  counts         whether its word counts; if not, text says why, and when it will\n"                              \
-    "  token, left_ms, pid, host, label, foreign of who holds it there, else null\n"                                   \
+#define SERVER_KEYS                                                                                \
+    "On redlock, then, one object for each server, with the role \"server\" and the keys\n"        \
+    "  server, state  host:port; held, free or silent\n"                                           \
+    "  counts         whether its word counts; if not, text says why, and when it will\n"          \
+    "  token, leftMs, pid, host, label, foreign of who holds it there, else null\n"                \
+    "  votes          on how many servers that hold stands; a majority makes it one\n"             \
     "  name, text\n"
 
 const struct verb VERB_LIST = {
     .name = "list",
     .operands = "[PREFIX]",
     .summary = "Shows who holds and who waits, for all names or those that begin with PREFIX.",
-    .details = "Trouble comes first: the name whose hold has least of its ttl left, then the one with most "
-               "waiters.\n\n" JSON_KEYS,
-    .options = OPTIONS,
-    .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    .details = "The most urgent name comes first: the one whose hold has the smallest share of its "
+               "ttl left,\n"
+               "then the one with the most waiters. Locks of other programs on Redis are shown if "
+               "somebody\n"
+               "here waited for them within the last hour, or with --foreign.\n\n" JSON_KEYS,
+    .options = LIST_OPTIONS,
+    .option_count = sizeof LIST_OPTIONS / sizeof LIST_OPTIONS[0],
     .run = run_list,
 };
 
 const struct verb VERB_SHOW = {
     .name = "show",
     .operands = "NAME",
-    .summary = "Shows who holds NAME and who waits for it, in order; on redlock also what each server says.",
+    .summary = "Shows who holds NAME and who waits for it, in order; on redlock also what each "
+               "server says.",
     .details = JSON_KEYS SERVER_KEYS,
-    .options = OPTIONS,
-    .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
+    .options = SHOW_OPTIONS,
+    .option_count = sizeof SHOW_OPTIONS / sizeof SHOW_OPTIONS[0],
     .run = run_show,
 };

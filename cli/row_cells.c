@@ -1,29 +1,30 @@
-/* row_cells.c - what is shown of a row alike, whoever lists rows. */
+/* row_cells.c - the cells of a table of rows. */
 #include "row_cells.h"
-#include "table.h"
+#include "text_table.h"
 #include <inttypes.h>
 
 #define COLUMNS_MAX 16
 
 static struct shown text_or_dash(const char *text)
 {
-    return text_shown(*text ? text : "-");
+    return output_shown(*text ? text : "-");
 }
 
 struct shown row_name(const struct hf_row *row)
 {
-    return text_shown(row->name);
+    return output_shown(row->name);
 }
 
 struct shown row_kind(const struct hf_row *row)
 {
-    return text_shown(hf_kind_name(row->kind));
+    return output_shown(hf_kind_name(row->kind));
 }
 
 struct shown row_units_of(const struct hf_row *row, uint32_t units)
 {
     struct shown shown = {"all"};
     bool readers_and_writers = row->kind == HF_READ || row->kind == HF_WRITE;
+
     if (!readers_and_writers)
         snprintf(shown.text, sizeof shown.text, "%" PRIu32 "/%" PRIu32, units, row->capacity);
     else if (units < row->capacity)
@@ -46,7 +47,7 @@ struct shown row_token(const struct hf_row *row)
 
 struct shown row_since(const struct hf_row *row)
 {
-    return row->foreign ? text_shown("-") : text_duration(row->since_ms);
+    return row->foreign ? output_shown("-") : text_duration(row->since_ms);
 }
 
 struct shown row_pid(const struct hf_row *row)
@@ -64,13 +65,14 @@ struct shown row_host(const struct hf_row *row)
 
 struct shown row_label(const struct hf_row *row)
 {
-    return row->foreign && !*row->label ? text_shown("(foreign: another program's lock)") : text_or_dash(row->label);
+    return row->foreign && !*row->label ? output_shown("(foreign: another program's lock)")
+                                        : text_or_dash(row->label);
 }
 
 /* ---- Tables ---- */
 
 struct columns_of_rows {
-    const struct rows *rows;
+    const struct row_list *rows;
     const struct row_column *columns;
     bool (*is_dim)(const struct hf_row *row);
 };
@@ -87,31 +89,20 @@ static bool is_dim(const void *data, size_t row)
     return all->is_dim && all->is_dim(&all->rows->all[row]);
 }
 
-void row_cells_print(const struct rows *rows, const struct row_column *columns, size_t count,
-                     bool (*dim)(const struct hf_row *row))
+void row_cells_print(const struct row_list *rows, const struct row_column *columns, size_t count,
+                     size_t width, bool (*dim)(const struct hf_row *row))
 {
     const char *titles[COLUMNS_MAX];
     struct columns_of_rows all = {rows, columns, dim};
+
     for (size_t i = 0; i < count; i++)
         titles[i] = columns[i].title;
-    table_print(&(struct table){
-        .titles = titles, .columns = count, .rows = rows->count, .data = &all, .cell = cell, .is_dim = is_dim});
-}
 
-/* ---- JSON ---- */
-
-void row_json_items(const struct rows *rows, void (*print)(const struct hf_row *row))
-{
-    for (size_t i = 0; i < rows->count; i++) {
-        printf(i ? ",\n" : "\n");
-        print(&rows->all[i]);
-    }
-}
-
-void row_json_who(const struct hf_row *row)
-{
-    printf("\"ttl_ms\":%" PRId64 ",\"pid\":%" PRId64 ",\"host\":", row->ttl_ms, row->pid);
-    json_print_text(stdout, row->host);
-    printf(",\"label\":");
-    json_print_text(stdout, row->label);
+    text_table_print(&(struct text_table){.titles = titles,
+                                          .columns = count,
+                                          .rows = rows->count,
+                                          .width = width,
+                                          .data = &all,
+                                          .cell = cell,
+                                          .is_dim = is_dim});
 }

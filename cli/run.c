@@ -1,28 +1,29 @@
-/* run.c - the verb `run`: turns options and operands into an order for front and guard. */
+/* run.c - the verb `run`: makes an order for front and guard from options and operands. */
 #include "run.h"
-#include "asking.h"
-#include "log.h"
-#include "status.h"
-#include "text.h"
+#include "json_log.h"
+#include "lock_request.h"
+#include "output.h"
+#include "status_fd.h"
 #include "verbs.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const struct option_spec OPTIONS[] = {
-    OPTIONS_ASKING,
+    {"lock", 'l', "NAME", STORE_VALUE, OPTION_FIELD(locks), 0, 0,
+     "instead of NAME, once for each of several locks: all are taken or none"},
+    OPTIONS_LOCK_REQUEST,
     {"grace", 0, "DUR", STORE_DURATION, OPTION_FIELD(grace_ms), 0, LONGEST_MS,
      "SIGTERM this long before the lease can end; default: ttl/6"},
     {"max-hold", 0, "DUR", STORE_DURATION, OPTION_FIELD(max_hold_ms), 1, LONGEST_MS,
-     "renew no longer than this: then CMD is stopped"},
-    {"command", 'c', "STRING", STORE_TEXT, OPTION_FIELD(script), 0, 0, "run STRING with sh -c instead of CMD"},
+     "stop renewing after DUR, so that CMD is stopped"},
+    {"command", 'c', "STRING", STORE_TEXT, OPTION_FIELD(script), 0, 0,
+     "run STRING with sh -c instead of CMD"},
     {"on-lost", 0, "stop|kill|signal:NAME|warn", STORE_TEXT, OPTION_FIELD(on_lost), 0, 0,
-     "what happens to CMD when the lease cannot be kept; default: stop"},
-    {"log", 0, "FILE", STORE_TEXT, OPTION_FIELD(log), 0, 0, "append what happens to FILE, a line of JSON each"},
-    {"correlation-id", 0, "TEXT", STORE_TEXT, OPTION_FIELD(correlation_id), 0, 0,
-     "stands in the log; else $HOLDFAST_CORRELATION_ID, else $TRACEPARENT"},
+     "what to do with CMD if the lease cannot be kept; default: stop"},
+    OPTIONS_LOG,
     {"status-fd", 0, "N", STORE_NUMBER, OPTION_FIELD(status_fd), 0, INT32_MAX,
-     "write what happens to descriptor N, a line of JSON each"},
+     "write each event to descriptor N, a line of JSON each"},
     OPTION_URL,
     OPTION_HELP,
 };
@@ -33,7 +34,8 @@ static int refuse(const char *text)
     return EXIT_USAGE;
 }
 
-/* stop: SIGTERM at the grace; signal:NAME: another one then; kill: none; all of them SIGKILL before the end. */
+/* Reads --on-lost. stop sends SIGTERM when the grace begins, signal:NAME another signal, kill
+ * none. All of them send SIGKILL before the lease ends. */
 static int choose_on_lost(const char *word, struct run_order *order)
 {
     order->lost_signal = SIGTERM;
@@ -43,64 +45,87 @@ static int choose_on_lost(const char *word, struct run_order *order)
         order->lost_signal = 0;
     else if (strcmp(word, "warn") == 0)
         order->only_warns = true;
-    else if (strncmp(word, "signal:", 7) != 0 || (order->lost_signal = signals_number(word + 7)) == 0) {
-        complain("--on-lost: \"%s\" is not stop, kill, warn, or signal: and the name of a signal, as signal:USR1",
-                 text_shown(word).text);
+    else if (strncmp(word, "signal:", 7) != 0 ||
+             (order->lost_signal = signals_number(word + 7)) == 0) {
+        complain("--on-lost: \"%s\" is not stop, kill, warn, or signal: and the name of a signal, "
+                 "as signal:USR1",
+                 output_shown(word).text);
         return EXIT_USAGE;
     }
+
     return 0;
 }
 
-/* A wrong variable of ours is an error; a wrong TRACEPARENT is somebody else's, and no reason not to run. */
-static int choose_correlation(const char *given, struct run_order *order)
-{
-    const char *ours = getenv("HOLDFAST_CORRELATION_ID"), *theirs = getenv("TRACEPARENT");
-    order->request.correlation_id = given;
-    if (given)
-        return 0;
-    if (ours && *ours) {
-        if (!log_may_correlate(ours)) {
-            complain("HOLDFAST_CORRELATION_ID from the environment: not a text of at most %d bytes without control "
-                     "characters",
-                     HF_CORRELATION_MAX);
-            return hf_status_exit_code(HF_CONFIG);
-        }
-        order->request.correlation_id = ours;
-    } else if (theirs && *theirs && log_may_correlate(theirs)) {
-        order->request.correlation_id = theirs;
-    }
-    return 0;
-}
-
-/* The descriptor is ours from now on, and CMD's only if it is one of the three that everybody has. */
+/* Opens --status-fd and --log. CMD inherits the descriptor of --status-fd only if it is below 3. */
 static int choose_outlets(const struct cli_options *options, struct run_order *order)
 {
-    order->log_fd = -1;
     order->status_fd = (int)options->status_fd;
-    if (order->status_fd >= 0 && !status_open(order->status_fd)) {
+    if (order->status_fd >= 0 && !status_fd_open(order->status_fd)) {
         complain("--status-fd: %d is not open for writing", order->status_fd);
         return EXIT_USAGE;
     }
-    if (options->log && (order->log_fd = log_open(options->log)) < 0)
-        return hf_status_exit_code(HF_CONFIG);
+
+    int code = log_outlet_open(options, &order->log);
+    order->request.correlation_id = order->log.correlation_id;
+    return code;
+}
+
+static int refuse_twice(const char *name)
+{
+    complain("run: -l \"%s\" is given twice", output_shown(name).text);
+    return EXIT_USAGE;
+}
+
+/* Takes the names of -l, otherwise the first operand. */
+static int choose_names(const struct option_values *locks, int argc, char **argv,
+                        struct run_order *order)
+{
+    order->numbered = locks->count > 0;
+    order->count = order->numbered ? locks->count : 1;
+    if (!order->numbered && argc == 0)
+        return refuse("NAME is missing");
+    for (size_t i = 0; i < order->count; i++) {
+        const char *name = order->numbered ? locks->texts[i] : argv[0];
+        if (!*name)
+            return refuse("NAME is empty");
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(name, order->names[j]) == 0)
+                return refuse_twice(name);
+        order->names[i] = name;
+    }
+
     return 0;
 }
 
-/* NAME [--] CMD..., or -c STRING before NAME, or NAME -c STRING as flock(1) has it. `sh` has room for four. */
-static int choose_command(const char *script, int argc, char **argv, struct run_order *order, char **sh)
+/* Returns the index of CMD among the operands, after NAME and `--`. With -l there is no NAME,
+ * and the `--` was read with the options. */
+static int child_begins(const struct run_order *order, int argc, char **argv)
 {
-    int at = 1;
-    if (argc == 0)
-        return refuse("NAME is missing");
-    if (!script && argc >= 2 && (strcmp(argv[1], "-c") == 0 || strcmp(argv[1], "--command") == 0)) {
+    if (order->numbered)
+        return 0;
+    return argc >= 2 && strcmp(argv[1], "--") == 0 ? 2 : 1;
+}
+
+static bool is_command_option(const char *word)
+{
+    return strcmp(word, "-c") == 0 || strcmp(word, "--command") == 0;
+}
+
+/* Reads [NAME] [--] CMD..., or -c STRING before NAME, or NAME -c STRING as in flock(1). `sh` has
+ * room for four words. */
+static int choose_command(const char *script, int argc, char **argv, struct run_order *order,
+                          char **sh)
+{
+    int at = child_begins(order, argc, argv);
+    bool may_follow = !order->numbered && !script && argc >= 2;
+
+    if (may_follow && is_command_option(argv[1])) {
         if (argc != 3)
             return refuse("-c after NAME takes exactly one STRING");
         script = argv[2];
         at = 3;
-    } else if (argc >= 2 && strcmp(argv[1], "--") == 0) {
-        at = 2;
     }
-    order->request.name = argv[0];
+
     order->argv = argv + at;
     if (script && at < argc)
         return refuse("either -c STRING or CMD, not both");
@@ -111,49 +136,72 @@ static int choose_command(const char *script, int argc, char **argv, struct run_
         memcpy(sh, words, sizeof words);
         order->argv = sh;
     }
+
     return 0;
 }
 
 static int run_run(const struct cli_options *options, int argc, char **argv)
 {
     char *sh[4];
-    struct run_order order = {.url = options->url, .grace_ms = options->grace_ms, .busy_code = (int)options->busy_code};
-    int code = asking_fill("run", options, &order.request);
+    struct run_order order = {.url = options->url,
+                              .grace_ms = options->grace_ms,
+                              .connect_wait_ms = options->connect_wait_ms,
+                              .busy_code = (int)options->busy_code,
+                              .quiet = options->quiet};
+    int code = lock_request_fill("run", options, &order.request);
+
     order.request.flags = HF_AUTO_RENEW;
     if (code == 0)
+        code = choose_names(&options->locks, argc, argv, &order);
+    if (code == 0)
         code = choose_command(options->script, argc, argv, &order, sh);
-    if (code == 0 && !*order.request.name)
-        code = refuse("NAME is empty");
     if (code == 0)
         code = choose_on_lost(options->on_lost, &order);
     if (code == 0)
-        code = choose_correlation(options->correlation_id, &order);
-    if (code == 0)
         code = choose_outlets(options, &order);
-    return code == 0 ? front_run(&order) : code;
+
+    return code == 0 ? run_front(&order) : code;
 }
 
 const struct verb VERB_RUN = {
     .name = "run",
     .operands = "NAME [--] CMD...",
-    .summary = "Runs CMD while holding NAME; stops CMD before the lease can end if it cannot be kept.",
-    .details = "DUR is a number of seconds, or 500ms, 5s, 2m, 1h.\n"
-               "CMD finds HOLDFAST_NAME, HOLDFAST_TOKEN, HOLDFAST_TTL_MS and HOLDFAST_LOST_FD in its environment.\n\n"
-               "--on-lost stop: SIGTERM when the grace begins, SIGKILL before the lease ends. kill: only SIGKILL. "
-               "signal:NAME:\n"
-               "that signal instead of SIGTERM. warn: a message, and CMD goes on without the lock; the exit code is 79 "
-               "still.\n"
-               "--status-fd: waiting, granted, refused, started, lost, exited, released; see docs/json.md.\n\n"
-               "exit codes:\n"
-               "  CMD's own  it ran to its end under the lock\n"
-               "  64         usage\n"
-               "  69         engine unreachable or full, before CMD was started\n"
-               "  70         internal error\n"
-               "  75         busy (-n) or wait over (-w); -E changes it\n"
-               "  77, 78     refused; bad configuration\n"
-               "  79         the lease was lost while CMD ran: CMD was stopped\n"
-               "  126, 127   CMD cannot be executed; not found\n"
-               "  128+N      CMD, or the wait, was ended by signal N\n",
+    .summary =
+        "Runs CMD while holding NAME; stops CMD before the lease can end if it cannot be kept.",
+    .details =
+        "DUR is a number of seconds, or 500ms, 5s, 2m, 1h.\n"
+        "CMD finds HOLDFAST_NAME, HOLDFAST_TOKEN, HOLDFAST_TTL_MS, HOLDFAST_LOST_FD and "
+        "HOLDFAST_HELD in its\n"
+        "environment.\n"
+        "\n"
+        "Several locks: run -l a -l b [options] [--] CMD... takes all or none, and releases all; "
+        "the other\n"
+        "options apply to each of them. If one is lost, CMD is stopped. CMD finds "
+        "HOLDFAST_NAME_1,\n"
+        "HOLDFAST_TOKEN_1, HOLDFAST_NAME_2 and so on in the order of -l; variables without a "
+        "number are for\n"
+        "the first lock.\n"
+        "\n"
+        "--on-lost stop: SIGTERM when the grace begins, SIGKILL before the lease ends. kill: only "
+        "SIGKILL.\n"
+        "signal:NAME:\n"
+        "that signal instead of SIGTERM. warn: a message, and CMD goes on without the lock; the "
+        "exit code is\n"
+        "79 still.\n"
+        "--status-fd: waiting, granted, refused, started, lost, exited, released; see "
+        "docs/json.md.\n"
+        "\n"
+        "exit codes:\n"
+        "  CMD's own  it ran to its end under the lock\n"
+        "  64         usage\n"
+        "  69         engine unreachable or full, before CMD was started\n"
+        "  70         internal error\n"
+        "  75         busy (-n) or wait over (-w); -E changes it, and -E 0 prints no message\n"
+        "  77, 78     refused; bad configuration\n"
+        "  79         the lease was lost before CMD had ended: CMD was stopped, unless the message "
+        "says otherwise\n"
+        "  126, 127   CMD cannot be executed; not found\n"
+        "  128+N      signal N ended CMD or the wait\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .stops_at_operand = true,

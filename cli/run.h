@@ -1,42 +1,54 @@
-/* run.h - what the pieces of `holdfast run` say to each other.
+/* run.h - what the files of `holdfast run` share.
  *
- * Two processes: the front is what the user sees, and only waits and passes signals on. The guard is its child, has the
- * client and the lease, and is CMD's parent. Either may be killed: the guard sees the front's end of the link close,
- * kills CMD with all its descendants and only then releases; the front sees the guard die and kills what is left.
+ * Two processes. The front is the process that the user started; it waits and passes signals on.
+ * The guard is its child, has the client and the lease, and is CMD's parent. Either may be
+ * killed. If the front dies, its end of the channel closes; the guard then kills CMD with all
+ * its descendants, and only then releases. If the guard dies, the front kills the processes that
+ * are left.
  *
- *     run.c         the verb: options and operands become an order
- *     front.c       forks the guard, passes signals on, stops and continues with CMD
- *     guard.c       opens the engine, hears signals and the front, closes; its two stages:
- *     guard_ask.c   asks and waits for the lease
- *     guard_watch.c watches over lease and command until one of them ends
- *     command.c     starts CMD and knows how it ended
- *     descendants.c kills and reaps until nothing is left
- *     terminal.c    whose process group has the terminal
- *     waiting.c     tells the user what is waited for
- *     signals.c     which signals are ours to handle, and how CMD gets them back
- *     status.c      tells another program what happens
- *     link.c        the messages between front and guard */
+ *     run.c            the verb: options and operands become an order
+ *     run_front.c      forks the guard, passes signals on, stops and continues with CMD
+ *     guard.c          opens the engine, reads signals and messages, closes; its two stages:
+ *     guard_acquire.c  requests the lease and waits for it
+ *     guard_watch.c    watches lease and command until one of them ends
+ *     lock_set.c       one or several leases, acquired together and lost together
+ *     child_process.c  starts CMD and tells how it ended
+ *     descendants.c    kills and reaps until no process is left
+ *     terminal.c       which process group has the terminal
+ *     wait_display.c   shows the user who holds the lock
+ *     signals.c        which signals are handled here, and how CMD gets them back
+ *     status_fd.c      reports events to another program
+ *     run_channel.c    the messages between front and guard */
 #pragma once
 #include "holdfast.h"
+#include "json_log.h"
 #include "signals.h"
 #include <sys/types.h>
 
-/* What the user asked for. Its texts are argv's. */
+/* What the user asked for. The texts are words of argv. */
 struct run_order {
     const char *url;
-    struct hf_request request; /* without callbacks; 0 and HF_WAIT_DEFAULT: not given */
+    const char *names[OPTION_VALUES_MAX];
+    size_t count;              /* number of names, at least 1 */
+    bool numbered;             /* locks were given with -l, so CMD gets numbered variables */
+    struct hf_request request; /* request of each lock, without name and callbacks; 0 or
+                                  HF_WAIT_DEFAULT if not given */
     int64_t grace_ms;          /* -1: not given */
+    int64_t connect_wait_ms;   /* longest wait for an engine that does not answer */
     int busy_code;             /* -1: not given */
-    int lost_signal;           /* sent when the grace begins; 0: none */
-    bool only_warns;           /* CMD goes on without its lease */
-    int log_fd, status_fd;     /* -1: none */
-    char **argv;               /* CMD, ends with NULL */
-    struct signals signals;    /* as they were when we were started */
+    bool quiet;
+    int lost_signal; /* signal that is sent when the grace begins; 0 for none */
+    bool only_warns; /* --on-lost warn: CMD goes on without its lease */
+    struct log_outlet log;
+    int status_fd;          /* -1: none */
+    char **argv;            /* CMD, ends with NULL */
+    struct signals signals; /* signal state as it was inherited */
     pid_t front, front_group;
 };
 
-/* Carries the order out; returns what the command exits with. */
-int front_run(struct run_order *order);
+/* Carries the order out. Returns the exit code. */
+int run_front(struct run_order *order);
 
-/* The guard's whole life, in a process of its own. `link` is its end of the socket pair. */
-int guard_run(const struct run_order *order, int link);
+/* Runs the guard, in a process of its own. `channel` is its end of the socket pair. Returns the
+ * exit code. */
+int guard_run(const struct run_order *order, int channel);

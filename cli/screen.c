@@ -1,4 +1,4 @@
-/* screen.c - takes the terminal for a live view and gives it back. */
+/* screen.c - prepares the terminal for a live view and restores it. */
 #include "screen.h"
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -12,6 +12,7 @@ void screen_enter(struct screen *screen)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
+
     screen->ours = true;
     fputs("\033[?1049h\033[?25l", stdout);
     fflush(stdout);

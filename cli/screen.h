@@ -1,20 +1,21 @@
-/* screen.h - a terminal of our own for a while: other screen, no cursor, keys without line end; given back as it was.
- */
+/* screen.h - prepares the terminal for a live view (alternate screen, no cursor, keys without
+ * line end) and restores it. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <termios.h>
 
 struct screen {
-    bool ours; /* taken and not given back yet */
-    bool keys; /* stdin is a terminal, and its settings are kept here */
+    bool ours; /* entered and not left yet */
+    bool keys; /* stdin is a terminal, whose settings are in `before` */
     struct termios before;
 };
 
 void screen_enter(struct screen *screen);
 
-/* Gives it back, if that was not done yet: what is to stay readable is printed after it. */
+/* Restores the terminal, unless that is done already. Output that is to stay readable is printed
+ * after it. */
 void screen_leave(struct screen *screen);
 
-/* Columns and lines; what a terminal does not tell is 80 and 24. */
+/* Returns columns and lines; 80 and 24 if the terminal does not tell. */
 void screen_size(size_t *columns, size_t *lines);

@@ -1,16 +1,17 @@
 /* session.c - opens and closes the client of a verb. */
 #include "session.h"
-#include "glance.h"
+#include "holder_lookup.h"
 #include "verbs.h"
 
 #define CLOSE_MS 1000
 
 int64_t session_patience(int code)
 {
-    return code != 0 && glance_pending() ? 0 : CLOSE_MS;
+    return code != 0 && holder_lookup_pending() ? 0 : CLOSE_MS;
 }
 
-int session_open(const struct cli_options *options, const struct hf_client_options *how, hf_client **client)
+int session_open(const struct cli_options *options, const struct hf_client_options *how,
+                 hf_client **client)
 {
     hf_status status = hf_open(options->url, how, client);
     return status == HF_OK ? 0 : fail_with(status);

@@ -1,12 +1,15 @@
-/* session.h - one client for as long as a verb lasts. */
+/* session.h - the client of a verb, from its start to its end. */
 #pragma once
 #include "options.h"
 
-/* Opens the engine that the options name. 0, or an exit code after a message. */
-int session_open(const struct cli_options *options, const struct hf_client_options *how, hf_client **client);
+/* Opens the engine that the options name. Returns 0, or an exit code after a message. */
+int session_open(const struct cli_options *options, const struct hf_client_options *how,
+                 hf_client **client);
 
-/* How long closing may take after that exit code: no time where the server is silent and nothing was to be had. */
+/* Returns how long closing may take after that exit code: 0 if the verb failed and the server is
+ * silent. */
 int64_t session_patience(int code);
 
-/* Closes it. Answers with `code`, or when that is 0 and closing failed, with the code of that after a message. */
+/* Closes the client. Returns `code`; if that is 0 and closing failed, the exit code of that
+ * failure after a message. */
 int session_close(hf_client *client, int code);

@@ -4,12 +4,14 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const int PASSED_ON[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP};
+static const int PASSED_ON[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT,
+                                SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP};
 
 static bool is_ignored(int number)
 {
     struct sigaction action;
-    return sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_IGN;
+    return sigaction(number, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) &&
+           action.sa_handler == SIG_IGN;
 }
 
 void signals_take(struct signals *signals)
@@ -17,18 +19,23 @@ void signals_take(struct signals *signals)
     struct sigaction standard = {.sa_handler = SIG_DFL};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigset_t blocked;
+
     sigemptyset(&signals->watched);
     for (size_t i = 0; i < sizeof PASSED_ON / sizeof PASSED_ON[0]; i++)
         if (!is_ignored(PASSED_ON[i]))
             sigaddset(&signals->watched, PASSED_ON[i]);
+
     sigaddset(&signals->watched, SIGCHLD);
     sigaddset(&signals->watched, SIGCONT);
-    /* With SIGTTOU blocked we may write to the terminal and hand it on although our group is in the background. */
+
+    /* With SIGTTOU blocked this process may write to the terminal and pass it on from a
+     * background group. */
     blocked = signals->watched;
     sigaddset(&blocked, SIGTTOU);
     sigaddset(&blocked, SIGTTIN);
     sigprocmask(SIG_BLOCK, &blocked, &signals->mask);
-    /* An inherited SIG_IGN for SIGCHLD would have the kernel reap our children behind our back. */
+
+    /* With an inherited SIG_IGN for SIGCHLD the kernel would reap our children. */
     sigaction(SIGCHLD, &standard, &signals->child);
     sigaction(SIGPIPE, &ignore, &signals->pipe);
 }
@@ -88,6 +95,11 @@ int signals_next(int fd, bool *typed)
     if (typed)
         *typed = info.ssi_code == SI_KERNEL;
     return (int)info.ssi_signo;
+}
+
+bool signals_ends_wait(int number)
+{
+    return number != SIGCHLD && number != SIGCONT && number != SIGWINCH;
 }
 
 int signals_number(const char *name)

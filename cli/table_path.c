@@ -7,13 +7,20 @@
 
 static int digit(char c)
 {
-    const char *digits = "0123456789abcdef", *found = c ? strchr(digits, c | ('A' <= c && c <= 'F' ? 0x20 : 0)) : NULL;
+    const char *digits = "0123456789abcdef",
+               *found = c ? strchr(digits, c | ('A' <= c && c <= 'F' ? 0x20 : 0)) : NULL;
     return found ? (int)(found - digits) : -1;
+}
+
+static bool is_path_end(char c)
+{
+    return c == 0 || c == '?';
 }
 
 bool table_path(const char *url, char *path, size_t size)
 {
     size_t len = 0;
+
     path[0] = 0;
     if (!url)
         url = getenv("HOLDFAST_URL");
@@ -21,14 +28,16 @@ bool table_path(const char *url, char *path, size_t size)
         url = "local:";
     if (strncmp(url, "local:", 6) != 0)
         return false;
+
     url += 6;
-    if (*url == 0 || *url == '?')
+    if (is_path_end(*url))
         return snprintf(path, size, "/dev/shm/holdfast-%u/table", (unsigned)geteuid()) < (int)size;
-    while (*url && *url != '?' && len + 1 < size) {
+    while (len + 1 < size && !is_path_end(*url)) {
         bool escaped = url[0] == '%' && digit(url[1]) >= 0 && digit(url[2]) >= 0;
         path[len++] = escaped ? (char)(digit(url[1]) * 16 + digit(url[2])) : *url;
         url += escaped ? 3 : 1;
     }
+
     path[len] = 0;
-    return *url == 0 || *url == '?';
+    return is_path_end(*url);
 }

@@ -1,8 +1,8 @@
-/* table_path.h - where the table of the embedded engine lies, as its URL says. */
+/* table_path.h - finds the file of the engine local: from its URL. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The file that `url` (NULL: $HOLDFAST_URL, else local:) names. False when it names another engine, or a path that does
- * not fit. */
+/* Finds the file that `url` names (NULL: $HOLDFAST_URL, else local:). Returns false if it names
+ * another engine, or if the path does not fit. */
 bool table_path(const char *url, char *path, size_t size);

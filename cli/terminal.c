@@ -1,5 +1,5 @@
-/* terminal.c - hands the controlling terminal to CMD's process group and takes it back. SIGTTOU is blocked meanwhile.
- */
+/* terminal.c - gives the controlling terminal to CMD's process group and takes it back. SIGTTOU
+ * is blocked meanwhile. */
 #include "terminal.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -12,22 +12,24 @@ static bool is_pipe(int fd)
     return fstat(fd, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode));
 }
 
-/* As inside `$(...)` of an interactive bash: there who reads from the background is not stopped, its read fails. */
-static bool asking_is_ignored(void)
+/* Returns true if SIGTTIN is ignored, as inside `$(...)` of an interactive bash. There a
+ * background process that reads is not stopped; its read fails. */
+static bool terminal_reads_fail(void)
 {
     struct sigaction action;
     return sigaction(SIGTTIN, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* In a pipeline (`holdfast run x cmd | less`) and in a script our group has other members that need the terminal, and
- * that Ctrl-C is meant for too. There CMD gets it only when it asks: it reads, and is stopped by SIGTTIN. A job of its
- * own in an interactive shell is a group leader. */
+/* In a pipeline (`holdfast run x cmd | less`) and in a script, other members of the front's
+ * group need the terminal and Ctrl-C too. There CMD gets the terminal only when it reads and
+ * SIGTTIN stops it. A front that leads its group is a job of its own in an interactive shell;
+ * there CMD gets the terminal at once. */
 void terminal_open(struct terminal *terminal, pid_t front, pid_t front_group)
 {
     terminal->fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     terminal->front_group = front_group;
-    terminal->at_once =
-        asking_is_ignored() || (front == front_group && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO));
+    terminal->at_once = terminal_reads_fail() ||
+                        (front == front_group && !is_pipe(STDIN_FILENO) && !is_pipe(STDOUT_FILENO));
 }
 
 void terminal_close(struct terminal *terminal)

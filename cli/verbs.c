@@ -1,17 +1,18 @@
-/* verbs.c - the table of verbs, which help, completion and description walk, and what all verbs have in common.
+/* verbs.c - the table of verbs, which help, completion and description read, and code that all
+ * verbs share.
  *
  * Adding a verb: one file with a `struct verb`, its name in verbs.h, one line in VERBS. */
 #include "verbs.h"
-#include "text.h"
+#include "output.h"
 
 const struct verb *const VERBS[] = {
-    &VERB_RUN,        &VERB_ACQUIRE, &VERB_EXTEND,   &VERB_RELEASE, &VERB_LIST,
-    &VERB_SHOW,       &VERB_WATCH,   &VERB_HISTORY,  &VERB_BREAK,   &VERB_RESIZE,
-    &VERB_FENCE,      &VERB_EXPLAIN, &VERB_DOCTOR,   &VERB_BENCH,   &VERB_ADVISE,
-#ifdef HF_SERVE
+    &VERB_RUN,        &VERB_ACQUIRE, &VERB_EXTEND,  &VERB_RELEASE,  &VERB_LIST,   &VERB_SHOW,
+    &VERB_WHY,        &VERB_TOP,     &VERB_WATCH,   &VERB_HISTORY,  &VERB_BREAK,  &VERB_RESIZE,
+    &VERB_FENCE,      &VERB_EXPLAIN, &VERB_DOCTOR,  &VERB_BENCH,    &VERB_ADVISE,
+#ifdef WITH_SERVE
     &VERB_SERVE,
 #endif
-    &VERB_COMPLETION, &VERB_VERSION, &VERB_DESCRIBE,
+    &VERB_COMPLETION, &VERB_HELP,    &VERB_VERSION, &VERB_DESCRIBE,
 };
 const size_t VERB_COUNT = sizeof VERBS / sizeof VERBS[0];
 
@@ -32,9 +33,10 @@ int fail_with(hf_status status)
 int check_operands(const struct verb *verb, int argc, char **argv, int least, int most)
 {
     if (argc > most && most == 0)
-        complain("%s takes no arguments: \"%s\"", verb->name, text_shown(argv[0]).text);
+        complain("%s takes no arguments: \"%s\"", verb->name, output_shown(argv[0]).text);
     else if (argc > most)
-        complain("%s takes %s: \"%s\" is too much", verb->name, verb->operands, text_shown(argv[most]).text);
+        complain("%s takes %s: \"%s\" is one argument too many", verb->name, verb->operands,
+                 output_shown(argv[most]).text);
     else if (argc < least)
         complain("%s needs %s", verb->name, verb->operands);
     else

@@ -104,7 +104,7 @@ export HOLDFAST_URL=local:$scratch/table
 "$HOLDFAST" run --ttl 2s nightly -- "$scratch/work" first "$scratch/first" > >(watched) 2>&1 &
 first=$!
 until_true steps first 1
-token=$("$HOLDFAST" show --json nightly | sed -n 's/.*"token":\([0-9]*\).*/\1/p')
+token=$("$HOLDFAST" show --json nightly | sed -n 's/.*"token":"\([0-9]*\).*/\1/p')
 stamp "the lock of the first is taken away: holdfast break nightly --token $token"
 "$HOLDFAST" break nightly --token "$token" --reason "two-holders.sh" >/dev/null
 "$HOLDFAST" run --ttl 2s nightly -- "$scratch/work" second "$scratch/second" > >(watched) 2>&1 &

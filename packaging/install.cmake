@@ -7,9 +7,13 @@ set_target_properties(holdfast-shared PROPERTIES EXPORT_NAME holdfast)
 set_target_properties(holdfast-static PROPERTIES EXPORT_NAME static)
 install(TARGETS holdfast)
 install(TARGETS holdfast-shared holdfast-static EXPORT holdfast)
-install(FILES include/holdfast.h TYPE INCLUDE)
+install(FILES include/holdfast.h include/holdfast.hpp TYPE INCLUDE)
 install(DIRECTORY include/holdfast TYPE INCLUDE)
-install(FILES docs/json.md docs/guarantees.md docs/redlock.md docs/serve.md docs/serve.png TYPE DOC)
+install(FILES docs/cpp.md docs/json.md docs/json-schema.json docs/guarantees.md docs/redlock.md docs/postgres.md docs/serve.md docs/serve.png
+        TYPE DOC)
+# A group and a directory for a table that several users share.
+install(FILES packaging/sysusers.d/holdfast.conf DESTINATION lib/sysusers.d)
+install(FILES packaging/tmpfiles.d/holdfast.conf DESTINATION lib/tmpfiles.d)
 install(DIRECTORY packaging/serve DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT holdfast FILE holdfast-targets.cmake NAMESPACE holdfast:: DESTINATION ${package_dir})
@@ -21,7 +25,7 @@ install(FILES ${CMAKE_BINARY_DIR}/holdfast-config.cmake ${CMAKE_BINARY_DIR}/hold
     DESTINATION ${package_dir})
 
 # The prefix is known for certain only when it is installed: `cmake --install --prefix` may name another one.
-foreach(name PROJECT_VERSION CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+foreach(name PROJECT_VERSION static_libraries CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
     install(CODE "set(${name} \"${${name}}\")")
 endforeach()
 install(CODE "set(prefix \"\${CMAKE_INSTALL_PREFIX}\")

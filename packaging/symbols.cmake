@@ -8,6 +8,8 @@ foreach(line ${symbol_lines})
     string(APPEND version_script "${entry}")
 endforeach()
 string(APPEND version_script "    local:\n        *;\n};\n")
+string(REGEX REPLACE " (hf_[a-z0-9_]+)@[^;]*;?" "\\1\n" globals "${symbol_lines}") # libholdfast.a
+file(CONFIGURE OUTPUT libholdfast.globals CONTENT "${globals}" @ONLY)
 file(CONFIGURE OUTPUT libholdfast.map CONTENT "${version_script}" @ONLY)
 target_link_options(holdfast-shared PRIVATE -Wl,--version-script=${CMAKE_BINARY_DIR}/libholdfast.map)
 set_property(TARGET holdfast-shared APPEND PROPERTY LINK_DEPENDS ${CMAKE_BINARY_DIR}/libholdfast.map)

@@ -1,11 +1,14 @@
-/* connection.c - one state machine per connection: read a request, wait for its answer, write it, begin again.
+/* connection.c - one state machine per connection: read a request, wait for its answer, write
+ * the answer, begin again.
  *
- * A client that waits for a lock and goes away must be noticed. A reset is told by the kernel at once. The end of what
- * the client sends may mean two things: it closed the socket, or only its sending side, which is legal. To tell them
- * apart something must be sent: the interim answer 102, which clients skip; a closed socket replies with a reset.
+ * A client that disconnects while it waits for a lock must be noticed. The kernel reports a
+ * reset at once. The end of the client's input is ambiguous: the client closed the socket, or
+ * only its sending side, which is legal. To find out, the service sends the interim answer 102,
+ * which clients skip; a closed socket replies with a reset.
  *
- * An answer is written when it is made: where the socket takes it whole, as nearly always, nothing needs to wait until
- * it is writable. That it went out is told from the loop, not from inside the handler that answers. */
+ * An answer is written when it is made. Almost always the socket takes it whole, so nothing has
+ * to wait until the socket is writable. The event `written` reports from the loop that the
+ * answer went out, never from inside the handler. */
 #include "connection.h"
 #include <event2/bufferevent_ssl.h>
 #include <poll.h>
@@ -27,12 +30,13 @@ void connection_set_timer(struct connection *c, int64_t ms)
 void connection_free(struct connection *c)
 {
     struct http *http = c->http;
+
     *(c->prev ? &c->prev->next : &http->connections) = c->next;
     if (c->next)
         c->next->prev = c->prev;
     http->count--;
     if (c->address)
-        c->address->count--;
+        http_leave_address(c->http, c->address);
     event_free(c->timer);
     event_free(c->written);
     bufferevent_free(c->bev);
@@ -43,17 +47,20 @@ void connection_lose(struct connection *c)
 {
     struct http *http = c->http;
     struct exchange *x = c->exchange;
+
     connection_free(c);
     if (!x)
         return;
+
     x->connection = NULL;
     if (x->status != 0 && !x->streams)
         exchange_settle(http, x, false);
-    else if (x->gone)
-        x->gone(x);
+    else if (x->disconnected)
+        x->disconnected(x);
 }
 
-/* Closing while the client still sends would reset the connection, and the answer could be lost with it. */
+/* Half-closes and waits for the client to close. Closing while the client still sends would
+ * reset the connection, and the answer could be lost. */
 static void linger(struct connection *c)
 {
     c->lingers = true;
@@ -62,6 +69,7 @@ static void linger(struct connection *c)
         connection_free(c);
         return;
     }
+
     connection_set_timer(c, LINGER_MS);
     bufferevent_enable(c->bev, EV_READ);
 }
@@ -69,14 +77,17 @@ static void linger(struct connection *c)
 static void finish_answer(struct connection *c)
 {
     struct exchange *x = c->exchange;
-    bool more = evbuffer_get_length(bufferevent_get_input(c->bev)) > 0; /* sent ahead, before it half-closed */
+    /* The client sent another request before it half-closed. */
+    bool more = evbuffer_get_length(bufferevent_get_input(c->bev)) > 0;
     bool closes = x->closes || (c->half_closed && !more) || c->http->draining;
+
     c->exchange = NULL;
     exchange_settle(c->http, x, true);
     if (closes) {
         linger(c);
         return;
     }
+
     connection_set_timer(c, c->http->o.limits.idle_ms);
     connection_read(c);
 }
@@ -84,7 +95,8 @@ static void finish_answer(struct connection *c)
 static void after_write(struct connection *c)
 {
     bool empty = evbuffer_get_length(bufferevent_get_output(c->bev)) == 0;
-    if (c->exchange && c->exchange->status != 0 && !c->exchange->streams && empty)
+    bool is_written = c->exchange && c->exchange->status != 0 && !c->exchange->streams && empty;
+    if (is_written)
         finish_answer(c);
 }
 
@@ -95,7 +107,7 @@ static void on_written(evutil_socket_t fd, short what, void *arg)
     after_write(arg);
 }
 
-/* The rest of what did not fit at once. */
+/* The socket took the rest of an answer that did not fit at once. */
 static void on_drained(struct bufferevent *bev, void *arg)
 {
     struct connection *c = arg;
@@ -107,11 +119,14 @@ static void on_drained(struct bufferevent *bev, void *arg)
 void connection_flush(struct connection *c)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
+
     if (!c->tls) {
-        evbuffer_unfreeze(out, 1); /* frozen so that nobody but the bufferevent takes bytes out at the front */
-        (void)evbuffer_write(out, bufferevent_getfd(c->bev)); /* should it fail, the next try tells why */
+        evbuffer_unfreeze(out, 1); /* the bufferevent freezes the front of its output */
+        /* If it fails, the bufferevent's next write reports why. */
+        (void)evbuffer_write(out, bufferevent_getfd(c->bev));
         evbuffer_freeze(out, 1);
     }
+
     if (evbuffer_get_length(out) > 0)
         bufferevent_enable(c->bev, EV_WRITE);
     else
@@ -121,10 +136,12 @@ void connection_flush(struct connection *c)
 void connection_refuse(struct connection *c, int status, const char *why)
 {
     struct exchange *x = exchange_new(c, 0);
+
     if (!x) {
         connection_free(c);
         return;
     }
+
     x->closes = true;
     c->http->o.refuse(c->http->o.arg, x, status, why);
 }
@@ -133,12 +150,15 @@ static void begin_exchange(struct connection *c, size_t head_len, size_t total)
 {
     const char *why;
     struct exchange *x = exchange_new(c, total);
+
     if (!x) {
         connection_free(c);
         return;
     }
+
     evbuffer_remove(bufferevent_get_input(c->bev), x->text, total);
-    (void)head_read(&x->head, x->text, head_len, &why); /* it was read before: now the pieces point into our copy */
+    /* Cannot fail: it was parsed before. Now the pieces point into our copy. */
+    (void)request_head_read(&x->head, x->text, head_len, &why);
     x->body = x->text + head_len;
     x->body_len = total - head_len;
     x->closes = !x->head.keep_alive;
@@ -148,10 +168,11 @@ static void begin_exchange(struct connection *c, size_t head_len, size_t total)
     c->http->o.handle(c->http->o.arg, x);
 }
 
-static void continue_client(struct connection *c, const struct head *head)
+static void continue_client(struct connection *c, const struct request_head *head)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    if (head->expects && !c->continued) {
+
+    if (head->expects_continue && !c->continued) {
         bufferevent_write(c->bev, go_on, sizeof go_on - 1);
         connection_flush(c);
     }
@@ -163,30 +184,35 @@ static void connection_read(struct connection *c)
     const struct http_limits *limits = &c->http->o.limits;
     struct evbuffer *input = bufferevent_get_input(c->bev);
     size_t len = evbuffer_get_length(input);
-    struct head head;
+    struct request_head head;
     const char *why = NULL;
+
     if (len == 0 || len < c->needed)
         return;
+
     if (c->scanned == 0)
         connection_set_timer(c, limits->request_ms);
-    size_t look = len > limits->head_bytes + 1 ? limits->head_bytes + 1 : len;
-    const char *text = (const char *)evbuffer_pullup(input, (ev_ssize_t)look);
+    size_t searched = len > limits->head_bytes + 1 ? limits->head_bytes + 1 : len;
+    const char *text = (const char *)evbuffer_pullup(input, (ev_ssize_t)searched);
     size_t from = c->scanned > 3 ? c->scanned - 3 : 0;
-    size_t end = text ? head_end(text + from, look - from) : 0;
-    c->scanned = look;
-    if (text && (text[0] < 'A' || text[0] > 'Z')) {
+    size_t end = text ? request_head_end(text + from, searched - from) : 0;
+    c->scanned = searched;
+    bool is_garbage = text && (text[0] < 'A' || text[0] > 'Z');
+    if (is_garbage) {
         connection_refuse(c, 400, "the request does not begin with a method");
         return;
     }
-    if (end == 0 && look > limits->head_bytes) {
-        bool long_line = !memchr(text, '\n', look);
-        connection_refuse(c, long_line ? 414 : 431, long_line ? "the target is too long" : "the head is too long");
+    if (end == 0 && searched > limits->head_bytes) {
+        bool long_line = !memchr(text, '\n', searched);
+        connection_refuse(c, long_line ? 414 : 431,
+                          long_line ? "the target is too long" : "the head is too long");
         return;
     }
     if (end == 0)
         return;
+
     end += from;
-    int status = head_read(&head, text, end, &why);
+    int status = request_head_read(&head, text, end, &why);
     if (status == 0 && head.body_len > limits->body_bytes) {
         status = 413;
         why = "the body is too long";
@@ -195,7 +221,9 @@ static void connection_read(struct connection *c)
         connection_refuse(c, status, why);
         return;
     }
-    c->scanned = end > 3 ? end - 3 : 0; /* found again when the body is complete */
+
+    /* The end of the head is found again when the body is complete. */
+    c->scanned = end > 3 ? end - 3 : 0;
     c->needed = end + head.body_len;
     if (len < c->needed)
         continue_client(c, &head);
@@ -207,6 +235,7 @@ static void on_read(struct bufferevent *bev, void *arg)
 {
     struct connection *c = arg;
     struct evbuffer *input = bufferevent_get_input(bev);
+
     if (c->lingers)
         evbuffer_drain(input, evbuffer_get_length(input));
     else if (!c->exchange)
@@ -226,10 +255,12 @@ static bool is_reset(const struct connection *c)
 static void probe(struct connection *c)
 {
     static const char interim[] = "HTTP/1.1 102 Processing\r\n\r\n";
+
     if (is_reset(c)) {
         connection_lose(c);
         return;
     }
+
     bufferevent_write(c->bev, interim, sizeof interim - 1);
     connection_flush(c);
     connection_set_timer(c, PROBE_MS);
@@ -238,14 +269,19 @@ static void probe(struct connection *c)
 static void on_end_of_input(struct connection *c)
 {
     struct exchange *x = c->exchange;
-    bool leaves = c->lingers || !x || x->streams || c->tls || x->head.old || c->http->o.limits.half_close_leaves;
+    bool leaves = c->lingers || !x || x->streams || c->tls || x->head.is_http10 ||
+                  c->http->o.limits.half_close_leaves;
+
     c->half_closed = true;
-    if (x && x->status != 0 && !x->streams)
-        return; /* the answer is on its way; should nobody be there, writing it fails */
+    /* An answer is being written; if the client has closed, the write fails. */
+    bool is_answered = x && x->status != 0 && !x->streams;
+    if (is_answered)
+        return;
     if (leaves) {
         connection_lose(c);
         return;
     }
+
     probe(c);
 }
 
@@ -253,6 +289,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct connection *c = arg;
     (void)bev;
+
     if (what & BEV_EVENT_CONNECTED)
         return;
     if (what & BEV_EVENT_EOF)
@@ -266,9 +303,13 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     struct connection *c = arg;
     (void)fd;
     (void)what;
+
+    struct exchange *x = c->exchange;
+    bool may_have_left = x && c->half_closed && x->status == 0;
+
     if (c->lingers)
         connection_free(c);
-    else if (c->exchange && c->half_closed && c->exchange->status == 0)
+    else if (may_have_left)
         probe(c);
     else if (!c->exchange && evbuffer_get_length(bufferevent_get_input(c->bev)) > 0)
         connection_refuse(c, 408, "the request was not complete in time");
@@ -280,9 +321,11 @@ static struct bufferevent *open_bufferevent(struct http *http, int fd, bool tls)
 {
     if (!tls)
         return bufferevent_socket_new(http->o.base, fd, BEV_OPT_CLOSE_ON_FREE);
+
     SSL *ssl = SSL_new(http->o.tls);
     struct bufferevent *bev =
-        ssl ? bufferevent_openssl_socket_new(http->o.base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
+        ssl ? bufferevent_openssl_socket_new(http->o.base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING,
+                                             BEV_OPT_CLOSE_ON_FREE)
             : NULL;
     if (bev)
         bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
@@ -297,6 +340,7 @@ struct connection *connection_new(struct http *http, int fd, bool tls)
     struct bufferevent *bev = c ? open_bufferevent(http, fd, tls) : NULL;
     struct event *timer = bev ? event_new(http->o.base, -1, 0, on_timer, c) : NULL;
     struct event *written = timer ? event_new(http->o.base, -1, 0, on_written, c) : NULL;
+
     if (!written) {
         if (timer)
             event_free(timer);
@@ -307,16 +351,24 @@ struct connection *connection_new(struct http *http, int fd, bool tls)
         free(c);
         return NULL;
     }
-    *c = (struct connection){
-        .http = http, .tls = tls, .bev = bev, .timer = timer, .written = written, .next = http->connections};
+
+    *c = (struct connection){.http = http,
+                             .tls = tls,
+                             .bev = bev,
+                             .timer = timer,
+                             .written = written,
+                             .next = http->connections};
     if (c->next)
         c->next->prev = c;
     http->connections = c;
     http->count++;
     bufferevent_setcb(bev, on_read, on_drained, on_event, c);
-    bufferevent_setwatermark(bev, EV_READ, 0, PIPELINED_MAX + http->o.limits.head_bytes + http->o.limits.body_bytes);
+    bufferevent_setwatermark(bev, EV_READ, 0,
+                             PIPELINED_MAX + http->o.limits.head_bytes + http->o.limits.body_bytes);
+    /* Connection_flush writes itself. */
     if (!tls)
-        bufferevent_disable(bev, EV_WRITE); /* connection_flush writes */
+        bufferevent_disable(bev, EV_WRITE);
     connection_set_timer(c, http->o.limits.request_ms);
+
     return c;
 }

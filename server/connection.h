@@ -1,10 +1,11 @@
-/* connection.h - what http.c (accepting), connection.c (reading, leaving) and exchange.c (answering) share. */
+/* connection.h - what http.c (accepting), connection.c (reading, leaving) and exchange.c
+ * (answering) share. */
 #pragma once
 #include "http.h"
 #include <event2/bufferevent.h>
 #include <event2/listener.h>
 
-#define PIPELINED_MAX 65536 /* bytes that a client may send ahead while it waits for an answer */
+#define PIPELINED_MAX 65536 /* bytes that a client may send ahead of an answer */
 #define LISTENERS_MAX 16
 
 struct address {
@@ -16,12 +17,13 @@ struct connection {
     struct http *http;
     struct connection *next, *prev;
     struct bufferevent *bev;
-    struct address *address; /* NULL: a unix socket, or one that is refused */
+    char peer[48];           /* address of the client as text; "unix" for a unix socket */
+    struct address *address; /* NULL: a unix socket, or out of memory */
     struct exchange *exchange;
     bool tls, half_closed, lingers, continued;
-    size_t scanned;                /* bytes that were searched for the end of a head */
-    size_t needed;                 /* of the request; 0: not known yet */
-    struct event *timer, *written; /* written: runs when an answer went out as a whole */
+    size_t scanned;                /* number of bytes that were searched for the end of the head */
+    size_t needed;                 /* bytes of the whole request; 0 until the head is parsed */
+    struct event *timer, *written; /* written: runs when the whole answer went out */
 };
 
 struct http {
@@ -33,24 +35,32 @@ struct http {
     size_t count;
     void *addresses;
     bool draining;
-    struct event *resume; /* when to accept again */
-    bool pauses;          /* nobody could be accepted since the last one was */
+    struct event *resume; /* timer: accept again */
+    bool accept_paused;   /* accepting has failed since the last success */
 };
+
+/* ---- http.c ---- */
+
+/* Removes one connection; frees the address with its last. */
+void http_leave_address(struct http *http, struct address *address);
 
 /* ---- connection.c ---- */
 
-struct connection *connection_new(struct http *http, int fd, bool tls); /* NULL: no memory; fd is closed */
+/* NULL if out of memory; fd is closed then. */
+struct connection *connection_new(struct http *http, int fd, bool tls);
 void connection_free(struct connection *c);
 void connection_set_timer(struct connection *c, int64_t ms);
-/* The client cannot be answered any more. */
+/* The client cannot be answered any more: reports that to its exchange, and frees the
+ * connection. */
 void connection_lose(struct connection *c);
-/* Answers a request that was not understood, and closes: where the next one begins is not known. */
+/* Answers a request that was not understood, and closes: the start of the next request is
+ * unknown. */
 void connection_refuse(struct connection *c, int status, const char *why);
-/* Sends what is to be sent, at once as far as the socket takes it. */
+/* Writes the output at once, as far as the socket takes it. */
 void connection_flush(struct connection *c);
 
 /* ---- exchange.c ---- */
 
-struct exchange *exchange_new(struct connection *c, size_t bytes); /* NULL: no memory */
-/* The last that is heard of an exchange. */
+struct exchange *exchange_new(struct connection *c, size_t bytes); /* NULL if out of memory */
+/* Reports the end of an exchange and frees it. */
 void exchange_settle(struct http *http, struct exchange *x, bool delivered);

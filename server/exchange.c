@@ -22,10 +22,13 @@ static void note_certificate(struct connection *c, struct exchange *x)
 {
     SSL *ssl = c->tls ? bufferevent_openssl_get_ssl(c->bev) : NULL;
     X509 *certificate = ssl ? SSL_get1_peer_certificate(ssl) : NULL;
+
     if (!certificate)
         return;
+
     if (SSL_get_verify_result(ssl) == X509_V_OK)
-        X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, x->client, sizeof x->client);
+        X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, x->client,
+                                  sizeof x->client);
     X509_free(certificate);
 }
 
@@ -34,11 +37,13 @@ struct exchange *exchange_new(struct connection *c, size_t bytes)
     struct exchange *x = calloc(1, sizeof *x);
     char *text = x ? calloc(1, bytes + 1) : NULL;
     struct evbuffer *extra = text ? evbuffer_new() : NULL;
+
     if (!extra) {
         free(text);
         free(x);
         return NULL;
     }
+
     x->text = text;
     x->body = text + bytes;
     x->extra = extra;
@@ -46,8 +51,10 @@ struct exchange *exchange_new(struct connection *c, size_t bytes)
     x->connection = c;
     x->began_ms = clock_ms();
     name_request(x);
+    memcpy(x->address, c->peer, sizeof x->address);
     note_certificate(c, x);
     c->exchange = x;
+
     return x;
 }
 
@@ -66,6 +73,7 @@ void exchange_settle(struct http *http, struct exchange *x, bool delivered)
 void exchange_field(struct exchange *x, const char *name, const char *format, ...)
 {
     va_list arguments;
+
     va_start(arguments, format);
     evbuffer_add_printf(x->extra, "%s: ", name);
     evbuffer_add_vprintf(x->extra, format, arguments);
@@ -77,8 +85,11 @@ static void write_head(struct exchange *x, int status, const char *type)
 {
     struct connection *c = x->connection;
     struct evbuffer *out = bufferevent_get_output(c->bev);
+
     x->status = status;
-    if (c->http->draining || (c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0))
+    bool is_last = c->http->draining ||
+                   (c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
+    if (is_last)
         x->closes = true;
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n", status, http_reason(status));
     if (type)
@@ -87,25 +98,28 @@ static void write_head(struct exchange *x, int status, const char *type)
     evbuffer_add_printf(out, "X-Request-Id: %s\r\n", x->id);
     if (x->closes)
         evbuffer_add_printf(out, "Connection: close\r\n");
-    else if (x->head.old)
+    else if (x->head.is_http10)
         evbuffer_add_printf(out, "Connection: keep-alive\r\n");
 }
 
 void exchange_answer(struct exchange *x, int status, const char *type, const void *body, size_t len)
 {
     struct connection *c = x->connection;
+
     if (!c) {
         x->status = status;
         exchange_settle(x->http, x, false);
         return;
     }
+
     event_del(c->timer);
     write_head(x, status, type);
     struct evbuffer *out = bufferevent_get_output(c->bev);
     if (status != 204)
         evbuffer_add_printf(out, "Content-Length: %zu\r\n", len);
     evbuffer_add(out, "\r\n", 2);
-    if (len > 0 && status != 204 && !piece_is(x->head.method, "HEAD"))
+    bool has_body = len > 0 && status != 204 && !piece_is(x->head.method, "HEAD");
+    if (has_body)
         evbuffer_add(out, body, len);
     connection_flush(c);
 }
@@ -121,10 +135,12 @@ void exchange_stream(struct exchange *x, const char *type)
 bool exchange_push(struct exchange *x, const char *text, size_t len)
 {
     struct evbuffer *out = x->connection ? bufferevent_get_output(x->connection->bev) : NULL;
+
     if (!out || evbuffer_get_length(out) + len > STREAM_BACKLOG_MAX)
         return false;
     if (evbuffer_add(out, text, len) != 0)
         return false;
+
     connection_flush(x->connection);
     return true;
 }
@@ -132,6 +148,7 @@ bool exchange_push(struct exchange *x, const char *text, size_t len)
 void exchange_end(struct exchange *x)
 {
     struct connection *c = x->connection;
+
     if (c) {
         c->exchange = NULL;
         connection_free(c);

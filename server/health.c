@@ -1,22 +1,37 @@
-/* health.c - whether the service runs, whether its engine answers, and what it is. */
-#include "engine.h"
-#include "kept.h"
+/* health.c - /livez, /readyz, /health and /version: whether the service runs, and whether its
+ * engines answer. */
+#include "auto_renew.h"
 #include "leases.h"
+#include "lock_client.h"
 #include "routes.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBE_NAME "holdfast.health" /* never taken */
+#define PROBE_NAME "holdfast.health" /* a lock that nobody acquires */
 #define SERVICE "distributed-lock"
 
-struct check {
+struct check;
+
+/* One engine that is asked whether it answers. */
+struct probe {
     struct job job;
-    struct exchange *x; /* NULL: answered */
+    struct check *check;
+    const struct lock_client *engine;
+    hf_status found;     /* result of the worker */
+    hf_status status;    /* result that is reported, once settled */
+    bool settled;        /* the engine answered, or was silent for op_timeout */
+    struct event *timer; /* ends the wait after op_timeout */
+};
+
+enum { PROBE_ENGINE, PROBE_REDLOCK, PROBES };
+
+struct check {
+    struct exchange *x;
     struct server *server;
-    bool ready;       /* for /readyz, else /health */
-    hf_status status; /* what the worker found */
-    int64_t began_ms;
-    struct event *timer; /* after op_timeout silence is the answer */
+    bool ready; /* answers /readyz, otherwise /health */
+    int64_t began_ms, took_ms;
+    struct probe probes[PROBES];
+    size_t count, settled, jobs; /* jobs: workers that still wait for their engine */
 };
 
 static void no_row(void *arg, const struct hf_row *row)
@@ -27,22 +42,35 @@ static void no_row(void *arg, const struct hf_row *row)
 
 static void work(struct job *job)
 {
-    struct check *check = (struct check *)(void *)job;
-    check->status = hf_show(engine_client(check->server->engine), PROBE_NAME, no_row, NULL);
+    struct probe *probe = (struct probe *)(void *)job;
+    probe->found = hf_show(lock_client_client(probe->engine), PROBE_NAME, no_row, NULL);
 }
 
-static json_t *details(const struct check *check, hf_status status, int64_t took_ms)
+static const char *state_text(const struct probe *probe)
+{
+    return probe->status == HF_OK ? "answers" : hf_status_text(probe->status);
+}
+
+static json_t *details(const struct check *check)
 {
     const struct server *server = check->server;
-    return json_pack("{s:s, s:i, s:i, s:i, s:I}", "engine", status == HF_OK ? "answers" : hf_status_text(status),
-                     "waiting", (int)leases_waiting(server->leases), "renewed", (int)kept_count(), "connections",
-                     (int)http_connections(server->http), "roundTripMs", (json_int_t)took_ms);
+    json_t *all = json_pack(
+        "{s:f, s:s, s:i, s:i, s:i, s:I}", "uptime", (double)(clock_ms() - server->began_ms) / 1000,
+        "engine", state_text(&check->probes[PROBE_ENGINE]), "waiting",
+        (int)leases_waiting(server->leases), "renewed", (int)auto_renew_count(), "connections",
+        (int)http_connections(server->http), "roundTripMs", (json_int_t)check->took_ms);
+
+    if (check->count > PROBE_REDLOCK)
+        json_object_set_new(all, "redlock", json_string(state_text(&check->probes[PROBE_REDLOCK])));
+
+    return all;
 }
 
-static void answer_well(struct check *check, json_t *more)
+static void answer_healthy(struct check *check, json_t *more)
 {
     char *verbose = check->ready ? query_text(check->x, "verbose") : NULL;
     json_t *said = json_pack("{s:s}", "status", "ok");
+
     if (!check->ready)
         json_object_set_new(said, "service", json_string(SERVICE));
     if (!check->ready || verbose)
@@ -52,78 +80,140 @@ static void answer_well(struct check *check, json_t *more)
     answer_json(check->x, 200, said);
 }
 
-static void answer(struct check *check, hf_status status)
+static void answer_unhealthy(struct check *check, json_t *more)
 {
-    int64_t took_ms = clock_ms() - check->began_ms;
-    json_t *more = details(check, status, took_ms);
-    histogram_note(&check->server->metrics.round_trip, (double)took_ms / 1000);
-    if (status == HF_OK) {
-        answer_well(check, more);
-    } else {
-        json_object_set_new(more, "service", json_string(SERVICE));
-        answer_problem(check->x, 503, "engine_silent", hf_status_text(status), more);
+    char message[160];
+    bool main_fails = check->probes[PROBE_ENGINE].status != HF_OK;
+
+    if (main_fails)
+        snprintf(message, sizeof message, "%s", state_text(&check->probes[PROBE_ENGINE]));
+    else
+        snprintf(message, sizeof message, "the servers of --redlock-url: %s",
+                 state_text(&check->probes[PROBE_REDLOCK]));
+
+    json_object_set_new(more, "service", json_string(SERVICE));
+    answer_problem(check->x, 503, main_fails ? "engine_silent" : "redlock_silent", message, more);
+}
+
+static void answer(struct check *check)
+{
+    bool well = true;
+
+    for (size_t i = 0; i < check->count; i++)
+        well &= check->probes[i].status == HF_OK;
+    if (well)
+        answer_healthy(check, details(check));
+    else
+        answer_unhealthy(check, details(check));
+}
+
+static void settle(struct probe *probe, hf_status status)
+{
+    struct check *check = probe->check;
+
+    if (probe->settled)
+        return;
+
+    probe->settled = true;
+    probe->status = status;
+    event_del(probe->timer);
+    if (probe == &check->probes[PROBE_ENGINE]) {
+        check->took_ms = clock_ms() - check->began_ms;
+        histogram_note(&check->server->metrics.round_trip, (double)check->took_ms / 1000);
     }
-    check->x = NULL;
+    if (++check->settled == check->count)
+        answer(check);
 }
 
 static void done(struct job *job)
 {
-    struct check *check = (struct check *)(void *)job;
-    if (check->x)
-        answer(check, check->status);
-    event_free(check->timer);
-    free(check);
+    struct probe *probe = (struct probe *)(void *)job;
+    struct check *check = probe->check;
+
+    settle(probe, probe->found);
+    event_free(probe->timer);
+    if (--check->jobs == 0)
+        free(check);
 }
 
-/* The worker is still asking, and may do so for longer: it is not waited for. */
+/* Reports silence. The worker may wait for longer; nobody waits for it. */
 static void on_silence(evutil_socket_t fd, short what, void *arg)
 {
-    struct check *check = arg;
     (void)fd;
     (void)what;
-    answer(check, HF_UNAVAILABLE);
+    settle(arg, HF_UNAVAILABLE);
 }
 
-static void ask_engine(struct exchange *x, bool ready)
+static bool add_probe(struct check *check, const struct lock_client *engine)
 {
-    struct server *server = server_of(x);
+    struct probe *probe = &check->probes[check->count];
+
+    *probe = (struct probe){.job = {work, done, NULL}, .check = check, .engine = engine};
+    probe->timer = event_new(check->server->base, -1, 0, on_silence, probe);
+    if (!probe->timer)
+        return false;
+
+    check->count++;
+    return true;
+}
+
+static void start_probe(struct probe *probe)
+{
+    const struct server *server = probe->check->server;
     const char *source;
     int64_t patience = 0;
+
+    (void)hf_client_setting(lock_client_client(probe->engine), "op_timeout", &patience, &source);
+    struct timeval time = {.tv_sec = patience / 1000, .tv_usec = (patience % 1000) * 1000};
+    if (patience > 0)
+        event_add(probe->timer, &time);
+    lock_client_do(probe->engine, server->workers, &probe->job);
+}
+
+/* /readyz asks the engine only: --redlock-url serves one route, and other requests may still be
+ * sent here. */
+static void query_engines(struct exchange *x, bool ready)
+{
+    struct server *server = server_of(x);
     struct check *check = calloc(1, sizeof *check);
-    struct event *timer = check ? event_new(server->base, -1, 0, on_silence, check) : NULL;
-    if (!timer) {
+    bool both = !ready && server->redlock && server->redlock != server->engine;
+
+    if (check)
+        *check = (struct check){.x = x, .server = server, .ready = ready, .began_ms = clock_ms()};
+    bool failed =
+        !check || !add_probe(check, server->engine) || (both && !add_probe(check, server->redlock));
+    if (failed) {
+        if (check && check->count > 0)
+            event_free(check->probes[0].timer);
         free(check);
         answer_status(x, HF_NO_MEMORY, NULL, NULL);
         return;
     }
-    *check = (struct check){
-        .job = {work, done, NULL}, .x = x, .server = server, .ready = ready, .began_ms = clock_ms(), .timer = timer};
-    (void)hf_client_setting(engine_client(server->engine), "op_timeout", &patience, &source);
-    struct timeval time = {.tv_sec = patience / 1000, .tv_usec = (patience % 1000) * 1000};
-    if (patience > 0)
-        event_add(timer, &time);
-    engine_ask(server->engine, server->workers, &check->job);
+
+    check->jobs = check->count;
+    for (size_t i = 0, count = check->count; i < count; i++)
+        start_probe(&check->probes[i]);
 }
 
-void health_get(struct exchange *x)
+void route_health(struct exchange *x)
 {
-    ask_engine(x, false);
+    query_engines(x, false);
 }
 
-void health_ready(struct exchange *x)
+void route_ready(struct exchange *x)
 {
     if (server_of(x)->stopping)
-        answer_problem(x, 503, "stopping", "the service stops", NULL);
+        answer_problem(x, 503, "stopping", "the service is stopping", NULL);
     else
-        ask_engine(x, true);
+        query_engines(x, true);
 }
 
-void health_live(struct exchange *x)
+void route_live(struct exchange *x)
 {
     answer_json(x, 200, json_pack("{s:s}", "status", "ok"));
 }
 
-void health_version(struct exchange *x)
+void route_version(struct exchange *x)
 {
     answer_json(x, 200, json_pack("{s:s, s:s}", "version", hf_version(), "engines", hf_engines()));
 }

@@ -1,5 +1,6 @@
-/* http.c - who may connect, and all connections as a whole. */
+/* http.c - accepts connections within their limits, and handles all connections as a whole. */
 #include "connection.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,24 +10,35 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAUSE_MS 100    /* before it is tried again to accept somebody */
-#define REFUSED_MAX 256 /* connections above the limit that get an answer that says so */
+#define PAUSE_MS 100    /* pause before the next try to accept */
+#define REFUSED_MAX 256 /* connections above the limit that are answered with 503 or 429 */
+
+static int64_t ms_of(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 int64_t clock_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return ms_of(CLOCK_BOOTTIME);
+}
+
+int64_t wall_ms(void)
+{
+    return ms_of(CLOCK_REALTIME);
 }
 
 /* ---- Accepting ---- */
 
 static int by_address(const void *left, const void *right)
 {
-    return memcmp(((const struct address *)left)->bytes, ((const struct address *)right)->bytes, 16);
+    return memcmp(((const struct address *)left)->bytes, ((const struct address *)right)->bytes,
+                  16);
 }
 
-/* Of an IPv6 address the network counts: a customer has all of it. */
+/* The key of an IPv6 address is its network: one customer has all addresses of it. */
 static bool address_key(const struct sockaddr *from, uint8_t bytes[16])
 {
     memset(bytes, 0, 16);
@@ -39,14 +51,29 @@ static bool address_key(const struct sockaddr *from, uint8_t bytes[16])
     return true;
 }
 
+static void print_peer(const struct sockaddr *from, char text[48])
+{
+    const void *address = NULL;
+
+    if (from->sa_family == AF_INET)
+        address = &((const struct sockaddr_in *)(const void *)from)->sin_addr;
+    else if (from->sa_family == AF_INET6)
+        address = &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
+    if (!address || !inet_ntop(from->sa_family, address, text, 48))
+        strcpy(text, "unix");
+}
+
 static struct address *find_address(struct http *http, const struct sockaddr *from)
 {
     struct address wanted = {.count = 0};
+
     if (!address_key(from, wanted.bytes))
         return NULL;
+
     struct address **found = tfind(&wanted, &http->addresses, by_address);
     if (found)
         return *found;
+
     struct address *new = malloc(sizeof *new);
     if (!new)
         return NULL;
@@ -58,7 +85,15 @@ static struct address *find_address(struct http *http, const struct sockaddr *fr
     return new;
 }
 
-/* What is wrong with having one connection more; 0: nothing. */
+void http_leave_address(struct http *http, struct address *address)
+{
+    if (--address->count > 0)
+        return;
+    tdelete(address, &http->addresses, by_address);
+    free(address);
+}
+
+/* The status that refuses one connection more, or 0. */
 static int over_limit(const struct http *http, const struct address *address)
 {
     if (http->count > http->o.limits.connections)
@@ -68,13 +103,15 @@ static int over_limit(const struct http *http, const struct address *address)
     return 0;
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int len, void *arg)
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+                      int len, void *arg)
 {
     struct http *http = arg;
     int one = 1;
     bool tls = false;
     (void)len;
-    http->pauses = false;
+
+    http->accept_paused = false;
     for (size_t i = 0; i < http->listener_count; i++)
         if (http->listeners[i] == listener)
             tls = http->listener_tls[i];
@@ -82,37 +119,43 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         close(fd);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* a unix socket has no such thing */
+
+    /* Fails for a unix socket, which has no such option. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     struct connection *c = connection_new(http, fd, tls);
     if (!c)
         return;
+
+    print_peer(from, c->peer);
     c->address = find_address(http, from);
     if (c->address)
         c->address->count++;
     int refusal = over_limit(http, c->address);
     if (refusal != 0 && !tls) {
         connection_refuse(c, refusal,
-                          refusal == 503 ? "there are too many connections"
-                                         : "there are too many connections from this address");
+                          refusal == 503 ? "too many connections"
+                                         : "too many connections from this address");
         return;
     }
     if (refusal != 0) {
         connection_free(c);
         return;
     }
+
     bufferevent_enable(c->bev, tls ? EV_READ | EV_WRITE : EV_READ);
 }
 
-/* Out of descriptors, most of all: whoever knocks stays in the queue of the kernel, and the loop must not spin on it.
- */
+/* Usually out of descriptors. New connections stay in the kernel's queue, and the loop must not
+ * spin on them, so accepting pauses. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
     struct http *http = arg;
     struct timeval time = {.tv_usec = PAUSE_MS * 1000};
     (void)listener;
-    if (!http->pauses)
-        http->o.stuck(http->o.arg, strerror(errno));
-    http->pauses = true;
+
+    if (!http->accept_paused)
+        http->o.accept_failed(http->o.arg, strerror(errno));
+    http->accept_paused = true;
     for (size_t i = 0; i < http->listener_count; i++)
         evconnlistener_disable(http->listeners[i]);
     event_add(http->resume, &time);
@@ -131,13 +174,21 @@ struct http *http_new(const struct http_options *options)
 {
     struct http *http = calloc(1, sizeof *http);
     struct event *resume = http ? event_new(options->base, -1, 0, on_resume, http) : NULL;
+
     if (!resume) {
         free(http);
         return NULL;
     }
+
     http->o = *options;
     http->resume = resume;
+
     return http;
+}
+
+void http_set_tls(struct http *http, SSL_CTX *tls)
+{
+    http->o.tls = tls;
 }
 
 bool http_listen(struct http *http, int fd, bool tls)
@@ -146,13 +197,16 @@ bool http_listen(struct http *http, int fd, bool tls)
         errno = EMFILE;
         return false;
     }
-    struct evconnlistener *listener =
-        evconnlistener_new(http->o.base, on_accept, http, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+
+    struct evconnlistener *listener = evconnlistener_new(
+        http->o.base, on_accept, http, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
     if (!listener)
         return false;
+
     evconnlistener_set_error_cb(listener, on_accept_error);
     http->listener_tls[http->listener_count] = tls;
     http->listeners[http->listener_count++] = listener;
+
     return true;
 }
 

@@ -1,11 +1,30 @@
-/* lease_id.h - what stands for a lease in HTTP: the library's own text of a detached hold, in letters that a URL can
- * carry, so that every instance can read it. It is a secret: who has it can release. */
+/* lease_id.h - the id of a lease in HTTP: the time of its grant and the library's exported text,
+ * in characters that a URL can carry. Every instance can read it. It is a secret: anybody who
+ * has it can release the lease. */
 #pragma once
 #include "holdfast.h"
 
-enum { LEASE_ID_MAX = 1536 };
+enum { LEASE_ID_MAX = 1536, LEASE_HEX = 32 };
 
-bool lease_id_print(const char *exported, char id[LEASE_ID_MAX]);
+/* The fields of the library's exported text. */
+struct lease_facts {
+    char attempt[LEASE_HEX + 1], owner[LEASE_HEX + 1];
+    unsigned kind, units, capacity;
+    int64_t ttl_ms;
+    uint64_t token;
+    const char *name; /* points into the text */
+};
 
-/* False: it is no such id. */
-bool lease_id_read(const char *id, size_t len, char exported[HF_EXPORT_MAX]);
+/* Returns false if `exported` is not such a text. */
+bool lease_text_read(const char *exported, struct lease_facts *facts);
+
+/* granted_ms: milliseconds since 1970, or 0 if unknown. */
+bool lease_id_print(const char *exported, int64_t granted_ms, char id[LEASE_ID_MAX]);
+
+/* Returns false if `id` is not such an id. */
+bool lease_id_read(const char *id, size_t len, char exported[HF_EXPORT_MAX], int64_t *granted_ms);
+
+/* Bytes as base64url, ended by a NUL. Both return false if the buffer is too small or the text
+ * is not base64url. */
+bool base64url_print(const void *data, size_t len, char *text, size_t size);
+bool base64url_read(const char *text, size_t len, unsigned char *data, size_t size, size_t *read);

@@ -1,107 +1,131 @@
-/* leases.c - taking leases over HTTP: a request becomes a `wait`, one acquire that the library runs. Requests with the
- * same Idempotency-Key share one. waits.h names the files that belong to this. */
+/* leases.c - acquires leases over HTTP. A request becomes a `wait`, one acquire of the library.
+ * Requests with the same Idempotency-Key share one. pending_acquires.h names the other files. */
 #include "leases.h"
-#include "engine.h"
-#include "kept.h"
+#include "auto_renew.h"
+#include "lock_client.h"
+#include "pending_acquires.h"
 #include "routes.h"
-#include "waits.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define RENEWALS_LOOK_MS 100
+#define RENEWALS_POLL_MS 100
+
+bool is_own_name(const char *name)
+{
+    return strncmp(name, RECORD_PREFIX, strlen(RECORD_PREFIX)) == 0;
+}
+
+void answer_own_name(struct exchange *x)
+{
+    answer_problem(x, 403, "forbidden",
+                   "names that begin with " RECORD_PREFIX " belong to the service", NULL);
+}
 
 /* ---- Refused ---- */
 
-struct look {
+struct poll {
     struct job job;
     struct wait *wait;
-    struct standing standing;
+    struct lock_state lock_state;
 };
 
-static void do_look(struct job *job)
+static void do_poll(struct job *job)
 {
-    struct look *look = (struct look *)(void *)job;
-    struct wait *wait = look->wait;
-    standing_read(engine_client(wait->leases->server->engine), wait->name, &look->standing);
+    struct poll *poll = (struct poll *)(void *)job;
+    struct wait *wait = poll->wait;
+    uint32_t needed = wait->request.kind == HF_WRITE ? HF_CAPACITY_MAX : wait->request.units;
+    lock_state_read(lock_client_client(wait->leases->server->engine), wait->name,
+                    needed ? needed : 1, &poll->lock_state);
 }
 
-static void answer_refused(struct wait *wait, struct standing *standing)
+static void answer_refused(struct wait *wait, struct lock_state *lock_state)
 {
-    for (struct exchange *x; (x = wait_take_asker(wait));) {
+    for (struct exchange *x; (x = wait_take_requester(wait));) {
         if (wait->leases->server->stopping)
-            answer_problem(x, 503, "stopping", "the service stops", NULL);
-        else if (standing) {
-            json_incref(standing->holder);
-            answer_busy(x, standing, wait->words, NULL);
+            answer_problem(x, 503, "stopping", "the service is stopping", NULL);
+        else if (lock_state) {
+            json_incref(lock_state->holder);
+            answer_busy(x, lock_state, wait->message, NULL);
         } else
-            answer_status(x, wait->outcome, wait->words, NULL);
+            answer_status(x, wait->outcome, wait->message, NULL);
     }
 }
 
-static void after_look(struct job *job)
+static void after_poll(struct job *job)
 {
-    struct look *look = (struct look *)(void *)job;
-    answer_refused(look->wait, &look->standing);
-    json_decref(look->standing.holder);
-    look->wait->leases->busy--;
-    wait_free(look->wait);
-    free(look);
+    struct poll *poll = (struct poll *)(void *)job;
+
+    answer_refused(poll->wait, &poll->lock_state);
+    json_decref(poll->lock_state.holder);
+    poll->wait->leases->busy--;
+    wait_free(poll->wait);
+    free(poll);
 }
 
 void wait_refused(struct wait *wait)
 {
     struct leases *leases = wait->leases;
     bool held = wait->outcome == HF_BUSY || wait->outcome == HF_TIMEOUT;
-    struct look *look = held && wait->askers && !leases->server->stopping ? calloc(1, sizeof *look) : NULL;
+
+    struct poll *poll =
+        held && wait->requesters && !leases->server->stopping ? calloc(1, sizeof *poll) : NULL;
     wait_uncount(wait);
-    if (!look) {
+    if (!poll) {
         answer_refused(wait, NULL);
         wait_free(wait);
         return;
     }
+
     leases->server->metrics.refused++;
-    *look = (struct look){.job = {do_look, after_look, NULL}, .wait = wait};
+    *poll = (struct poll){.job = {do_poll, after_poll, NULL}, .wait = wait};
     leases->busy++;
-    engine_ask(leases->server->engine, leases->server->workers, &look->job);
+    lock_client_do(leases->server->engine, leases->server->workers, &poll->job);
 }
 
 /* ---- Asking ---- */
 
 void wait_start_lock(struct wait *wait)
 {
-    hf_client *client = engine_client(wait->leases->server->engine);
+    hf_client *client = lock_client_client(wait->leases->server->engine);
+
     wait->phase = PHASE_LOCK;
     wait->lease = NULL;
-    if (!wait->askers) { /* left while the record was written */
+    if (!wait->requesters) { /* every client left while the record was written */
         wait_free(wait);
         return;
     }
-    if (wait->request.wait_ms > 0) { /* less what went by before the key's turn came */
+
+    if (wait->request.wait_ms > 0) { /* minus the time spent waiting for the key's lock */
         int64_t left = wait->until_ms - clock_ms();
         wait->request.wait_ms = left > 0 ? left : 0;
     }
     wait->outcome = hf_acquire_start(client, &wait->request, wait_done, wait, &wait->lease);
     if (wait->outcome == HF_OK) {
-        engine_started(wait->leases->server->engine);
+        lock_client_started(wait->leases->server->engine);
         return;
     }
-    snprintf(wait->words, sizeof wait->words, "%s", hf_error_text());
+
+    snprintf(wait->message, sizeof wait->message, "%s", hf_error_text());
     wait_refused(wait);
 }
 
 void wait_done(hf_lease *lease, hf_status outcome, void *arg)
 {
     struct wait *wait = arg;
+
     wait->lease = lease;
     wait->outcome = outcome;
     if (outcome != HF_OK)
-        snprintf(wait->words, sizeof wait->words, "%s", hf_error_text());
+        snprintf(wait->message, sizeof wait->message, "%s", hf_error_text());
     if (wait->phase != PHASE_LOCK) {
-        keyed_done(wait);
+        idempotency_done(wait);
         return;
     }
-    if (outcome == HF_OK && *wait->key && wait->askers) {
-        keyed_start_note(wait);
+
+    wait->granted_ms = wall_ms();
+    bool needs_note = outcome == HF_OK && *wait->key && wait->requesters;
+    if (needs_note) {
+        idempotency_start_note(wait);
         return;
     }
     if (outcome == HF_OK) {
@@ -109,6 +133,7 @@ void wait_done(hf_lease *lease, hf_status outcome, void *arg)
         wait_free(wait);
         return;
     }
+
     hf_lease_free(lease);
     wait->lease = NULL;
     wait_refused(wait);
@@ -117,10 +142,12 @@ void wait_done(hf_lease *lease, hf_status outcome, void *arg)
 static void begin(struct exchange *x, struct wait *wait)
 {
     struct leases *leases = wait->leases;
-    struct wait *shared = keyed_shared(leases, wait);
+    struct wait *shared = idempotency_shared(leases, wait);
+
     if (shared) {
-        if (strcmp(shared->keyed.body, wait->keyed.body) != 0)
-            answer_problem(x, 422, "key_reused", "this Idempotency-Key was used with another request", NULL);
+        if (strcmp(shared->idempotency.body, wait->idempotency.body) != 0)
+            answer_problem(x, 422, "key_reused",
+                           "this Idempotency-Key was used with another request", NULL);
         else if (!wait_join(shared, x))
             answer_status(x, HF_NO_MEMORY, NULL, NULL);
         free(wait);
@@ -135,6 +162,7 @@ static void begin(struct exchange *x, struct wait *wait)
         free(wait);
         return;
     }
+
     wait->next = leases->waits;
     if (wait->next)
         wait->next->prev = wait;
@@ -142,17 +170,18 @@ static void begin(struct exchange *x, struct wait *wait)
     wait_count(wait);
     wait->until_ms = clock_ms() + wait->request.wait_ms;
     if (*wait->key)
-        keyed_start(wait);
+        idempotency_start(wait);
     else
         wait_start_lock(wait);
 }
 
-static void ask(struct exchange *x, json_t *body, const char *name)
+static void request_lease(struct exchange *x, json_t *body, const char *name)
 {
     struct server *server = server_of(x);
     struct wait *wait = calloc(1, sizeof *wait);
+
     if (server->stopping)
-        answer_problem(x, 503, "stopping", "the service stops", NULL);
+        answer_problem(x, 503, "stopping", "the service is stopping", NULL);
     else if (!wait)
         answer_status(x, HF_NO_MEMORY, NULL, NULL);
     else {
@@ -164,26 +193,30 @@ static void ask(struct exchange *x, json_t *body, const char *name)
             free(wait);
         return;
     }
+
     free(wait);
 }
 
-void leases_post_named(struct exchange *x)
+void route_acquire(struct exchange *x)
 {
     char name[HF_NAME_MAX + 1];
     json_t *body = NULL;
+
     if (!read_name(x, 0, RIGHT_ACQUIRE, name) || !(body = read_body(x)))
         return;
     if (json_object_get(body, "name"))
-        answer_problem(x, 400, "invalid", "name: stands in the target already", NULL);
+        answer_problem(x, 400, "invalid", "name: is already given in the path", NULL);
     else
-        ask(x, body, name);
+        request_lease(x, body, name);
+
     json_decref(body);
 }
 
-void leases_post(struct exchange *x)
+void route_acquire_named(struct exchange *x)
 {
     const char *name;
     json_t *body = read_body(x);
+
     if (!body)
         return;
     if (!read_text(x, body, "name", &name)) {
@@ -192,10 +225,11 @@ void leases_post(struct exchange *x)
     }
     if (!name || strlen(name) > HF_NAME_MAX)
         answer_problem(x, 400, "invalid", "name: must have between 1 and 512 bytes", NULL);
-    else if (!access_allows(x->caller, RIGHT_ACQUIRE, name))
-        answer_problem(x, 403, "forbidden", "this token may not touch that name", NULL);
+    else if (!auth_allows(x->caller, RIGHT_ACQUIRE, name))
+        answer_problem(x, 403, "forbidden", "the token may not use this name", NULL);
     else
-        ask(x, body, name);
+        request_lease(x, body, name);
+
     json_decref(body);
 }
 
@@ -208,20 +242,20 @@ static void note_renewal(void *arg, int64_t slack_ms)
     histogram_note(&metrics->renew_slack, (double)slack_ms / 1000);
 }
 
-/* The library renews without a word, so the leases are looked at. */
+/* The library does not report renewals to the loop, so the ends of the leases are checked. */
 static void on_renewals(evutil_socket_t fd, short what, void *arg)
 {
     struct leases *leases = arg;
     (void)fd;
     (void)what;
-    kept_renewed(note_renewal, &leases->server->metrics);
+    auto_renew_renewed(note_renewal, &leases->server->metrics);
     leases_watch_renewals(leases);
 }
 
 void leases_watch_renewals(struct leases *leases)
 {
-    struct timeval time = {.tv_usec = RENEWALS_LOOK_MS * 1000};
-    if (kept_count() > 0 && !event_pending(leases->renewals, EV_TIMEOUT, NULL))
+    struct timeval time = {.tv_usec = RENEWALS_POLL_MS * 1000};
+    if (auto_renew_count() > 0 && !event_pending(leases->renewals, EV_TIMEOUT, NULL))
         event_add(leases->renewals, &time);
 }
 
@@ -229,6 +263,7 @@ struct leases *leases_new(struct server *server)
 {
     struct leases *leases = calloc(1, sizeof *leases);
     struct event *renewals = leases ? event_new(server->base, -1, 0, on_renewals, leases) : NULL;
+
     if (!renewals) {
         free(leases);
         return NULL;
@@ -246,17 +281,17 @@ void leases_free(struct leases *leases)
     free(leases);
 }
 
-static void release_kept(void *arg, hf_lease *lease)
+static void release_auto_renewed(void *arg, hf_lease *lease)
 {
-    struct keyed none = {.turn = NULL};
-    give_back(arg, lease, &none, false);
+    struct idempotency none = {.key_lock = NULL};
+    release_job(arg, lease, &none, false);
 }
 
 void leases_stop(struct leases *leases)
 {
     for (struct wait *wait = leases->waits; wait; wait = wait->next)
         wait_cancel(wait);
-    kept_take_all(release_kept, leases);
+    auto_renew_take_all(release_auto_renewed, leases);
 }
 
 size_t leases_waiting(const struct leases *leases)

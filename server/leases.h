@@ -1,25 +1,33 @@
-/* leases.h - what the rest of the service needs of leases. */
+/* leases.h - what other parts of the service need of leases. */
 #pragma once
 #include "server.h"
 
-/* Names that begin like this are ours: records of idempotency keys. */
+/* Prefix of the service's own names: records of Idempotency-Keys. */
 #define RECORD_PREFIX "holdfast.idempotency/"
+
+bool is_own_name(const char *name);
+void answer_own_name(struct exchange *x); /* 403 */
 
 struct leases *leases_new(struct server *server);
 void leases_free(struct leases *leases);
 
-/* No new grants: who waits is told so, leases that are renewed here are given back. */
+/* Grants nothing any more: waiters are refused, and leases that are renewed here are released. */
 void leases_stop(struct leases *leases);
 size_t leases_waiting(const struct leases *leases);
-bool leases_idle(const struct leases *leases); /* nothing is waited for or given back any more */
+/* No acquire is pending and no release is in flight. */
+bool leases_idle(const struct leases *leases);
 
-/* Holders and waiters of a name as they stand in a refusal: holder, place, waiters, retryAfterMs. Blocks. */
-struct standing {
-    json_t *holder; /* NULL: not known */
+/* Holder and waiters of a name for a refusal: holder, place, waiters, retryAfterMs. */
+struct lock_state {
+    json_t *holder; /* NULL if unknown */
     uint32_t waiters;
-    int64_t left_ms; /* until the first hold ends; -1: not known */
+    int64_t left_ms; /* time until enough holds end, unless renewed or released; -1 if unknown */
 };
-void standing_read(hf_client *client, const char *name, struct standing *standing);
+/* Blocks. `needed` is the number of units of the refused request. */
+void lock_state_read(hf_client *client, const char *name, uint32_t needed,
+                     struct lock_state *lock_state);
 
-/* 409 with what is known; takes the holder's reference. `extra` may be NULL; its reference is taken. */
-void answer_busy(struct exchange *x, const struct standing *standing, const char *detail, json_t *extra);
+/* Answers 409 with the state; takes the holder's reference. `extra` may be NULL; its reference
+ * is taken. */
+void answer_busy(struct exchange *x, const struct lock_state *lock_state, const char *detail,
+                 json_t *extra);

@@ -1,4 +1,4 @@
-/* metrics.h - what is counted, and how it is told to Prometheus. On the thread of the loop. */
+/* metrics.h - counters and histograms for Prometheus. On the loop's thread. */
 #pragma once
 #include "holdfast.h"
 #include <stdbool.h>
@@ -8,51 +8,49 @@
 enum { BUCKETS = 14 };
 
 struct histogram {
-    uint64_t bucket[BUCKETS + 1]; /* the last one: above all bounds */
+    uint64_t bucket[BUCKETS + 1]; /* the last bucket: above all bounds */
     uint64_t count;
     double sum;
 };
 
 enum loss { LOSS_EXPIRED, LOSS_BROKEN, LOSS_ENGINE, LOSSES };
 
-/* A label of a name's first parts, with its own counters. */
+/* Counters for names with the same first parts. */
 struct metrics_group {
     char *label;
     uint64_t acquired, contended;
     struct metrics_group *next;
 };
 
-/* The last hand-over of a name: a release and the grant that follows it, which may be told in either order. */
-struct hand_over {
-    uint64_t name;                              /* its hash */
-    int64_t released_ms, granted_ms, waited_ms; /* 0: not told yet */
+/* The last handoff of a name: a release and the next grant, which may be reported in either
+ * order. */
+struct handoff {
+    uint64_t name;                              /* hash of the name */
+    int64_t released_ms, granted_ms, waited_ms; /* 0 until reported */
 };
-/* The last grants of this instance: when it releases them, it knows how long they were held. */
-struct granted {
-    uint64_t token;
-    int64_t at_ms;
-};
-enum { HAND_OVERS = 256, GRANTS = 4096, ENDS = 1024, WARNINGS = 256 };
+enum { HANDOFFS = 256, ENDS = 1024, WARNINGS = 256 };
 
 struct metrics {
-    struct hand_over hand_overs[HAND_OVERS];
-    uint64_t warned[WARNINGS]; /* tokens that could not be renewed in time */
-    struct granted grants[GRANTS];
-    uint64_t ends[ENDS]; /* hashes of leases whose end is known, so that it is not counted twice */
-    int64_t max_hold_ms; /* no renewal after this */
+    struct handoff handoffs[HANDOFFS];
+    uint64_t warned[WARNINGS]; /* tokens that the library warned about: not renewed in time */
+    uint64_t ends[ENDS]; /* hashes of leases whose end was counted, so that it is counted once */
+    int64_t max_hold_ms; /* leases are renewed for this long at most */
     struct histogram wait, hold, hand_off, renew_slack, round_trip;
-    uint64_t acquired, contended, refused, released, renewed, broken, undelivered, left;
+    uint64_t acquired, contended, refused, released, renewed, broken, undelivered, left,
+        ended_elsewhere;
     uint64_t lost[LOSSES];
-    uint64_t answers[6]; /* by hundreds of the status */
+    uint64_t answers[6]; /* answers by hundreds of their status */
     struct metrics_group *groups;
 };
 
+uint64_t text_hash(const char *text);
 void histogram_note(struct histogram *histogram, double seconds);
 
-/* What the library told of a lease; depth: how many parts of its name become a label. */
+/* Counts an event of the library. depth: number of parts of the name in its label. */
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth);
-/* A lease was given back over HTTP, where the library's handle does not know when it was granted. */
-void metrics_released(struct metrics *metrics, const char *exported, uint64_t token);
-/* A client asked for a lease that had ended. False: that was known before. */
-bool metrics_expired(struct metrics *metrics, const char *exported);
+/* A lease was released over HTTP through an attached handle, which does not know when it was
+ * granted. held_ms is -1 if unknown. */
+void metrics_released(struct metrics *metrics, const char *exported, int64_t held_ms);
+/* Whether this is the first that is heard of the end of a lease. */
+bool metrics_first_end(struct metrics *metrics, const char *exported);
 void metrics_free(struct metrics *metrics);

@@ -1,126 +1,222 @@
-/* openapi.c - the OpenAPI document, made from the table of routes. */
+/* openapi.c - makes the OpenAPI document from the table of routes and from openapi_parts.json,
+ * which has the schemas, parameters, tags and descriptions. */
+#include "openapi.h"
+#include "lock_client.h"
 #include "routes.h"
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *schema_of(const char *type)
+/* What an operation is made from: its route and the parsed parts. */
+struct source {
+    const struct route *route;
+    json_t *parts;
+};
+
+static json_t *part(const struct source *from, const char *group, const char *name)
 {
-    return json_pack("{s:s}", "type", type);
+    return json_object_get(json_object_get(from->parts, group), name);
+}
+
+static json_t *reference(const char *schema)
+{
+    return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema);
+}
+
+/* Content of one media type. `schema` is taken. */
+static json_t *content(const char *type, json_t *schema)
+{
+    return json_pack("{s:{s:o}}", type, "schema", schema);
 }
 
 /* Calls fn for each word of a text. */
-static void each_word(const char *text, void (*fn)(json_t *into, const char *word), json_t *into)
+static void each_word(const struct source *from, const char *text,
+                      void (*fn)(const struct source *from, json_t *into, const char *word),
+                      json_t *into)
 {
     char *copy = strdup(text), *rest = NULL;
-    for (char *word = copy ? strtok_r(copy, " ", &rest) : NULL; word; word = strtok_r(NULL, " ", &rest))
-        fn(into, word);
+    for (char *word = copy ? strtok_r(copy, " ", &rest) : NULL; word;
+         word = strtok_r(NULL, " ", &rest))
+        fn(from, into, word);
     free(copy);
 }
 
-static void add_response(json_t *responses, const char *status)
+/* ---- Answers ---- */
+
+/* Content of the answer of success, or NULL if it has none. */
+static json_t *success_content(const struct route *route)
+{
+    if (!*route->answer)
+        return NULL;
+    if (strchr(route->answer, '/'))
+        return content(route->answer, json_object());
+    return content("application/json", reference(route->answer));
+}
+
+/* Adds the answer with one status, or "default" for all others. */
+static void add_response(const struct source *from, json_t *responses, const char *status)
 {
     int number = atoi(status);
-    json_t *response = json_pack("{s:s}", "description", http_reason(number));
-    if (number >= 400)
-        json_object_set_new(
-            response, "content",
-            json_pack("{s:{s:{s:s}}}", "application/problem+json", "schema", "$ref", "#/components/schemas/Problem"));
+    bool succeeds = number >= 200 && number < 300;
+    json_t *words = part(from, "statuses", status);
+    json_t *response = json_object();
+    json_t *body = succeeds ? success_content(from->route)
+                            : content("application/problem+json", reference("Problem"));
+
+    json_object_set_new(response, "description",
+                        words ? json_incref(words) : json_string(http_reason(number)));
+    if (body)
+        json_object_set_new(response, "content", body);
     json_object_set_new(responses, status, response);
 }
 
-/* "name:type", with "!" behind the name of what is needed. */
-static void add_member(json_t *schema, const char *word)
+static json_t *responses_of(const struct source *from)
 {
-    char name[64];
-    const char *type = strchr(word, ':');
-    snprintf(name, sizeof name, "%.*s", (int)(type - word), word);
-    char *mark = strchr(name, '!');
-    if (mark)
-        *mark = 0;
-    if (mark && !json_object_get(schema, "required"))
-        json_object_set_new(schema, "required", json_array());
-    if (mark)
-        json_array_append_new(json_object_get(schema, "required"), json_string(name));
-    json_object_set_new(json_object_get(schema, "properties"), name, schema_of(type + 1));
+    json_t *responses = json_object();
+
+    each_word(from, from->route->statuses, add_response, responses);
+    add_response(from, responses, "default");
+    return responses;
 }
 
-static json_t *body_of(const struct route *route)
+/* ---- Requests ---- */
+
+static json_t *body_of(const struct source *from)
 {
-    json_t *schema = json_pack("{s:s, s:{}, s:b}", "type", "object", "properties", "additionalProperties", 0);
-    each_word(route->body, add_member, schema);
+    json_t *schema = part(from, "schemas", from->route->body);
     bool needed = json_object_get(schema, "required") != NULL;
-    return json_pack("{s:b, s:{s:{s:o}}}", "required", (int)needed, "content", "application/json", "schema", schema);
+
+    return json_pack("{s:b, s:o}", "required", (int)needed, "content",
+                     content("application/json", reference(from->route->body)));
 }
 
-static void add_parameter(json_t *parameters, const char *name, const char *in, bool needed)
+static void add_parameter(const struct source *from, json_t *parameters, const char *name,
+                          const char *in, bool needed)
 {
-    json_array_append_new(parameters, json_pack("{s:s, s:s, s:b, s:{s:s}}", "name", name, "in", in, "required",
-                                                (int)needed, "schema", "type", "string"));
+    json_t *parameter =
+        json_pack("{s:s, s:s, s:b}", "name", name, "in", in, "required", (int)needed);
+
+    json_object_update(parameter, part(from, "parameters", name));
+    json_array_append_new(parameters, parameter);
 }
 
-static void add_query(json_t *parameters, const char *word)
+/* Adds a parameter of the query; "!" behind its name marks a required one. */
+static void add_query(const struct source *from, json_t *parameters, const char *word)
 {
     char name[64];
+
     snprintf(name, sizeof name, "%s", word);
     char *mark = strchr(name, '!');
     if (mark)
         *mark = 0;
-    add_parameter(parameters, name, "query", mark != NULL);
+    add_parameter(from, parameters, name, "query", mark != NULL);
 }
 
-static json_t *parameters_of(const struct route *route)
+static json_t *parameters_of(const struct source *from)
 {
+    const struct route *route = from->route;
     json_t *parameters = json_array();
+
     for (const char *at = strchr(route->path, '{'); at; at = strchr(at + 1, '{')) {
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at + 1, "}"), at + 1);
-        add_parameter(parameters, name, "path", true);
+        add_parameter(from, parameters, name, "path", true);
     }
-    each_word(route->query, add_query, parameters);
+
+    each_word(from, route->query, add_query, parameters);
     if (strcmp(route->method, "POST") == 0 && strncmp(route->path, "/v1/", 4) == 0)
-        add_parameter(parameters, "Idempotency-Key", "header", false);
+        add_parameter(from, parameters, "Idempotency-Key", "header", false);
+
     return parameters;
 }
 
-static json_t *operation_of(const struct route *route)
+/* ---- Routes ---- */
+
+static json_t *operation_of(const struct source *from)
 {
-    json_t *operation = json_pack("{s:s, s:s, s:o, s:{}}", "operationId", route->id, "summary", route->summary,
-                                  "parameters", parameters_of(route), "responses");
+    const struct route *route = from->route;
+    char id[ROUTE_ID_BYTES];
+
+    route_id(route, id);
+    json_t *operation = json_pack("{s:s, s:[s], s:s, s:o, s:o}", "operationId", id, "tags",
+                                  route->tag, "summary", route->summary, "parameters",
+                                  parameters_of(from), "responses", responses_of(from));
+
     if (*route->body)
-        json_object_set_new(operation, "requestBody", body_of(route));
+        json_object_set_new(operation, "requestBody", body_of(from));
     if (route->right)
         json_object_set_new(operation, "security", json_pack("[{}, {s:[]}]", "token"));
-    each_word(route->statuses, add_response, json_object_get(operation, "responses"));
+
     return operation;
 }
 
-static void add_route(json_t *paths, const struct route *route)
+static void add_route(json_t *paths, const struct source *from)
 {
+    const struct route *route = from->route;
     char method[16];
     size_t len = 0;
+
     for (; route->method[len] && len + 1 < sizeof method; len++)
         method[len] = (char)tolower((unsigned char)route->method[len]);
     method[len] = 0;
     if (!json_object_get(paths, route->path))
         json_object_set_new(paths, route->path, json_object());
-    json_object_set_new(json_object_get(paths, route->path), method, operation_of(route));
+    json_object_set_new(json_object_get(paths, route->path), method, operation_of(from));
 }
 
-static json_t *components(void)
+/* ---- What depends on this instance ---- */
+
+/* The longest wait and the default ttl are settings. */
+static void set_limits(json_t *schemas, const struct server *server)
 {
-    return json_pack("{s:{s:{s:s, s:{s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}}}, s:{s:{s:s, s:s}}}",
-                     "schemas", "Problem", "type", "object", "properties", "type", "type", "string", "title", "type",
-                     "string", "status", "type", "integer", "detail", "type", "string", "code", "type", "string",
-                     "requestId", "type", "string", "securitySchemes", "token", "type", "http", "scheme", "bearer");
+    json_t *members = json_object_get(json_object_get(schemas, "LeaseRequest"), "properties");
+    const hf_client *client = lock_client_client(server->engine);
+    const char *source;
+    int64_t ttl = 0;
+
+    json_object_set_new(json_object_get(members, "waitMs"), "maximum",
+                        json_integer(setting_number(&server->settings, SET_MAX_WAIT)));
+    if (hf_client_setting(client, "ttl", &ttl, &source) == HF_OK)
+        json_object_set_new(json_object_get(members, "ttlMs"), "default", json_integer(ttl));
 }
 
-void openapi_get(struct exchange *x)
+/* The request with the name in its body is the other one with one more member. */
+static void add_named_request(json_t *schemas)
+{
+    json_t *named = json_deep_copy(json_object_get(schemas, "LeaseRequest"));
+    json_t *name = json_pack("{s:s, s:s, s:i, s:i}", "description", "Name of the lock.", "type",
+                             "string", "minLength", 1, "maxLength", HF_NAME_MAX);
+
+    json_object_set_new(named, "description", json_string("A request for a lease on a name."));
+    json_object_set_new(json_object_get(named, "properties"), "name", name);
+    json_object_set_new(named, "required", json_pack("[s]", "name"));
+    json_object_set_new(json_object_get(named, "example"), "name", json_string("jobs/nightly"));
+    json_object_set_new(schemas, "NamedLeaseRequest", named);
+}
+
+static json_t *components(json_t *schemas)
+{
+    return json_pack("{s:O, s:{s:{s:s, s:s, s:s}}}", "schemas", schemas, "securitySchemes", "token",
+                     "type", "http", "scheme", "bearer", "description",
+                     "A token of --token-file. Not needed where the service has none.");
+}
+
+void route_openapi(struct exchange *x)
 {
     json_t *paths = json_object();
+    json_t *parts = json_loadb((const char *)OPENAPI_PARTS, OPENAPI_PARTS_LEN, 0, NULL);
+    json_t *schemas = json_object_get(parts, "schemas"), *info = json_object_get(parts, "info");
+
+    assert(schemas && info);
+    set_limits(schemas, server_of(x));
+    add_named_request(schemas);
     for (size_t i = 0; i < ROUTE_COUNT; i++)
-        add_route(paths, &ROUTES[i]);
+        add_route(paths, &(struct source){&ROUTES[i], parts});
+    json_object_set_new(info, "version", json_string(hf_version()));
     answer_json(x, 200,
-                json_pack("{s:s, s:{s:s, s:s}, s:o, s:o}", "openapi", "3.0.3", "info", "title", "Holdfast", "version",
-                          hf_version(), "paths", paths, "components", components()));
+                json_pack("{s:s, s:O, s:O, s:o, s:o}", "openapi", "3.0.3", "info", info, "tags",
+                          json_object_get(parts, "tags"), "paths", paths, "components",
+                          components(schemas)));
+    json_decref(parts);
 }

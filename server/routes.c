@@ -1,53 +1,24 @@
-/* routes.c - the table of routes and the way into it. */
+/* routes.c - the table of routes, and finding the route of a request. */
 #include "routes.h"
+#include <ctype.h>
 #include <string.h>
 
-#define ASKING "ttlMs:integer waitMs:integer kind:string units:integer capacity:integer autoRenew:boolean label:string"
 #define ALWAYS " 400 401 403 421 503"
 
 const struct route ROUTES[] = {
-    {"POST", "/v1/locks/{name}/leases", RIGHT_ACQUIRE, leases_post_named, "acquire",
-     "Takes a lease on a name; waits for it up to waitMs.", "", ASKING, "201 409 410 415 422 429 501 504 507" ALWAYS},
-    {"POST", "/v1/leases", RIGHT_ACQUIRE, leases_post, "acquireNamed", "The same with the name in the body.", "",
-     "name!:string " ASKING, "201 409 410 415 422 429 501 504 507" ALWAYS},
-    {"GET", "/v1/leases/{id}", RIGHT_READ, leases_get, "askLease", "How long a lease is still good.", "", "",
-     "200 404 410 504" ALWAYS},
-    {"PATCH", "/v1/leases/{id}", RIGHT_ACQUIRE, leases_patch, "extend", "Makes a lease last longer; never shortens it.",
-     "", "ttlMs:integer", "200 404 410 504" ALWAYS},
-    {"DELETE", "/v1/leases/{id}", RIGHT_ACQUIRE, leases_delete, "release", "Gives a lease back.", "", "",
-     "204 404 410 504" ALWAYS},
-    {"GET", "/v1/locks", RIGHT_READ, locks_list, "listLocks", "Who holds and who waits, in byte order of the names.",
-     "prefix state limit cursor", "", "200 504" ALWAYS},
-    {"GET", "/v1/locks/{name}", RIGHT_READ, locks_show, "showLock", "Holders and waiters of one name.", "", "",
-     "200 504" ALWAYS},
-    {"GET", "/v1/locks/{name}/history", RIGHT_READ, locks_history, "lockHistory", "Past holds, newest first.", "", "",
-     "200 501 504" ALWAYS},
-    {"DELETE", "/v1/locks/{name}/holder", RIGHT_BREAK, locks_break, "breakLock",
-     "Takes a lock away from the holder with that token.", "token! reason!", "", "204 412 501 504" ALWAYS},
-    {"POST", "/api/locks/simple/{resourceId}", RIGHT_ACQUIRE, classic_simple, "simpleLock",
-     "Runs an operation while holding a lock.", "", "durationMs:integer operation:string", "200 409 422 502" ALWAYS},
-    {"POST", "/api/locks/redlock/{resourceId}", RIGHT_ACQUIRE, classic_redlock, "redlockLock",
-     "The same under a lock on a majority of servers.", "", "durationMs:integer operation:string",
-     "200 409 422 501 502" ALWAYS},
-    {"GET", "/v1/events", RIGHT_READ, view_stream, "events", "A stream of what the engine shows (text/event-stream).",
-     "", "", "200" ALWAYS},
-    {"GET", "/v1/patterns", RIGHT_READ, view_patterns, "patterns", "Waiting over time, as this instance saw it.", "",
-     "", "200" ALWAYS},
-    {"GET", "/health", 0, health_get, "health", "Does the engine answer?", "", "", "200 503"},
-    {"GET", "/livez", 0, health_live, "live", "Does the service run?", "", "", "200"},
-    {"GET", "/readyz", 0, health_ready, "ready", "May requests be sent here?", "verbose", "", "200 503"},
-    {"GET", "/version", 0, health_version, "version", "Which Holdfast this is.", "", "", "200"},
-    {"GET", "/openapi.json", 0, openapi_get, "openapi", "This document.", "", "", "200"},
-    {"GET", "/metrics", RIGHT_READ, metrics_get, "metrics", "Measurements for Prometheus.", "", "", "200" ALWAYS},
-    {"GET", "/", 0, page_get, "page", "The page.", "", "", "200"},
-    {"GET", "/assets/{file}", 0, page_get, "asset", "A part of the page.", "", "", "200 404"},
+#define ROUTE(method, path, right, operation, tag, summary, query, body, answer, statuses)         \
+    {method, path, right,  route_##operation, #operation, tag, summary,                            \
+     query,  body, answer, statuses},
+#include "routes.def"
+#undef ROUTE
 };
 const size_t ROUTE_COUNT = sizeof ROUTES / sizeof ROUTES[0];
 
-/* Compares part by part; parts are taken as they stand, and decoded afterwards, once. */
+/* Compares segment by segment. Segments are compared as they arrived; handlers decode them once. */
 static bool matches(const char *pattern, struct piece path, struct piece arguments[2])
 {
     size_t at = 0, found = 0;
+
     while (*pattern) {
         if (*pattern != '{') {
             if (at >= path.len || path.at[at++] != *pattern++)
@@ -62,15 +33,17 @@ static bool matches(const char *pattern, struct piece path, struct piece argumen
         arguments[found++] = part;
         pattern = strchr(pattern, '}') + 1;
     }
+
     return at == path.len;
 }
 
 static bool is_method(const struct exchange *x, const char *method)
 {
-    return piece_is(x->head.method, method) || (piece_is(x->head.method, "HEAD") && strcmp(method, "GET") == 0);
+    return piece_is(x->head.method, method) ||
+           (piece_is(x->head.method, "HEAD") && strcmp(method, "GET") == 0);
 }
 
-/* Is it one of the words, which may have a "!" behind them? */
+/* Whether `name` is one of the words, which may end with "!". */
 static bool is_word(const char *words, struct piece name)
 {
     for (size_t len; *words; words += len + strspn(words + len, "! ")) {
@@ -86,22 +59,26 @@ static struct piece next_parameter(struct piece *rest)
     const char *end = memchr(rest->at, '&', rest->len);
     size_t len = end ? (size_t)(end - rest->at) : rest->len;
     struct piece name = {rest->at, 0};
+
     while (name.len < len && name.at[name.len] != '=')
         name.len++;
     size_t used = len + (end != NULL);
+
     *rest = (struct piece){rest->at + used, rest->len - used};
     return name;
 }
 
 static bool refuse_parameter(struct exchange *x, struct piece name, const char *why)
 {
-    char words[160];
-    snprintf(words, sizeof words, "%.*s: %s", (int)(name.len < 64 ? name.len : 64), name.at, why);
-    answer_problem(x, 400, "invalid", words, NULL);
+    char message[160];
+    snprintf(message, sizeof message, "%.*s: %s", (int)(name.len < 64 ? name.len : 64), name.at,
+             why);
+    answer_problem(x, 400, "invalid", message, NULL);
     return false;
 }
 
-/* Each parameter of the query is one of the route's, and there once. False after it answered. */
+/* Checks that each parameter of the query is one of the route's and occurs once. Returns false
+ * after it answered. */
 static bool check_query(struct exchange *x, const struct route *route)
 {
     for (struct piece rest = x->head.query; rest.len > 0;) {
@@ -111,7 +88,7 @@ static bool check_query(struct exchange *x, const struct route *route)
         for (struct piece later = rest; later.len > 0;) {
             struct piece other = next_parameter(&later);
             if (other.len == name.len && memcmp(other.at, name.at, name.len) == 0)
-                return refuse_parameter(x, name, "stands there twice");
+                return refuse_parameter(x, name, "is given twice");
         }
     }
     return true;
@@ -120,15 +97,45 @@ static bool check_query(struct exchange *x, const struct route *route)
 static void call(struct exchange *x, const struct route *route)
 {
     x->route = route;
-    if (x->caller && !access_allows(x->caller, route->right, NULL))
-        answer_problem(x, 403, "forbidden", "this token does not have the right that this needs", NULL);
+    if (x->caller && !auth_allows(x->caller, route->right, NULL))
+        answer_problem(x, 403, "forbidden", "the token lacks the right that this route needs",
+                       NULL);
     else if (check_query(x, route))
         route->handle(x);
+}
+
+void route_id(const struct route *route, char id[ROUTE_ID_BYTES])
+{
+    size_t len = 0;
+
+    for (const char *c = route->operation; *c && len + 1 < ROUTE_ID_BYTES; c++) {
+        bool begins_word = c > route->operation && c[-1] == '_';
+        if (*c != '_')
+            id[len++] = begins_word ? (char)toupper((unsigned char)*c) : *c;
+    }
+    id[len] = 0;
+}
+
+bool routes_is_public(const struct exchange *x)
+{
+    struct piece arguments[2];
+    bool found = false;
+
+    for (size_t i = 0; i < ROUTE_COUNT; i++) {
+        if (!matches(ROUTES[i].path, x->head.path, arguments))
+            continue;
+        if (ROUTES[i].right != 0)
+            return false;
+        found = true;
+    }
+
+    return found;
 }
 
 void routes_dispatch(struct exchange *x)
 {
     char allowed[64] = "";
+
     for (size_t i = 0; i < ROUTE_COUNT; i++) {
         if (!matches(ROUTES[i].path, x->head.path, x->arguments))
             continue;
@@ -136,13 +143,15 @@ void routes_dispatch(struct exchange *x)
             call(x, &ROUTES[i]);
             return;
         }
-        snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%s", *allowed ? ", " : "",
-                 ROUTES[i].method);
+        snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%s",
+                 *allowed ? ", " : "", ROUTES[i].method);
     }
+
     if (*allowed) {
         exchange_field(x, "Allow", "%s", allowed);
-        answer_problem(x, 405, "method_not_allowed", "this is not offered with that method", NULL);
+        answer_problem(x, 405, "method_not_allowed",
+                       "the route does not offer this method; see Allow", NULL);
     } else {
-        answer_problem(x, 404, "not_found", "there is nothing here", NULL);
+        answer_problem(x, 404, "not_found", "no such route", NULL);
     }
 }

@@ -1,43 +1,38 @@
-/* routes.h - the one table of routes: dispatch, the OpenAPI document and the tests come from it. */
+/* routes.h - the one table of routes. Dispatch, access without a token, the OpenAPI document and
+ * the tests come from it. */
 #pragma once
 #include "server.h"
 
 struct route {
     const char *method;
-    const char *path; /* {...} stands for one part */
-    unsigned right;   /* enum right that the caller needs; 0: everybody may */
+    const char *path; /* {...} matches one segment */
+    unsigned right;   /* enum right that the caller needs; 0: public, no token needed */
     void (*handle)(struct exchange *x);
-    const char *id;       /* operationId */
-    const char *summary;  /* one line */
-    const char *query;    /* names of parameters, separated by blanks */
-    const char *body;     /* members of the body as "name:type", separated by blanks; "!" marks what is needed */
-    const char *statuses; /* that it answers with, separated by blanks */
+    const char *operation; /* in snake case; its handler is route_OPERATION */
+    const char *tag;
+    const char *summary; /* one line */
+    /* Names of the query parameters, separated by blanks; "!" marks a required one. */
+    const char *query;
+    const char *body;     /* schema of the body of the request; "" if it has none */
+    const char *answer;   /* schema of the answer, or its media type if not JSON; "" if empty */
+    const char *statuses; /* statuses of its answers, separated by blanks; that of success first */
 };
 
 extern const struct route ROUTES[];
 extern const size_t ROUTE_COUNT;
 
+/* The operationId of a route: its operation in camel case. */
+enum { ROUTE_ID_BYTES = 32 };
+void route_id(const struct route *route, char id[ROUTE_ID_BYTES]);
+
+/* Whether no route at the path of a request needs a token, and there is one. */
+bool routes_is_public(const struct exchange *x);
+
 /* Finds the route of a request and calls its handler, or answers 404 or 405. */
 void routes_dispatch(struct exchange *x);
 
-/* Handlers, by file. */
-void leases_post(struct exchange *x);
-void leases_post_named(struct exchange *x);
-void leases_get(struct exchange *x);
-void leases_patch(struct exchange *x);
-void leases_delete(struct exchange *x);
-void locks_list(struct exchange *x);
-void locks_show(struct exchange *x);
-void locks_history(struct exchange *x);
-void locks_break(struct exchange *x);
-void classic_simple(struct exchange *x);
-void classic_redlock(struct exchange *x);
-void health_get(struct exchange *x);
-void health_live(struct exchange *x);
-void health_ready(struct exchange *x);
-void health_version(struct exchange *x);
-void openapi_get(struct exchange *x);
-void metrics_get(struct exchange *x);
-void view_stream(struct exchange *x);
-void view_patterns(struct exchange *x);
-void page_get(struct exchange *x);
+/* The handlers. */
+#define ROUTE(method, path, right, operation, tag, summary, query, body, answer, statuses)         \
+    void route_##operation(struct exchange *x);
+#include "routes.def"
+#undef ROUTE

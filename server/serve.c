@@ -1,12 +1,15 @@
 /* serve.c - starts the parts of the service, runs the loop, and stops them in order. */
 #include "serve.h"
-#include "classic.h"
-#include "engine.h"
-#include "gate.h"
+#include "authorize.h"
+#include "caller_label.h"
+#include "lease_ledger.h"
+#include "lease_ops.h"
 #include "leases.h"
-#include "listening.h"
+#include "listen_sockets.h"
+#include "lock_client.h"
 #include "routes.h"
-#include "view.h"
+#include "run_under_lock.h"
+#include "snapshot_stream.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,45 +17,76 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define DESCRIPTORS_KEPT 320 /* of those that the process may have, not for connections */
-#define STOP_LOOK_MS 20
+#define DESCRIPTORS_KEPT                                                                           \
+    320 /* file descriptors that are kept free for engine, files and refusals */
+#define STOP_POLL_MS 20
 #define STOP_PATIENCE_MS 8000
 #define REDLOCK "redlock"
 
 struct service {
     struct server server;
     SSL_CTX *tls;
-    struct event *stops[3], *stop_timer; /* stops: signals */
+    struct event *stop_signals[3], *stop_timer;
     int64_t stop_began_ms;
 };
 
-/* ---- What the library tells ---- */
+/* ---- The library's log ---- */
 
-static bool is_record(const char *name)
+/* The library logs a release through an attached handle, and a break, without a correlation id.
+ * The request that caused them writes their line (lease_ops.c, locks.c). */
+static bool is_written_elsewhere(const struct hf_log_event *event)
 {
-    return name && strncmp(name, RECORD_PREFIX, strlen(RECORD_PREFIX)) == 0;
+    return !event->correlation_id ||
+           (strcmp(event->event, "released") == 0 && lease_ops_has_line(event->token));
+}
+
+/* Changes of leases that have a handle here. Others are reported by lease_ops.c, locks.c and
+ * lease_ledger.c; waiters are seen by the watch. */
+static void report_change(struct server *server, const struct hf_log_event *event)
+{
+    bool granted = strcmp(event->event, "granted") == 0, lost = strcmp(event->event, "lost") == 0;
+    bool released = strcmp(event->event, "released") == 0;
+    struct lease_change change = {.event = lost ? "expired" : event->event,
+                                  .name = event->name,
+                                  .label = event->label,
+                                  .text = event->text,
+                                  .token = event->token,
+                                  .at_ms = event->wall_ms,
+                                  .held_ms = granted ? -1 : event->held_ms,
+                                  .waited_ms = granted ? event->waited_ms : -1};
+
+    if (granted || lost || released)
+        snapshot_change(server->view, &change);
 }
 
 static void on_log(void *arg, const struct hf_log_event *event)
 {
     struct server *server = arg;
-    if (!event->name || is_record(event->name))
+    bool is_own = !event->name || is_own_name(event->name);
+
+    if (is_own)
         return;
     metrics_note(&server->metrics, event, setting_number(&server->settings, SET_METRICS_DEPTH));
-    if (event->level == HF_LOG_DEBUG) /* every renewal */
+    if (event->level == HF_LOG_DEBUG || is_written_elsewhere(event)) /* DEBUG: every renewal */
         return;
+
+    struct caller_label labels = caller_label_read(event->label);
     const struct log_field fields[] = {
         {"name", event->name, 0},
         {"token", NULL, (int64_t)event->token},
-        {"ttl_ms", NULL, event->ttl_ms},
-        {"waited_ms", NULL, event->waited_ms},
-        {"held_ms", NULL, event->held_ms},
+        {"ttlMs", NULL, event->ttl_ms},
+        {"waitedMs", NULL, event->waited_ms},
+        {"heldMs", NULL, event->held_ms},
         {"outcome", hf_status_name(event->status), 0},
-        {"correlation_id", event->correlation_id ? event->correlation_id : "", 0},
+        {"label", labels.label, 0},
+        {"caller", labels.caller, 0},
+        {"correlationId", event->correlation_id, 0},
         {"text", event->text ? event->text : "", 0},
     };
-    log_event(server->log_form, strcmp(event->event, "denied") == 0 ? "rejected" : event->event, fields,
+    log_event(server->log_form, event->level,
+              strcmp(event->event, "denied") == 0 ? "rejected" : event->event, fields,
               sizeof fields / sizeof fields[0]);
+    report_change(server, event);
 }
 
 /* ---- Requests ---- */
@@ -60,41 +94,66 @@ static void on_log(void *arg, const struct hf_log_event *event)
 static void on_request(void *arg, struct exchange *x)
 {
     struct server *server = arg;
-    if (gate_admits(server, x))
+    if (authorize(server, x))
         routes_dispatch(x);
 }
 
 static void on_refused(void *arg, struct exchange *x, int status, const char *why)
 {
     (void)arg;
+
     if (status == 503 || status == 429)
         exchange_field(x, "Retry-After", "1");
-    answer_problem(x, status, status == 503 || status == 429 ? "too_many_connections" : "bad_request", why, NULL);
+    answer_problem(x, status,
+                   status == 503 || status == 429 ? "too_many_connections" : "bad_request", why,
+                   NULL);
 }
 
-/* Only what went wrong is worth a line: leases have lines of their own. */
+/* An audit line for a request that was refused because of who made it. */
+static void log_refusal(const struct server *server, const struct exchange *x)
+{
+    char id[ROUTE_ID_BYTES] = "";
+    if (x->route)
+        route_id(x->route, id);
+    const struct log_field fields[] = {
+        {"route", id, 0},           {"status", NULL, x->status}, {"caller", caller_name(x), 0},
+        {"address", x->address, 0}, {"requestId", x->id, 0},
+    };
+    log_event(server->log_form, HF_LOG_WARN, "refused", fields, sizeof fields / sizeof fields[0]);
+}
+
+/* Logs a request only if it failed: leases have lines of their own. */
 static void on_ended(void *arg, const struct exchange *x, bool delivered)
 {
     struct server *server = arg;
     int hundreds = x->status / 100;
+
     if (hundreds >= 1 && hundreds <= 5)
         server->metrics.answers[hundreds]++;
-    if (x->status < 500 && delivered)
+    bool is_refusal = x->status == 401 || x->status == 403 || x->status == 421;
+    if (is_refusal)
+        log_refusal(server, x);
+    if (is_refusal || (x->status < 500 && delivered))
         return;
+
+    char id[ROUTE_ID_BYTES] = "";
+    if (x->route)
+        route_id(x->route, id);
     const struct log_field fields[] = {
-        {"route", x->route ? x->route->id : "", 0},
+        {"route", id, 0},
         {"status", NULL, x->status},
         {"delivered", delivered ? "yes" : "no", 0},
-        {"took_ms", NULL, clock_ms() - x->began_ms},
-        {"request_id", x->id, 0},
+        {"tookMs", NULL, clock_ms() - x->began_ms},
+        {"requestId", x->id, 0},
     };
-    log_event(server->log_form, "request", fields, sizeof fields / sizeof fields[0]);
+    log_event(server->log_form, HF_LOG_WARN, "request", fields, sizeof fields / sizeof fields[0]);
 }
 
-static void on_stuck(void *arg, const char *why)
+static void on_accept_failed(void *arg, const char *why)
 {
-    (void)arg;
-    log_complain("cannot accept connections: %s", why);
+    const struct server *server = arg;
+    const struct log_field fields[] = {{"text", why, 0}};
+    log_event(server->log_form, HF_LOG_ERROR, "accept_failed", fields, 1);
 }
 
 /* ---- Stopping ---- */
@@ -103,13 +162,16 @@ static void on_stop_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct service *service = arg;
     struct server *server = &service->server;
-    bool idle = leases_idle(server->leases) && classic_idle(server->classic) && workers_pending(server->workers) == 0;
+    bool idle = leases_idle(server->leases) && run_under_lock_idle(server->run_under_lock) &&
+                workers_pending(server->workers) == 0;
     (void)fd;
     (void)what;
+
     if (idle)
         http_drain(server->http);
+    bool no_connection = idle && http_connections(server->http) == 0;
     bool over = clock_ms() - service->stop_began_ms > STOP_PATIENCE_MS;
-    if (over || (idle && http_connections(server->http) == 0))
+    if (over || no_connection)
         event_base_loopbreak(server->base);
 }
 
@@ -117,21 +179,42 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 {
     struct service *service = arg;
     struct server *server = &service->server;
-    struct timeval time = {.tv_usec = STOP_LOOK_MS * 1000};
+    struct timeval time = {.tv_usec = STOP_POLL_MS * 1000};
     (void)what;
     (void)number;
+
     if (server->stopping) {
         event_base_loopbreak(server->base);
         return;
     }
-    listening_notify("STOPPING=1");
+
+    listen_sockets_notify("STOPPING=1");
     server->stopping = true;
     service->stop_began_ms = clock_ms();
     http_stop_listening(server->http);
-    view_stop(server->view);
+    snapshot_stop(server->view);
     leases_stop(server->leases);
-    classic_stop(server->classic);
+    run_under_lock_stop(server->run_under_lock);
     event_add(service->stop_timer, &time);
+}
+
+/* Loads certificate, key and client CAs again. Connections keep what they began with. If a file is
+ * wrong, the old ones stay. */
+static void on_reload(evutil_socket_t number, short what, void *arg)
+{
+    struct service *service = arg;
+    SSL_CTX *tls = NULL;
+    (void)number;
+    (void)what;
+
+    if (listen_sockets_tls(&service->server, &tls) != 0 || !tls) {
+        log_complain("the certificates were not reloaded; the old ones stay in use");
+        return;
+    }
+    http_set_tls(service->server.http, tls);
+    SSL_CTX_free(service->tls);
+    service->tls = tls;
+    log_complain("the certificates were reloaded");
 }
 
 /* ---- Starting ---- */
@@ -146,17 +229,20 @@ static int open_engines(struct server *server, const char *url)
 {
     const char *quorum = setting_text(&server->settings, SET_REDLOCK_URL);
     const char *main_url = url ? url : getenv("HOLDFAST_URL");
-    int code = engine_open(server->base, url, on_log, server, &server->engine);
+    int code = lock_client_open(server->base, url, on_log, server, &server->engine);
+
     if (code != 0)
         return code;
+    snprintf(server->engine_name, sizeof server->engine_name, "%.*s",
+             main_url ? (int)strcspn(main_url, ":") : 5, main_url ? main_url : "local");
     if (main_url && strncmp(main_url, REDLOCK, strlen(REDLOCK)) == 0)
         server->redlock = server->engine;
     else if (quorum)
-        code = engine_open(server->base, quorum, on_log, server, &server->redlock);
+        code = lock_client_open(server->base, quorum, on_log, server, &server->redlock);
     return code;
 }
 
-/* Each waiting client is a descriptor. */
+/* Raises the limit of open files: each waiting client needs a descriptor. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -166,17 +252,23 @@ static void raise_descriptors(void)
     }
 }
 
-/* Connections must leave descriptors for the engine and for those who are told that there are too many. */
+/* Lowers max-connections so that descriptors remain for the engine and for answering clients
+ * above the limit. */
 static void cap_connections(struct http_limits *limits)
 {
     struct rlimit limit;
+
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return;
+
     size_t most =
-        (size_t)(limit.rlim_cur < 2 * DESCRIPTORS_KEPT ? limit.rlim_cur / 2 : limit.rlim_cur - DESCRIPTORS_KEPT);
+        (size_t)(limit.rlim_cur < 2 * DESCRIPTORS_KEPT ? limit.rlim_cur / 2
+                                                       : limit.rlim_cur - DESCRIPTORS_KEPT);
     if (limits->connections <= most)
         return;
-    log_complain("max-connections is %zu: only %zu files may be open", most, (size_t)limit.rlim_cur);
+
+    log_complain("max-connections is lowered to %zu: the limit of open files is %zu", most,
+                 (size_t)limit.rlim_cur);
     limits->connections = most;
 }
 
@@ -196,23 +288,25 @@ static int open_http(struct service *service)
         .handle = on_request,
         .refuse = on_refused,
         .ended = on_ended,
-        .stuck = on_stuck,
+        .accept_failed = on_accept_failed,
         .arg = server,
     };
     const char *tokens = setting_text(settings, SET_TOKEN_FILE);
+
     cap_connections(&options.limits);
-    int code = listening_check(server);
-    if (code == 0 && tokens && !access_open(tokens, &server->access))
+    int code = listen_sockets_check(server);
+    if (code == 0 && tokens && !auth_open(tokens, &server->tokens))
         code = hf_status_exit_code(HF_CONFIG);
     if (code == 0)
-        code = listening_tls(server, &service->tls);
+        code = listen_sockets_tls(server, &service->tls);
     options.tls = service->tls;
     if (code == 0 && !(server->http = http_new(&options)))
         code = no_memory();
+
     return code;
 }
 
-/* As nohup leaves it: who started it wants it to outlive the terminal. */
+/* Whether a signal is ignored, as nohup leaves SIGHUP: the service should outlive its terminal. */
 static bool is_ignored(int number)
 {
     struct sigaction action;
@@ -223,49 +317,62 @@ static int add_signals(struct service *service)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     struct event_base *base = service->server.base;
+
     service->stop_timer = event_new(base, -1, EV_PERSIST, on_stop_timer, service);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         if (signals[i] == SIGHUP && is_ignored(SIGHUP))
             continue;
-        service->stops[i] = evsignal_new(base, signals[i], on_stop, service);
-        if (!service->stops[i] || event_add(service->stops[i], NULL) != 0)
+        bool reloads = signals[i] == SIGHUP && service->tls;
+        service->stop_signals[i] =
+            evsignal_new(base, signals[i], reloads ? on_reload : on_stop, service);
+        if (!service->stop_signals[i] || event_add(service->stop_signals[i], NULL) != 0)
             return no_memory();
     }
+
     return service->stop_timer ? 0 : no_memory();
 }
 
 static int open_parts(struct service *service)
 {
     struct server *server = &service->server;
-    server->workers = workers_start(server->base, (size_t)setting_number(&server->settings, SET_WORKERS));
-    server->leases = server->workers ? leases_new(server) : NULL;
-    server->view = server->leases ? view_new(server) : NULL;
+
+    server->workers =
+        workers_start(server->base, (size_t)setting_number(&server->settings, SET_WORKERS));
+    server->ledger = server->workers ? lease_ledger_new(server) : NULL;
+    server->leases = server->ledger ? leases_new(server) : NULL;
+    server->view = server->leases ? snapshot_new(server) : NULL;
     if (!server->view)
         return no_memory();
-    int code = classic_open(server, &server->classic);
+
+    int code = run_under_lock_open(server, &server->run_under_lock);
+
     return code == 0 ? add_signals(service) : code;
 }
 
 static void close_service(struct service *service)
 {
     struct server *server = &service->server;
+
     server->stopping = true;
     if (server->view)
-        view_stop(server->view);
-    if (server->workers) /* first: what is done there still answers */
+        snapshot_stop(server->view);
+    if (server->workers) /* first: jobs that are done still answer */
         workers_stop(server->workers);
     server->workers = NULL;
     if (server->http)
         http_free(server->http);
     if (server->redlock != server->engine)
-        engine_close(server->redlock);
-    engine_close(server->engine);
-    view_free(server->view);
-    classic_free(server->classic);
+        lock_client_close(server->redlock);
+    lock_client_close(server->engine);
+    snapshot_free(server->view);
+    run_under_lock_free(server->run_under_lock);
     leases_free(server->leases);
-    access_free(server->access);
+    lease_ledger_free(server->ledger);
+    lease_ops_forget_lines();
+    auth_free(server->tokens);
     metrics_free(&server->metrics);
-    struct event *events[] = {service->stops[0], service->stops[1], service->stops[2], service->stop_timer};
+    struct event *events[] = {service->stop_signals[0], service->stop_signals[1],
+                              service->stop_signals[2], service->stop_timer};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         if (events[i])
             event_free(events[i]);
@@ -277,7 +384,10 @@ static void close_service(struct service *service)
 static int run(struct service *service, const struct serve_order *order)
 {
     struct server *server = &service->server;
-    server->log_form = order->json ? LOG_JSON : (enum log_form)setting_number(&server->settings, SET_LOG);
+
+    server->log_form =
+        order->json ? LOG_JSON : (enum log_form)setting_number(&server->settings, SET_LOG);
+    server->began_ms = clock_ms();
     signal(SIGPIPE, SIG_IGN);
     raise_descriptors();
     server->base = event_base_new();
@@ -288,14 +398,16 @@ static int run(struct service *service, const struct serve_order *order)
     if (code == 0)
         code = open_parts(service);
     if (code == 0)
-        code = listening_open(server);
+        code = listen_sockets_open(server);
     if (code == 0) {
-        listening_tell(server);
-        listening_notify("READY=1");
+        listen_sockets_announce(server);
+        listen_sockets_notify("READY=1");
         event_base_dispatch(server->base);
-        listening_close(server);
+        listen_sockets_close(server);
     }
+
     close_service(service);
+
     return code;
 }
 
@@ -303,10 +415,13 @@ int serve_run(const struct serve_order *order)
 {
     struct service service = {0};
     int code = settings_load(&service.server.settings, order);
+
     if (code == 0 && order->print_config)
         settings_print(&service.server.settings, order->json);
     else if (code == 0)
         code = run(&service, order);
+
     settings_free(&service.server.settings);
+
     return code;
 }

@@ -1,4 +1,4 @@
-/* serve.h - the door of the service: the command gives its order, and gets an exit code. */
+/* serve.h - the entry to the service: the command passes its options and gets an exit code. */
 #pragma once
 #include "holdfast.h"
 
@@ -8,12 +8,12 @@ struct serve_flag {
 };
 
 struct serve_order {
-    const char *url;    /* of the engine; NULL: $HOLDFAST_URL, else local: */
-    const char *config; /* a file; NULL: none */
+    const char *url; /* URL of the engine; NULL means $HOLDFAST_URL, or local: if that is not set */
+    const char *config; /* configuration file, or NULL */
     bool print_config, json;
     const struct serve_flag *flags;
     size_t flag_count;
 };
 
-/* Runs until it is told to stop (SIGTERM, SIGINT). */
+/* Runs until SIGTERM, SIGINT or SIGHUP. Returns the exit code. */
 int serve_run(const struct serve_order *order);

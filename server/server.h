@@ -1,71 +1,89 @@
 /* server.h - what the parts of the service share.
  *
- * The way of a request: http.c reads it, gate.c decides whether it may ask, routes.c finds its handler in the one table
- * of routes. A handler that needs the engine starts an acquire (leases.c) or posts a job to the workers (everything
- * else), and answers when that is done. The loop itself never waits. engine.c feeds the library's events into the
- * loop; view.c looks at the engine for the page and the gauges; metrics.c counts; serve.c starts and stops it all. */
+ * The path of a request: http.c reads it, authorize.c decides whether the caller may make it,
+ * and routes.c finds its handler in the one table of routes. A handler that needs the engine
+ * starts an acquire (leases.c) or posts a job to the workers (everything else), and answers when
+ * that is done. The loop itself never blocks. lock_client.c feeds the library's events into the
+ * loop. snapshot_stream.c polls the engine for the page and the gauges. metrics.c counts.
+ * serve.c starts and stops all parts. */
 #pragma once
-#include "access.h"
+#include "auth_tokens.h"
+#include "failed_logins.h"
 #include "http.h"
-#include "log.h"
 #include "metrics.h"
-#include "settings.h"
+#include "serve_settings.h"
+#include "service_log.h"
 #include "workers.h"
 #include <jansson.h>
 
-struct engine;
-struct view;
+struct lock_client;
+struct snapshot_stream;
 struct leases;
-struct classic;
+struct run_under_lock;
+struct lease_ledger;
 
 struct server {
     struct event_base *base;
     struct settings settings;
     struct http *http;
     struct workers *workers;
-    struct engine *engine;  /* of --url */
-    struct engine *redlock; /* of the route redlock; may be the same; NULL: none */
-    struct access *access;
+    struct lock_client *engine; /* the client of --url */
+    char engine_name[16];       /* scheme of that URL; "" if not given */
+    /* Client of /api/locks/redlock; may be the same as `engine`; NULL if there is none. */
+    struct lock_client *redlock;
+    struct auth_tokens *tokens;
+    struct failed_logins failed_logins;
     struct leases *leases;
-    struct classic *classic;
-    struct view *view;
+    struct run_under_lock *run_under_lock;
+    struct lease_ledger *ledger;
+    struct snapshot_stream *view;
     struct metrics metrics;
     enum log_form log_form;
+    int64_t began_ms; /* start of the service, by clock_ms() */
     bool stopping;
-    bool host_checked; /* anybody on this machine may ask, so a browser must not be lured into it */
+    /* Callers need no credentials, so Host must be a known name: a browser could be lured here. */
+    bool host_checked;
 };
 
 /* ---- Answers ---- */
 
-void answer_json(struct exchange *x, int status, json_t *json); /* takes the reference */
+void answer_json(struct exchange *x, int status, json_t *json); /* takes the reference of `json` */
 
-/* RFC 9457. `code` is a word for programs, `detail` a sentence for people; `extra` has further members, or is NULL, and
- * its reference is taken. */
-void answer_problem(struct exchange *x, int status, const char *code, const char *detail, json_t *extra);
+/* Answers with a problem (RFC 9457). `code` is a word for programs, `detail` a sentence for
+ * people. `extra` has further members or is NULL; its reference is taken. */
+void answer_problem(struct exchange *x, int status, const char *code, const char *detail,
+                    json_t *extra);
 
-/* What the library had to say: its status decides. */
-void answer_status(struct exchange *x, hf_status status, const char *words, json_t *extra);
+/* Answers with a status of the library, which decides the HTTP status. `message` may be NULL. */
+void answer_status(struct exchange *x, hf_status status, const char *message, json_t *extra);
 
-/* The members of the body, which may be empty. NULL after a refusal was answered. */
+/* Parses the body as a JSON object; an empty body is an empty object. Returns NULL after it
+ * answered with a refusal. */
 json_t *read_body(struct exchange *x);
 
-/* Refuses members that are not in the list, which ends with NULL. False after it answered. */
+/* Refuses members that are not in `known`, which ends with NULL. Returns false after it
+ * answered. */
 bool check_members(struct exchange *x, json_t *body, const char *const *known);
 
-/* A whole number of the body between low and high; `standard` when it is not there. False after it answered. */
-bool read_whole(struct exchange *x, json_t *body, const char *name, int64_t low, int64_t high, int64_t standard,
-                int64_t *value);
+/* Reads a whole number of the body between low and high, or `standard` if it is absent. Returns
+ * false after it answered. */
+bool read_whole(struct exchange *x, json_t *body, const char *name, int64_t low, int64_t high,
+                int64_t standard, int64_t *value);
 
-/* A text of the body, NULL when it is not there. False after it answered. */
+/* Reads a string of the body, or NULL if it is absent. Returns false after it answered. */
 bool read_text(struct exchange *x, json_t *body, const char *name, const char **value);
 
-/* A parameter of the query, decoded; NULL when it is not there or cannot be decoded; to be freed. */
+/* A decoded parameter of the query, or NULL if it is absent or cannot be decoded. The caller
+ * frees it. */
 char *query_text(const struct exchange *x, const char *name);
 
-/* The name in the target, decoded once; checked against the caller's scope. False after it answered. */
+/* Decodes the name in the target and checks it against the caller's scope. Returns false after
+ * it answered. */
 bool read_name(struct exchange *x, size_t argument, unsigned right, char name[HF_NAME_MAX + 1]);
 
-/* Who asks, for the log: what the request says of itself. */
+/* The correlation id that the request carries. Returns false if it carries none. */
+bool correlation_given(const struct exchange *x, char text[HF_CORRELATION_MAX + 1]);
+/* The same, or the id of the request if it carries no correlation id. */
 void correlation_of(const struct exchange *x, char text[HF_CORRELATION_MAX + 1]);
 
 struct server *server_of(const struct exchange *x);

@@ -1,11 +1,11 @@
-# web.cmake - makes a C file of the files of web/. The page itself comes first.
+# web.cmake - makes C files of the files of web/ and of openapi_parts.json. The page itself comes first.
 set(dir ${CMAKE_CURRENT_LIST_DIR}/web)
 set(type_html text/html)
 set(type_css text/css)
 set(type_js text/javascript)
 set(type_svg image/svg+xml)
 file(GLOB parts CONFIGURE_DEPENDS RELATIVE ${dir} ${dir}/*.css ${dir}/*.js ${dir}/*.svg)
-set(out "/* Made from web/ by web.cmake. */\n#include \"page.h\"\n\n")
+set(out "/* Made from web/ by web.cmake. */\n#include \"dashboard.h\"\n\n")
 set(table "")
 set(number 0)
 foreach(name index.html ${parts})
@@ -21,3 +21,12 @@ string(APPEND out "\nconst struct asset ASSETS[] = {\n${table}    {0},\n};\n")
 set(HF_WEB_ASSETS ${CMAKE_BINARY_DIR}/web_assets.c)
 file(WRITE ${HF_WEB_ASSETS}.new "${out}")
 file(COPY_FILE ${HF_WEB_ASSETS}.new ${HF_WEB_ASSETS} ONLY_IF_DIFFERENT)
+
+set(parts ${CMAKE_CURRENT_LIST_DIR}/openapi_parts.json)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${parts})
+file(READ ${parts} hex HEX)
+string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+set(HF_OPENAPI_PARTS ${CMAKE_BINARY_DIR}/openapi_parts.c)
+file(WRITE ${HF_OPENAPI_PARTS}.new "/* Made from openapi_parts.json by web.cmake. */\n#include \"openapi.h\"\n\n"
+    "const unsigned char OPENAPI_PARTS[] = {${bytes}};\nconst size_t OPENAPI_PARTS_LEN = sizeof OPENAPI_PARTS;\n")
+file(COPY_FILE ${HF_OPENAPI_PARTS}.new ${HF_OPENAPI_PARTS} ONLY_IF_DIFFERENT)

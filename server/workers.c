@@ -1,4 +1,5 @@
-/* workers.c - two queues under one mutex: what is to be done, and what is done and waits for the loop. */
+/* workers.c - two queues under one mutex: jobs to do, and jobs that are done and wait for the
+ * loop. */
 #include "workers.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@ struct workers {
     pthread_cond_t posted;
     struct line to_do, done;
     bool stop;
-    int bell;
-    struct event *event, *at_once; /* at_once: something was done by workers_do */
+    int wake_event;
+    struct event *event, *at_once; /* at_once: workers_do has run a job */
     size_t pending, count;
     pthread_t threads[];
 };
@@ -39,6 +40,7 @@ static void *work(void *arg)
 {
     struct workers *workers = arg;
     static const unsigned long long one = 1;
+
     pthread_mutex_lock(&workers->lock);
     for (;;) {
         struct job *job = take(&workers->to_do);
@@ -52,11 +54,13 @@ static void *work(void *arg)
         job->work(job);
         pthread_mutex_lock(&workers->lock);
         put(&workers->done, job);
-        if (write(workers->bell, &one, sizeof one) < 0) {
-            /* An eventfd refuses only when it is already as readable as can be. */
+        if (write(workers->wake_event, &one, sizeof one) < 0) {
+            /* an eventfd refuses only if it is readable already */
         }
     }
+
     pthread_mutex_unlock(&workers->lock);
+
     return NULL;
 }
 
@@ -73,11 +77,11 @@ static void finish_jobs(struct workers *workers)
     }
 }
 
-static void on_bell(evutil_socket_t fd, short what, void *arg)
+static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
-    unsigned long long rung;
+    unsigned long long woken;
     (void)what;
-    if (read(fd, &rung, sizeof rung) < 0)
+    if (read(fd, &woken, sizeof woken) < 0)
         return;
     finish_jobs(arg);
 }
@@ -92,19 +96,27 @@ static void on_done_at_once(evutil_socket_t fd, short what, void *arg)
 struct workers *workers_start(struct event_base *base, size_t count)
 {
     struct workers *workers = calloc(1, sizeof *workers + count * sizeof workers->threads[0]);
+
     if (!workers)
         return NULL;
+
     pthread_mutex_init(&workers->lock, NULL);
     pthread_cond_init(&workers->posted, NULL);
-    workers->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    workers->event = event_new(base, workers->bell, EV_READ | EV_PERSIST, on_bell, workers);
+    workers->wake_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    workers->event = event_new(base, workers->wake_event, EV_READ | EV_PERSIST, on_wake, workers);
     workers->at_once = event_new(base, -1, 0, on_done_at_once, workers);
-    if (workers->bell >= 0 && workers->event && workers->at_once && event_add(workers->event, NULL) == 0)
-        while (workers->count < count && pthread_create(&workers->threads[workers->count], NULL, work, workers) == 0)
+    bool ready = workers->wake_event >= 0 && workers->event && workers->at_once &&
+                 event_add(workers->event, NULL) == 0;
+    if (ready)
+        while (workers->count < count &&
+               pthread_create(&workers->threads[workers->count], NULL, work, workers) == 0)
             workers->count++;
+
     if (workers->count == count)
         return workers;
+
     workers_stop(workers);
+
     return NULL;
 }
 
@@ -145,8 +157,8 @@ void workers_stop(struct workers *workers)
         event_free(workers->event);
     if (workers->at_once)
         event_free(workers->at_once);
-    if (workers->bell >= 0)
-        close(workers->bell);
+    if (workers->wake_event >= 0)
+        close(workers->wake_event);
     pthread_cond_destroy(&workers->posted);
     pthread_mutex_destroy(&workers->lock);
     free(workers);

@@ -1,11 +1,12 @@
-/* api.c - the only file that defines public symbols: it checks arguments, fills in defaults and hands on. */
+/* api.c - the only file that defines public symbols: it checks arguments, fills in defaults and
+ * calls the client. */
 #include "holdfast.h"
 
 #include "base/duration.h"
+#include "base/error.h"
 #include "base/name.h"
 #include "base/settings.h"
 #include "base/status.h"
-#include "base/why.h"
 #include "client/client.h"
 #include "sys/clock.h"
 
@@ -13,7 +14,7 @@
 #include <string.h>
 
 enum { ID_MAX = 64, MANY_MAX = 1024 };
-#define WAIT_MAX_MS ((int64_t)1 << 40) /* 34 years */
+#define WAIT_MAX_MS ((int64_t)1 << 40) /* 34 years; deadlines cannot overflow */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
@@ -21,32 +22,38 @@ enum { ID_MAX = 64, MANY_MAX = 1024 };
 
 const char *hf_status_name(hf_status status)
 {
-    return hf_status_row(status)->name;
+    return status_row(status)->name;
 }
 
 const char *hf_status_text(hf_status status)
 {
-    return hf_status_row(status)->text;
+    return status_row(status)->text;
 }
 
 int hf_status_exit_code(hf_status status)
 {
-    return hf_status_row(status)->exit_code;
+    return status_row(status)->exit_code;
 }
 
 int hf_status_http(hf_status status)
 {
-    return hf_status_row(status)->http;
+    return status_row(status)->http;
 }
 
 bool hf_status_retry(hf_status status)
 {
-    return hf_status_row(status)->retry;
+    return status_row(status)->retry;
 }
 
 const char *hf_error_text(void)
 {
-    return hf_why_text();
+    return error_text();
+}
+
+bool hf_error_holder(struct hf_row *holder)
+{
+    bool has_room = holder && holder->size >= sizeof holder->size;
+    return has_room && error_holder(holder);
 }
 
 const char *hf_version(void)
@@ -56,7 +63,12 @@ const char *hf_version(void)
 
 const char *hf_engines(void)
 {
-    return hf_engine_names();
+    return engine_names();
+}
+
+const char *hf_engines_left_out(void)
+{
+    return engines_left_out();
 }
 
 const char *hf_kind_name(hf_kind kind)
@@ -69,14 +81,26 @@ const char *hf_kind_name(hf_kind kind)
 
 static hf_status missing(const char *what)
 {
-    return hf_why(HF_INVALID, "%s: must not be NULL", what);
+    return error_set(HF_INVALID, "%s: must not be NULL", what);
 }
 
-/* An options struct of a caller that was compiled with an older, shorter header: what it does not have is zero. */
-static hf_status copy_other_size(const char *what, void *to, size_t size, const void *from, size_t given)
+/* Of three arguments the name of the first that is NULL. */
+static const char *first_missing(const void *one, const char *one_name, const void *two,
+                                 const char *two_name, const char *three_name)
+{
+    if (!one)
+        return one_name;
+    return two ? three_name : two_name;
+}
+
+/* Copies a struct of a caller that was compiled with a shorter, older header or a longer, newer
+ * one. Fields that the caller's struct does not have are zero. */
+static hf_status copy_other_size(const char *what, void *to, size_t size, const void *from,
+                                 size_t given)
 {
     if (given < sizeof given || given > 1 << 16)
-        return hf_why(HF_INVALID, "%s.size: %zu is not the size of that struct (%zu)", what, given, size);
+        return error_set(HF_INVALID, "%s.size: %zu is not the size of that struct (%zu)", what,
+                         given, size);
     memset(to, 0, size);
     memcpy(to, from, given < size ? given : size);
     return HF_OK;
@@ -94,8 +118,8 @@ static inline hf_status copy_sized(const char *what, void *to, size_t size, cons
 
 static hf_status refuse_range(const char *field, int64_t value, int64_t min, int64_t max)
 {
-    return hf_why(HF_INVALID, "%s: %lld is not between %lld and %lld", field, (long long)value, (long long)min,
-                  (long long)max);
+    return error_set(HF_INVALID, "%s: %lld is not between %lld and %lld", field, (long long)value,
+                     (long long)min, (long long)max);
 }
 
 static inline hf_status check_range(const char *field, int64_t value, int64_t min, int64_t max)
@@ -107,21 +131,22 @@ static inline hf_status check_name(const char *field, const char *name, size_t *
 {
     if (!name)
         return missing(field);
+
     if (!*len)
         *len = strlen(name);
-    if (*len <= HF_NAME_MAX && hf_name_plain(name, *len))
+    if (*len <= HF_NAME_MAX && name_plain(name, *len))
         return HF_OK;
-    return hf_name_check(field, name, *len, 1, HF_NAME_MAX);
+    return name_check(field, name, *len, 1, HF_NAME_MAX);
 }
 
 static hf_status check_text(const char *field, const char *text, size_t max)
 {
-    return text ? hf_name_check(field, text, strlen(text), 0, max) : HF_OK;
+    return text ? name_check(field, text, strlen(text), 0, max) : HF_OK;
 }
 
 static hf_status check_id(const char *field, const char *text)
 {
-    return text ? hf_name_check(field, text, strlen(text), 1, ID_MAX) : HF_OK;
+    return text ? name_check(field, text, strlen(text), 1, ID_MAX) : HF_OK;
 }
 
 static hf_status check_texts(const struct hf_request *r)
@@ -142,20 +167,22 @@ static inline hf_status check_units(struct hf_request *r)
     case HF_READ:
     case HF_WRITE:
         if (r->units > 1 || r->capacity > 1)
-            return hf_why(HF_INVALID, "units %u, capacity %u: a lock that is %s has neither", r->units, r->capacity,
-                          hf_kind_name(r->kind));
+            return error_set(HF_INVALID, "units %u, capacity %u: must be 0 or 1 for kind %s",
+                             r->units, r->capacity, hf_kind_name(r->kind));
         r->capacity = r->kind == HF_EXCLUSIVE ? 1 : HF_CAPACITY_MAX;
         r->units = r->kind == HF_WRITE ? HF_CAPACITY_MAX : 1;
         return HF_OK;
     case HF_SEMAPHORE:
         r->units = r->units ? r->units : 1;
         if (r->capacity < 1 || r->capacity > HF_CAPACITY_MAX)
-            return hf_why(HF_INVALID, "capacity: %u is not between 1 and %d", r->capacity, HF_CAPACITY_MAX);
+            return error_set(HF_INVALID, "capacity: %u is not between 1 and %d", r->capacity,
+                             HF_CAPACITY_MAX);
         if (r->units > r->capacity)
-            return hf_why(HF_TOO_BIG, "units: %u is more than the capacity %u", r->units, r->capacity);
+            return error_set(HF_TOO_BIG, "units: %u is more than the capacity %u", r->units,
+                             r->capacity);
         return HF_OK;
     default:
-        return hf_why(HF_INVALID, "kind: %d is none", (int)r->kind);
+        return error_set(HF_INVALID, "kind: %d is not a kind; use 0 to 3 (hf_kind)", (int)r->kind);
     }
 }
 
@@ -163,98 +190,131 @@ static inline hf_status check_offer(const struct hf_client *client, const struct
 {
     const uint32_t flags = HF_AUTO_RENEW | HF_DETACHED | HF_BARGING | HF_TOKENLESS;
     if (r->flags & ~flags)
-        return hf_why(HF_INVALID, "flags: 0x%x has unknown bits", r->flags);
+        return error_set(HF_INVALID, "flags: 0x%x has bits that are no flags (hf_flags)", r->flags);
     if (!(client->limits.kinds & 1u << r->kind))
-        return hf_why(HF_UNSUPPORTED, "kind: %s is not offered by the engine %s%s%s", hf_kind_name(r->kind),
-                      client->type->name, client->limits.kinds_why ? ": " : "",
-                      client->limits.kinds_why ? client->limits.kinds_why : "");
-    if ((r->flags & HF_DETACHED) && !(client->limits.offers & HF_CAN_DETACH))
-        return hf_why(HF_UNSUPPORTED, "HF_DETACHED: not offered by the engine %s", client->type->name);
-    if (r->owner && !(client->limits.offers & HF_REENTRANT))
-        return hf_why(HF_UNSUPPORTED, "owner: reentrant locks are not offered by the engine %s", client->type->name);
+        return error_set(HF_UNSUPPORTED, "kind: %s is not offered by the engine %s%s%s",
+                         hf_kind_name(r->kind), client->type->name,
+                         client->limits.kinds_why ? ": " : "",
+                         client->limits.kinds_why ? client->limits.kinds_why : "");
+    if ((r->flags & HF_DETACHED) && !(client->limits.offers & ENGINE_CAN_DETACH))
+        return error_set(HF_UNSUPPORTED, "HF_DETACHED: not offered by the engine %s",
+                         client->type->name);
+    if ((r->flags & HF_BARGING) && (client->limits.offers & ENGINE_NO_BARGING))
+        return error_set(HF_UNSUPPORTED, "HF_BARGING: not offered by the engine %s",
+                         client->type->name);
+    if (r->owner && !(client->limits.offers & ENGINE_REENTRANT))
+        return error_set(HF_UNSUPPORTED, "owner: reentrant locks are not offered by the engine %s",
+                         client->type->name);
     return HF_OK;
 }
 
 static inline hf_status check_times(const struct hf_client *client, struct hf_request *r)
 {
-    const struct hf_limits *limits = &client->limits;
+    const struct engine_limits *limits = &client->limits;
     if (r->ttl_ms == 0)
-        r->ttl_ms = client->settings.value[HF_SET_TTL];
+        r->ttl_ms = client->settings.value[SETTING_TTL];
     if (r->wait_ms == HF_WAIT_DEFAULT)
-        r->wait_ms = client->settings.value[HF_SET_WAIT];
+        r->wait_ms = client->settings.value[SETTING_WAIT];
+
     if (r->max_hold_ms == 0)
-        r->max_hold_ms = client->settings.value[HF_SET_MAX_HOLD];
+        r->max_hold_ms = client->settings.value[SETTING_MAX_HOLD];
     hf_status status = check_range("ttl_ms", r->ttl_ms, limits->ttl_min_ms, limits->ttl_max_ms);
     if (status == HF_OK)
         status = check_range("wait_ms", r->wait_ms, HF_FOREVER, WAIT_MAX_MS);
+
     if (status == HF_OK)
         status = check_range("max_hold_ms", r->max_hold_ms, 0, WAIT_MAX_MS);
+    if (status == HF_OK)
+        status = check_range("cancel_fd", r->cancel_fd, 0, INT32_MAX);
     return status;
 }
 
-/* A checked copy of the caller's request, with every default filled in. */
-static inline hf_status check_request(const struct hf_client *client, const struct hf_request *given,
-                                      struct hf_request *r)
+/* Makes a checked copy of the caller's request, with every default filled in. */
+static inline hf_status check_request(const struct hf_client *client,
+                                      const struct hf_request *given, struct hf_request *r)
 {
     if (!given)
         return missing("request");
+
     hf_status status = copy_sized("request", r, sizeof *r, given);
     if (status == HF_OK)
         status = check_name("name", r->name, &r->name_len);
     if (status == HF_OK && (r->label || r->correlation_id || r->owner || r->attempt))
         status = check_texts(r);
+
     if (status == HF_OK)
         status = check_units(r);
     if (status == HF_OK)
         status = check_times(client, r);
     if (status == HF_OK)
         status = check_offer(client, r);
+
     return status;
 }
 
-/* For calls that have a lease's lock as long as they are inside. */
+/* For calls that hold a lease's lock for as long as they are inside. */
 static hf_status check_ours(const hf_client *client)
 {
-    return hf_forkmark_ours(&client->mark) ? HF_OK : hf_client_refuse(client);
+    return fork_guard_ours(&client->mark) ? HF_OK : client_refuse(client);
 }
 
 static hf_status enter_with(hf_client *client, const struct hf_request *given, struct hf_request *r)
 {
     if (!client)
         return missing("client");
-    hf_status status = hf_client_enter(client);
+
+    hf_status status = client_enter(client);
     if (status != HF_OK)
         return status;
+
     status = check_request(client, given, r);
     if (status != HF_OK)
-        hf_client_exit(client);
+        client_exit(client);
     return status;
 }
 
 static hf_status enter_lease(hf_lease *lease)
 {
-    return lease ? hf_client_enter(lease->client) : missing("lease");
+    return lease ? client_enter(lease->client) : missing("lease");
 }
 
 /* ---- Clients ---- */
+
+/* Without a URL the one of the environment counts, else the table of this machine. An empty URL is
+ * refused: an unset variable of a script must not select other locks than its author meant. */
+static hf_status choose_url(const char **url, bool environment)
+{
+    const char *from = *url ? "the URL" : "HOLDFAST_URL";
+    if (!*url && environment)
+        *url = getenv("HOLDFAST_URL");
+    if (*url && !**url)
+        return error_set(HF_CONFIG, "%s is empty; write local: for the locks of this machine",
+                         from);
+    *url = *url ? *url : "local:";
+    return HF_OK;
+}
 
 hf_status hf_open(const char *url, const struct hf_client_options *given, hf_client **client)
 {
     if (!client)
         return missing("client");
+
     *client = NULL;
     struct hf_client_options options = {0};
     hf_status status = given ? copy_sized("options", &options, sizeof options, given) : HF_OK;
     if (status != HF_OK)
         return status;
-    const char *from = "the URL";
-    if (!url && !options.no_environment) {
-        url = getenv("HOLDFAST_URL");
-        from = "HOLDFAST_URL";
-    }
-    if (url && !*url) /* a variable of a script that was never set must not become another lock than its author meant */
-        return hf_why(HF_CONFIG, "%s is empty; write local: for the locks of this machine", from);
-    return hf_client_open(url ? url : "local:", &options, client);
+
+    status = check_range("max_stall_ms", options.max_stall_ms, 0, WAIT_MAX_MS);
+    if (status == HF_OK)
+        status = choose_url(&url, !options.no_environment);
+    return status == HF_OK ? client_open(url, &options, client) : status;
+}
+
+hf_status hf_check_url(const char *url)
+{
+    hf_status status = choose_url(&url, true);
+    return status == HF_OK ? client_check_url(url) : status;
 }
 
 hf_status hf_close(hf_client *client, int64_t timeout_ms)
@@ -262,26 +322,64 @@ hf_status hf_close(hf_client *client, int64_t timeout_ms)
     if (!client)
         return HF_OK;
     hf_status status = check_range("timeout_ms", timeout_ms, HF_FOREVER, INT64_MAX);
-    return status == HF_OK ? hf_client_close(client, timeout_ms) : status;
+    if (status == HF_OK)
+        status = client_check_close(client);
+    return status == HF_OK ? client_close(client, timeout_ms) : status;
 }
 
-hf_status hf_client_setting(const hf_client *client, const char *name, int64_t *value, const char **source)
+hf_status hf_close_start(hf_client *client, int64_t timeout_ms, hf_closed_fn *done, void *arg)
+{
+    if (!client || !done)
+        return missing(client ? "done" : "client");
+    hf_status status = check_range("timeout_ms", timeout_ms, HF_FOREVER, INT64_MAX);
+    if (status == HF_OK)
+        status = client_check_close(client);
+    return status == HF_OK ? client_close_start(client, timeout_ms, done, arg) : status;
+}
+
+hf_status hf_client_setting(const hf_client *client, const char *name, int64_t *value,
+                            const char **source)
 {
     if (!client || !name)
         return missing(client ? "name" : "client");
     if (check_ours(client) != HF_OK)
         return HF_FORKED;
-    size_t count;
-    const struct hf_setting *table = hf_settings_table(&count);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(table[i].name, name) == 0) {
+
+    const struct settings_table *table = client->settings.table;
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(table->row[i].name, name) == 0) {
+            size_t index = table->from[i]->index;
             if (value)
-                *value = client->settings.value[i];
+                *value = client->settings.value[index];
             if (source)
-                *source = client->settings.source[i];
+                *source = client->settings.source[index];
             return HF_OK;
         }
-    return hf_why(HF_INVALID, "%s: no such setting", name);
+
+    return error_set(HF_INVALID, "%s: no such setting", name);
+}
+
+hf_status hf_client_set_log_level(hf_client *client, enum hf_log_level level)
+{
+    if (!client)
+        return missing("client");
+    if (check_ours(client) != HF_OK)
+        return HF_FORKED;
+
+    hf_status status = check_range("level", level, 0, HF_LOG_DEBUG);
+    if (status == HF_OK)
+        atomic_store_explicit(&client->log_level, level, memory_order_relaxed);
+    return status;
+}
+
+hf_status hf_client_alive(hf_client *client)
+{
+    if (!client)
+        return missing("client");
+    if (check_ours(client) != HF_OK)
+        return HF_FORKED;
+    client_note_alive(client);
+    return HF_OK;
 }
 
 hf_status hf_client_counters(const hf_client *client, struct hf_counters *counters)
@@ -290,10 +388,48 @@ hf_status hf_client_counters(const hf_client *client, struct hf_counters *counte
         return missing(client ? "counters" : "client");
     if (check_ours(client) != HF_OK)
         return HF_FORKED;
+
     size_t fit = counters->size < sizeof *counters ? counters->size : sizeof *counters;
     uint64_t *to = (uint64_t *)(void *)((char *)counters + offsetof(struct hf_counters, asked));
-    for (size_t i = 0; i < HF_COUNTERS && offsetof(struct hf_counters, asked) + (i + 1) * sizeof *to <= fit; i++)
+    for (size_t i = 0;
+         i < CLIENT_COUNTERS && offsetof(struct hf_counters, asked) + (i + 1) * sizeof *to <= fit;
+         i++)
         to[i] = atomic_load_explicit(&client->count[i], memory_order_relaxed);
+
+    return HF_OK;
+}
+
+static uint32_t capabilities_of(const struct engine_limits *limits)
+{
+    static const struct {
+        uint32_t offer, can;
+    } pairs[] = {
+        {ENGINE_QUEUES, HF_CAN_QUEUE},      {ENGINE_CAN_DETACH, HF_CAN_DETACH},
+        {ENGINE_REENTRANT, HF_CAN_REENTER}, {ENGINE_CAN_RESIZE, HF_CAN_RESIZE},
+        {ENGINE_CAN_BREAK, HF_CAN_BREAK},   {ENGINE_CAN_CONVERT, HF_CAN_CONVERT},
+    };
+
+    uint32_t can = limits->offers & ENGINE_REPLIES_LATER ? 0 : HF_CAN_ANSWER_AT_ONCE;
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (limits->offers & pairs[i].offer)
+            can |= pairs[i].can;
+    return can;
+}
+
+hf_status hf_client_capabilities(const hf_client *client, struct hf_capabilities *capabilities)
+{
+    if (!client || !capabilities)
+        return missing(client ? "capabilities" : "client");
+    if (check_ours(client) != HF_OK)
+        return HF_FORKED;
+
+    struct hf_capabilities all = {
+        .size = capabilities->size,
+        .can = capabilities_of(&client->limits),
+        .kinds = client->limits.kinds,
+    };
+    memcpy(capabilities, &all, all.size < sizeof all ? all.size : sizeof all);
     return HF_OK;
 }
 
@@ -303,32 +439,46 @@ hf_status hf_acquire(hf_client *client, const struct hf_request *request, hf_lea
 {
     if (!lease)
         return missing("lease");
+
     *lease = NULL;
     if (!client)
         return missing("client");
+
     struct hf_request r;
     hf_status status = check_ours(client);
     if (status == HF_OK)
         status = check_request(client, request, &r);
     if (status != HF_OK)
         return status;
-    if (r.wait_ms != 0 && hf_keeper_is_me(client))
-        return hf_why(HF_INVALID, "%.*s: a callback must not wait; use hf_acquire_start", (int)r.name_len, r.name);
-    return hf_call_acquire(client, &r, lease);
+    if (r.wait_ms != 0 && callbacks_run_here(client))
+        return error_set(HF_INVALID, "%.*s: a callback must not wait; call hf_acquire_start",
+                         (int)r.name_len, r.name);
+    if (r.cancel_fd)
+        return client_acquire_cancellable(client, &r, lease);
+    return client_acquire(client, &r, lease);
 }
 
-hf_status hf_acquire_start(hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
-                           hf_lease **lease)
+static hf_status refuse_cancel_fd(const struct hf_request *r)
+{
+    return r->cancel_fd ? error_set(HF_INVALID, "cancel_fd: only hf_acquire has one") : HF_OK;
+}
+
+hf_status hf_acquire_start(hf_client *client, const struct hf_request *request, hf_done_fn *done,
+                           void *arg, hf_lease **lease)
 {
     if (!lease || !done)
         return missing(lease ? "done" : "lease");
+
     *lease = NULL;
     struct hf_request r;
     hf_status status = enter_with(client, request, &r);
     if (status != HF_OK)
         return status;
-    status = hf_call_start(client, &r, done, arg, lease);
-    hf_client_exit(client);
+
+    status = refuse_cancel_fd(&r);
+    if (status == HF_OK)
+        status = client_acquire_start(client, &r, (struct done_call){done, arg}, lease);
+    client_exit(client);
     return status;
 }
 
@@ -337,70 +487,84 @@ hf_status hf_cancel(hf_lease *lease)
     hf_status status = enter_lease(lease);
     if (status != HF_OK)
         return status;
+
     hf_client *client = lease->client;
-    status = hf_call_cancel(lease);
-    hf_client_exit(client);
+    status = client_cancel(lease);
+    client_exit(client);
     return status;
 }
 
-static hf_status check_many(const struct hf_client *client, const struct hf_request *const *requests, size_t count,
+static hf_status check_many(const struct hf_client *client,
+                            const struct hf_request *const *requests, size_t count,
                             struct hf_request *copies)
 {
     for (size_t i = 0; i < count; i++) {
         hf_status status = check_request(client, requests[i], &copies[i]);
+        if (status == HF_OK)
+            status = refuse_cancel_fd(&copies[i]);
         if (status != HF_OK)
-            return hf_why(status, "requests[%zu].%s", i, hf_why_text());
+            return error_set(status, "requests[%zu].%s", i, error_text());
     }
     return HF_OK;
 }
 
-hf_status hf_acquire_many(hf_client *client, const struct hf_request *const *requests, size_t count, int64_t wait_ms,
-                          hf_lease **leases)
+hf_status hf_acquire_many(hf_client *client, const struct hf_request *const *requests, size_t count,
+                          int64_t wait_ms, hf_lease **leases)
 {
     if (!client || !requests || !leases)
-        return missing(!client ? "client" : requests ? "leases" : "requests");
+        return missing(first_missing(client, "client", requests, "requests", "leases"));
+
     hf_status status = check_range("count", (int64_t)count, 1, MANY_MAX);
     if (status == HF_OK)
-        status = hf_client_enter(client);
+        status = client_enter(client);
     if (status != HF_OK)
         return status;
+
     memset(leases, 0, count * sizeof *leases);
     if (wait_ms == HF_WAIT_DEFAULT)
-        wait_ms = client->settings.value[HF_SET_WAIT];
+        wait_ms = client->settings.value[SETTING_WAIT];
     struct hf_request *copies = calloc(count, sizeof *copies);
     status = copies ? check_many(client, requests, count, copies)
-                    : hf_why(HF_NO_MEMORY, "no memory for %zu requests", count);
+                    : error_set(HF_NO_MEMORY, "no memory for %zu requests", count);
     if (status == HF_OK)
         status = check_range("wait_ms", wait_ms, HF_FOREVER, WAIT_MAX_MS);
-    if (status == HF_OK && hf_keeper_is_me(client) && wait_ms != 0)
-        status = hf_why(HF_INVALID, "wait_ms: a callback must not wait");
+
+    bool may_wait = wait_ms == 0 || !callbacks_run_here(client);
+    if (status == HF_OK && !may_wait)
+        status = error_set(HF_INVALID, "wait_ms: a callback must not wait");
     if (status == HF_OK)
-        status = hf_call_many(client, copies, count, wait_ms, leases);
+        status = client_acquire_many(client, copies, count, wait_ms, leases);
     free(copies);
-    hf_client_exit(client);
+    client_exit(client);
     return status;
 }
 
-hf_status hf_with(hf_client *client, const struct hf_request *request, hf_with_fn *fn, void *arg, int *result)
+hf_status hf_with(hf_client *client, const struct hf_request *request, hf_with_fn *fn, void *arg,
+                  int *result)
 {
     if (!fn || !request)
         return missing(fn ? "request" : "fn");
+
     struct hf_request r;
     hf_status status = copy_sized("request", &r, sizeof r, request);
     if (status != HF_OK)
         return status;
+
     r.flags |= HF_AUTO_RENEW;
     hf_lease *lease;
     r.size = sizeof r;
     status = hf_acquire(client, &r, &lease);
     if (status != HF_OK)
         return status;
+
     int value = fn(lease, arg);
     if (result)
         *result = value;
     status = hf_release(lease);
     if (status == HF_NOT_HELD)
-        status = hf_why(HF_LOST, "%s: the lease was lost while the work ran", hf_lease_name(lease));
+        status =
+            error_set(HF_LOST, "%s: the lease was lost while the work ran", hf_lease_name(lease));
+
     hf_lease_free(lease);
     return status;
 }
@@ -412,12 +576,43 @@ hf_status hf_extend(hf_lease *lease, int64_t ttl_ms)
     hf_status status = enter_lease(lease);
     if (status != HF_OK)
         return status;
+
     hf_client *client = lease->client;
     if (ttl_ms != 0)
-        status = check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
+        status =
+            check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
     if (status == HF_OK)
-        status = hf_call_extend(lease, ttl_ms);
-    hf_client_exit(client);
+        status = client_extend(lease, ttl_ms);
+
+    client_exit(client);
+    return status;
+}
+
+hf_status hf_extend_start(hf_lease *lease, int64_t ttl_ms, hf_done_fn *done, void *arg)
+{
+    hf_status status = done ? enter_lease(lease) : missing("done");
+    if (status != HF_OK)
+        return status;
+
+    hf_client *client = lease->client;
+    if (ttl_ms != 0)
+        status =
+            check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
+    if (status == HF_OK)
+        status = client_extend_start(lease, ttl_ms, (struct done_call){done, arg});
+    client_exit(client);
+    return status;
+}
+
+hf_status hf_release_start(hf_lease *lease, hf_done_fn *done, void *arg)
+{
+    hf_status status = done ? enter_lease(lease) : missing("done");
+    if (status != HF_OK)
+        return status;
+
+    hf_client *client = lease->client;
+    status = client_release_start(lease, (struct done_call){done, arg});
+    client_exit(client);
     return status;
 }
 
@@ -426,32 +621,34 @@ hf_status hf_release(hf_lease *lease)
     if (!lease)
         return missing("lease");
     hf_status status = check_ours(lease->client);
-    return status == HF_OK ? hf_call_release(lease) : status;
+    return status == HF_OK ? client_release(lease) : status;
 }
 
 void hf_lease_free(hf_lease *lease)
 {
     if (lease && check_ours(lease->client) == HF_OK)
-        hf_call_free(lease);
+        client_lease_free(lease);
 }
 
-/* A forked child has a copy of the handle, but not the lease. */
+/* A forked child has a copy of the handle, but the lease belongs to the parent. */
 static bool is_ours(const hf_lease *lease)
 {
-    return lease && hf_forkmark_ours(&lease->client->mark);
+    return lease && fork_guard_ours(&lease->client->mark);
 }
 
 bool hf_lease_ok(const hf_lease *lease)
 {
-    return is_ours(lease) && atomic_load_explicit(&lease->claim.valid_until, memory_order_acquire) != 0;
+    return is_ours(lease) &&
+           atomic_load_explicit(&lease->claim.valid_until, memory_order_acquire) != 0;
 }
 
 int64_t hf_lease_left_ms(const hf_lease *lease)
 {
     if (!is_ours(lease))
         return 0;
-    hf_nanos left = atomic_load_explicit(&lease->claim.valid_until, memory_order_relaxed) - hf_clock_boot();
-    return left > 0 ? left / HF_MS(1) : 0;
+    nanos left =
+        atomic_load_explicit(&lease->claim.valid_until, memory_order_relaxed) - clock_boot();
+    return left > 0 ? left / NANOS_OF_MS(1) : 0;
 }
 
 uint64_t hf_lease_token(const hf_lease *lease)
@@ -461,7 +658,19 @@ uint64_t hf_lease_token(const hf_lease *lease)
 
 const char *hf_lease_name(const hf_lease *lease)
 {
-    return lease ? lease->ask.name : "";
+    return lease ? lease->op.name : "";
+}
+
+hf_status hf_lease_renew(hf_lease *lease, bool on)
+{
+    hf_status status = enter_lease(lease);
+    if (status != HF_OK)
+        return status;
+
+    hf_client *client = lease->client;
+    status = client_set_renewal(lease, on);
+    client_exit(client);
+    return status;
 }
 
 int hf_lease_fd(hf_lease *lease)
@@ -469,62 +678,83 @@ int hf_lease_fd(hf_lease *lease)
     if (enter_lease(lease) != HF_OK)
         return -1;
     hf_client *client = lease->client;
-    int fd = hf_call_lost_fd(lease);
-    hf_client_exit(client);
+    int fd = client_lost_fd(lease);
+    client_exit(client);
     return fd;
 }
 
-static hf_status convert(hf_lease *lease, enum hf_verb verb)
+/* done: NULL waits for the outcome. */
+static hf_status convert(hf_lease *lease, enum op_verb verb, const struct done_call *done)
 {
     hf_status status = enter_lease(lease);
     if (status != HF_OK)
         return status;
+
     hf_client *client = lease->client;
-    if (client->limits.offers & HF_CAN_CONVERT)
-        status = hf_call_convert(lease, verb);
+    if (!(client->limits.offers & ENGINE_CAN_CONVERT))
+        status = error_set(HF_UNSUPPORTED, "%s: the engine %s cannot upgrade or downgrade",
+                           lease->op.name, client->type->name);
+    else if (done)
+        status = client_convert_start(lease, verb, *done);
     else
-        status = hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot upgrade or downgrade", lease->ask.name,
-                        client->type->name);
-    hf_client_exit(client);
+        status = client_convert(lease, verb);
+
+    client_exit(client);
     return status;
+}
+
+hf_status hf_upgrade_start(hf_lease *lease, hf_done_fn *done, void *arg)
+{
+    return done ? convert(lease, OP_UPGRADE, &(struct done_call){done, arg}) : missing("done");
+}
+
+hf_status hf_downgrade_start(hf_lease *lease, hf_done_fn *done, void *arg)
+{
+    return done ? convert(lease, OP_DOWNGRADE, &(struct done_call){done, arg}) : missing("done");
 }
 
 hf_status hf_upgrade(hf_lease *lease)
 {
-    return convert(lease, HF_V_UPGRADE);
+    return convert(lease, OP_UPGRADE, NULL);
 }
 
 hf_status hf_downgrade(hf_lease *lease)
 {
-    return convert(lease, HF_V_DOWNGRADE);
+    return convert(lease, OP_DOWNGRADE, NULL);
 }
 
 hf_status hf_lease_export(hf_lease *lease, char *text, size_t size)
 {
     if (!text)
         return missing("text");
+
     hf_status status = enter_lease(lease);
     if (status != HF_OK)
         return status;
+
     hf_client *client = lease->client;
-    status = hf_call_export(lease, text, size);
-    hf_client_exit(client);
+    status = client_export(lease, text, size);
+    client_exit(client);
     return status;
 }
 
 hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease)
 {
     if (!client || !text || !lease)
-        return missing(!client ? "client" : text ? "lease" : "text");
+        return missing(first_missing(client, "client", text, "text", "lease"));
+
     *lease = NULL;
-    hf_status status = hf_client_enter(client);
+    hf_status status = client_enter(client);
     if (status != HF_OK)
         return status;
-    if (client->limits.offers & HF_CAN_DETACH)
-        status = hf_call_attach(client, text, lease);
+
+    if (client->limits.offers & ENGINE_CAN_DETACH)
+        status = client_attach(client, text, lease);
     else
-        status = hf_why(HF_UNSUPPORTED, "the engine %s has no detached holds", client->type->name);
-    hf_client_exit(client);
+        status = error_set(HF_UNSUPPORTED, "text: the engine %s has no detached holds",
+                           client->type->name);
+
+    client_exit(client);
     return status;
 }
 
@@ -534,9 +764,14 @@ static hf_status check_loop(hf_client *client)
 {
     if (!client)
         return missing("client");
-    if (!hf_forkmark_ours(&client->mark))
-        return hf_why(HF_FORKED, "%s: the client belongs to the parent process", client->url);
-    return client->no_thread ? HF_OK : hf_why(HF_INVALID, "%s: was opened without no_thread", client->url);
+    if (!fork_guard_ours(&client->mark))
+        return error_set(HF_FORKED, "%s: the client belongs to the parent process", client->url);
+
+    return client->no_thread || client->own_callbacks
+               ? HF_OK
+               : error_set(HF_INVALID,
+                           "%s: the client was opened without no_thread and own_callbacks",
+                           client->url);
 }
 
 int hf_fd(hf_client *client)
@@ -546,44 +781,117 @@ int hf_fd(hf_client *client)
 
 int64_t hf_timeout_ms(hf_client *client)
 {
-    return check_loop(client) == HF_OK ? hf_keeper_timeout(client) : -1;
+    return check_loop(client) == HF_OK ? background_timeout(client) : -1;
 }
 
 hf_status hf_process(hf_client *client)
 {
     hf_status status = check_loop(client);
     if (status == HF_OK)
-        status = hf_client_enter(client);
+        status = client_enter(client);
     if (status != HF_OK)
         return status;
-    status = hf_keeper_process(client);
-    hf_client_exit(client);
+
+    status = background_process(client);
+    client_exit(client);
     return status;
 }
 
-/* ---- Seeing ---- */
+/* ---- List, show, watch, break, resize ---- */
 
-/* A client and a name to see or act on. HF_OK: entered. */
+/* Checks client and name, and enters the client if the status is HF_OK. */
 static hf_status enter_named(hf_client *client, const char *name)
 {
     size_t len = 0;
     if (!client)
         return missing("client");
     hf_status status = check_name("name", name, &len);
-    return status == HF_OK ? hf_client_enter(client) : status;
+    return status == HF_OK ? client_enter(client) : status;
 }
 
 hf_status hf_list(hf_client *client, const char *prefix, hf_row_fn *fn, void *arg)
 {
     if (!client || !fn)
         return missing(client ? "fn" : "client");
+
     hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
     if (status == HF_OK)
-        status = hf_client_enter(client);
+        status = client_enter(client);
     if (status != HF_OK)
         return status;
-    status = hf_client_list(client, HF_SEE_PREFIX, prefix ? prefix : "", fn, arg);
-    hf_client_exit(client);
+
+    status = client_list(client, LIST_PREFIX, prefix ? prefix : "", fn, arg);
+    client_exit(client);
+    return status;
+}
+
+hf_status hf_list_start(hf_client *client, const char *prefix, hf_rows_fn *done, void *arg)
+{
+    if (!client || !done)
+        return missing(client ? "done" : "client");
+
+    hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
+    if (status == HF_OK)
+        status = client_enter(client);
+    if (status != HF_OK)
+        return status;
+
+    status = client_list_start(client, LIST_PREFIX, prefix ? prefix : "", done, arg);
+    client_exit(client);
+    return status;
+}
+
+hf_status hf_show_start(hf_client *client, const char *name, hf_rows_fn *done, void *arg)
+{
+    hf_status status = done ? enter_named(client, name) : missing("done");
+    if (status != HF_OK)
+        return status;
+    status = client_list_start(client, LIST_ONE, name, done, arg);
+    client_exit(client);
+    return status;
+}
+
+static hf_status check_page(const struct hf_page *page)
+{
+    if (page->names > HF_PAGE_MAX)
+        return error_set(HF_INVALID, "page.names: %u is more than %d; use 0 for all", page->names,
+                         HF_PAGE_MAX);
+
+    hf_status status = check_text("page.prefix", page->prefix, HF_NAME_MAX);
+    if (status == HF_OK)
+        status = check_text("page.except", page->except, HF_NAME_MAX);
+    return status == HF_OK ? check_text("page.after", page->after, HF_NAME_MAX) : status;
+}
+
+static const char *text_or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+hf_status hf_list_page(hf_client *client, const struct hf_page *given, hf_row_fn *fn, void *arg,
+                       char *next)
+{
+    struct hf_page page;
+    if (!client || !given)
+        return missing(client ? "page" : "client");
+    if (!fn || !next)
+        return missing(fn ? "next" : "fn");
+
+    *next = 0;
+    hf_status status = copy_sized("page", &page, sizeof page, given);
+    if (status == HF_OK)
+        status = check_page(&page);
+    if (status == HF_OK)
+        status = client_enter(client);
+    if (status != HF_OK)
+        return status;
+
+    struct name_range range = {.after = text_or_empty(page.after),
+                               .except = text_or_empty(page.except),
+                               .most = page.names,
+                               .foreign = page.foreign};
+    status = client_list_page(client, text_or_empty(page.prefix), &range, fn, arg, next);
+    client_exit(client);
     return status;
 }
 
@@ -592,43 +900,45 @@ static hf_status list_one(hf_client *client, int which, const char *name, hf_row
     hf_status status = fn ? enter_named(client, name) : missing("fn");
     if (status != HF_OK)
         return status;
-    status = hf_client_list(client, which, name, fn, arg);
-    hf_client_exit(client);
+    status = client_list(client, which, name, fn, arg);
+    client_exit(client);
     return status;
 }
 
 hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
 {
-    return list_one(client, HF_SEE_ONE, name, fn, arg);
+    return list_one(client, LIST_ONE, name, fn, arg);
 }
 
-hf_status hf_show_servers(hf_client *client, const char *name, hf_standing_fn *fn, void *arg)
+hf_status hf_show_servers(hf_client *client, const char *name, hf_server_state_fn *fn, void *arg)
 {
     hf_status status = fn ? enter_named(client, name) : missing("fn");
     if (status != HF_OK)
         return status;
-    struct hf_seen what = {.which = HF_SEE_SERVERS, .name = name, .len = strlen(name)};
+
     if (client->type->list_servers)
-        status = client->type->list_servers(client->engine, &what, hf_clock_boot(), fn, arg);
-    hf_client_exit(client);
+        status = client_show_servers(client, name, fn, arg);
+    client_exit(client);
     return status;
 }
 
 hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
 {
-    return list_one(client, HF_SEE_PAST, name, fn, arg);
+    return list_one(client, LIST_HISTORY, name, fn, arg);
 }
 
-hf_status hf_examine(hf_client *client, hf_finding_fn *fn, void *arg)
+hf_status hf_diagnose(hf_client *client, hf_finding_fn *fn, void *arg)
 {
     if (!client || !fn)
         return missing(client ? "fn" : "client");
-    hf_status status = hf_client_enter(client);
+
+    hf_status status = client_enter(client);
     if (status != HF_OK)
         return status;
-    if (client->type->examine)
-        status = client->type->examine(client->engine, hf_clock_boot(), fn, arg);
-    hf_client_exit(client);
+
+    if (client->type->diagnose)
+        status = client_diagnose(client, fn, arg);
+    client_exit(client);
     return status;
 }
 
@@ -636,16 +946,18 @@ hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void 
 {
     if (!client || !fn)
         return missing(client ? "fn" : "client");
+
     hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
     if (status == HF_OK)
-        status = hf_client_enter(client);
+        status = client_enter(client);
     if (status != HF_OK)
         return status;
-    if (hf_keeper_is_me(client))
-        status = hf_why(HF_INVALID, "hf_watch: a callback must not wait");
+
+    if (callbacks_run_here(client))
+        status = error_set(HF_INVALID, "hf_watch: a callback must not wait");
     else
-        status = hf_client_watch(client, prefix ? prefix : "", fn, arg);
-    hf_client_exit(client);
+        status = client_watch(client, prefix ? prefix : "", fn, arg);
+    client_exit(client);
     return status;
 }
 
@@ -653,16 +965,19 @@ hf_status hf_break(hf_client *client, const char *name, uint64_t token, const ch
 {
     hf_status status = check_text("reason", reason, HF_NAME_MAX);
     if (status == HF_OK && !token)
-        status = hf_why(HF_INVALID, "token: 0 is none");
+        status = error_set(HF_INVALID, "token: 0 is not a token");
     if (status == HF_OK)
         status = enter_named(client, name);
     if (status != HF_OK)
         return status;
-    if (client->limits.offers & HF_CAN_BREAK)
-        status = hf_client_break(client, name, token, reason);
+
+    if (client->limits.offers & ENGINE_CAN_BREAK)
+        status = client_break(client, name, token, reason);
     else
-        status = hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot break a hold", name, client->type->name);
-    hf_client_exit(client);
+        status = error_set(HF_UNSUPPORTED, "%s: the engine %s cannot break a hold", name,
+                           client->type->name);
+
+    client_exit(client);
     return status;
 }
 
@@ -673,11 +988,14 @@ hf_status hf_resize(hf_client *client, const char *name, uint32_t capacity)
         status = enter_named(client, name);
     if (status != HF_OK)
         return status;
-    if (client->limits.offers & HF_CAN_RESIZE)
-        status = hf_client_resize(client, name, capacity);
+
+    if (client->limits.offers & ENGINE_CAN_RESIZE)
+        status = client_resize(client, name, capacity);
     else
-        status = hf_why(HF_UNSUPPORTED, "%s: the engine %s cannot resize", name, client->type->name);
-    hf_client_exit(client);
+        status =
+            error_set(HF_UNSUPPORTED, "%s: the engine %s cannot resize", name, client->type->name);
+
+    client_exit(client);
     return status;
 }
 
@@ -688,53 +1006,62 @@ hf_status hf_fence_admit(struct hf_fence *fence, uint64_t token)
     if (!fence)
         return missing("fence");
     if (!token)
-        return hf_why(HF_INVALID, "token: 0 is none");
+        return error_set(HF_INVALID, "token: 0 is not a token");
+
     uint64_t highest = __atomic_load_n(&fence->highest, __ATOMIC_ACQUIRE);
     while (token > highest)
-        if (__atomic_compare_exchange_n(&fence->highest, &highest, token, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (__atomic_compare_exchange_n(&fence->highest, &highest, token, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
             return HF_OK;
     if (token == highest)
         return HF_OK;
-    return hf_why(HF_LOST, "token %llu is older than %llu, which was admitted before", (unsigned long long)token,
-                  (unsigned long long)highest);
+    return error_set(HF_LOST, "token %llu is older than %llu, which was admitted before",
+                     (unsigned long long)token, (unsigned long long)highest);
 }
 
 /* ---- Settings ---- */
 
 const struct hf_setting *hf_settings(size_t *count)
 {
-    size_t unasked;
-    return hf_settings_table(count ? count : &unasked);
+    const struct settings_table *table = engine_settings();
+    if (count)
+        *count = table->count;
+    return table->row;
 }
 
 hf_status hf_parse_duration(const char *text, int64_t *ms)
 {
     if (!text || !ms)
         return missing(text ? "ms" : "text");
-    return hf_duration_parse(text, ms);
+    return duration_parse(text, ms);
 }
 
 hf_status hf_explain(const hf_client *client, int64_t ttl_ms, struct hf_timing_sheet *sheet)
 {
     if (!client || !sheet)
         return missing(client ? "sheet" : "client");
+
     if (ttl_ms == 0)
-        ttl_ms = client->settings.value[HF_SET_TTL];
-    hf_status status = check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
+        ttl_ms = client->settings.value[SETTING_TTL];
+    hf_status status =
+        check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
+
     if (status != HF_OK)
         return status;
-    struct hf_timing t;
-    hf_timing_fill(&t, ttl_ms, &client->limits, &client->wishes);
+
+    struct timing t;
+    struct timing_overrides overrides = client_overrides(client);
+    timing_fill(&t, ttl_ms, &client->limits, &overrides);
     struct hf_timing_sheet all = {
         .size = sheet->size,
         .ttl_ms = ttl_ms,
-        .renew_ms = t.renew / HF_MS(1),
-        .warn_ms = t.warn / HF_MS(1),
-        .stop_ms = t.stop / HF_MS(1),
-        .drift_ms = t.drift / HF_MS(1),
-        .op_timeout_ms = t.op_timeout / HF_MS(1),
-        .retry_min_ms = t.retry_min / HF_MS(1),
-        .retry_max_ms = t.retry_max / HF_MS(1),
+        .renew_ms = t.renew / NANOS_OF_MS(1),
+        .warn_ms = t.warn / NANOS_OF_MS(1),
+        .stop_ms = t.stop / NANOS_OF_MS(1),
+        .drift_ms = t.drift / NANOS_OF_MS(1),
+        .op_timeout_ms = t.op_timeout / NANOS_OF_MS(1),
+        .retry_min_ms = t.retry_min / NANOS_OF_MS(1),
+        .retry_max_ms = t.retry_max / NANOS_OF_MS(1),
     };
     memcpy(sheet, &all, sheet->size < sizeof all ? sheet->size : sizeof all);
     return HF_OK;

@@ -1,5 +1,8 @@
-"""backends.py - the servers that peers talk to: Redis servers are given by URL; etcd and PostgreSQL are started here,
-on free loopback ports, and end with this process. Each can say what it has done and what CPU it took."""
+"""backends.py - the servers that peers talk to.
+
+Redis servers are given by URL; etcd and PostgreSQL are started here, on free loopback ports, and
+end with this process. Each backend reports the commands that it got and the CPU time that it
+used."""
 import glob
 import os
 import pwd
@@ -32,7 +35,7 @@ class Redis:
     """Servers that run already: redis://A, or several as redlock://A,B,C."""
 
     def __init__(self, url):
-        import redis  # only here: who measures etcd needs no Python client for Redis
+        import redis  # here, so that etcd can be measured without the Python client for Redis
         scheme, _, rest = url.partition("://")
         hosts, _, path = rest.partition("/")
         self.urls = [f"redis://{host}/{path or 0}" for host in hosts.split(",")]
@@ -42,7 +45,7 @@ class Redis:
         self.pids = [info["process_id"] for info in self.info("server")]
 
     def info(self, section):
-        """Of those that answer: a server may be dead or hang on purpose."""
+        """INFO of the servers that answer: some are dead or hang on purpose."""
         found = []
         for client in self.clients:
             try:
@@ -55,7 +58,7 @@ class Redis:
         return sum(processes.cpu_us(pid) for pid in self.pids)
 
     def commands(self, names):
-        """How often these were sent; what scripts call inside the server has other names."""
+        """How often clients sent these commands; scripts inside the server call others."""
         keys = [f"cmdstat_{name}" for name in names.split(",")]
         return sum(info[key]["calls"] for info in self.info("commandstats") for key in keys if key in info)
 
@@ -64,7 +67,7 @@ class Redis:
 
 
 class Started:
-    """A server of our own in a folder that goes with it."""
+    """A server that is started here, with its folder."""
 
     def __init__(self, folder, cpu):
         self.folder = folder
@@ -107,12 +110,14 @@ class Etcd(Started):
 
 
 class Postgres(Started):
-    """Runs as the user that the Debian package made, since it refuses to be root. Advisory locks are not written to
-    disk, so fsync plays no part."""
+    """Runs as the user that the Debian package created, because PostgreSQL refuses to run as root.
+    Advisory locks are not written to disk, so fsync does not matter."""
 
     def start(self, prefix):
         programs = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(re.search(r"\d+", path)[0]))
-        prefix = [*self.unprivileged(), *prefix]  # in this order: who changes its user no longer ends with its parent
+        # In this order: a process that changes its user loses the signal for the death of its
+        # parent.
+        prefix = [*self.unprivileged(), *prefix]
         data = os.path.join(self.folder, "data")
         made = self.run(prefix, [f"{programs}/initdb", "-D", data, "-U", "bench", "-A", "trust", "--no-sync"])
         if made.wait() != 0:
@@ -135,7 +140,7 @@ class Postgres(Started):
 
 
 class Folder:
-    """No server: locks on files of a folder."""
+    """No server: locks are files in a folder."""
 
     def __init__(self, folder):
         self.url = folder

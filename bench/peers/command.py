@@ -1,5 +1,5 @@
-"""command.py - locks that are commands: flock(1) and `etcdctl lock`. A turn starts and ends processes, as it does for
-those who use them."""
+"""command.py - locks that are commands: flock(1) and `etcdctl lock`. Each turn starts and ends
+processes, as it does for users of these commands."""
 import os
 import subprocess
 
@@ -7,7 +7,8 @@ from worker import words, work
 
 
 class Flock:
-    """flock FILE cat: the first echo of cat says that the lock is held, the end of its input gives it back."""
+    """flock FILE cat: the first echo of cat shows that the lock is held; closing its input
+    releases."""
 
     def acquire(self, key):
         holder = started("flock", os.path.join(words["url"], key), "cat")
@@ -22,10 +23,10 @@ class Flock:
 
 
 class Etcdctl:
-    """etcdctl lock NAME: says its key when it holds, and gives back when it is told to end."""
+    """etcdctl lock NAME: prints its key when it holds the lock, and releases on SIGTERM."""
 
     def acquire(self, key):
-        # It does not notice the end of its input: it must end with us.
+        # etcdctl does not notice the end of its input, so it is killed when this process dies.
         holder = started("setpriv", "--pdeathsig", "KILL", "etcdctl", "--endpoints", words["url"], "lock", key)
         said(holder)
         return holder
@@ -45,7 +46,7 @@ def said(holder):
 
 
 def ended(holder):
-    status = holder.wait()  # before its output is closed: it may still say something
+    status = holder.wait()  # before its output is closed: it may still print
     holder.stdout.close()
     if status != 0:
         raise RuntimeError(f"{holder.args} ended with {status}")

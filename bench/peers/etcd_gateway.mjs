@@ -1,5 +1,5 @@
-// etcd_gateway.mjs - etcd's own lock through its HTTP gateway: a lease for each worker, /v3/lock/lock queues in the
-// server. Connections are kept open.
+// etcd_gateway.mjs - etcd's own lock through its HTTP gateway. Each worker has a lease; waiters of
+// /v3/lock/lock queue in the server. Connections are kept open.
 import { Agent, request } from 'node:http';
 import { work } from './worker.mjs';
 

@@ -1,5 +1,5 @@
-// ioredis.mjs - the bare lock in Node: SET NX PX, and compare-and-delete by a script; whoever finds it taken asks again
-// after retryMs (5 unless told: ioredis itself has no lock and so no default).
+// ioredis.mjs - the bare lock in Node: SET NX PX, and compare-and-delete by a script. A waiter asks
+// again after retryMs (default 5; ioredis itself has no lock and so no default).
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ioredisClients, work } from './worker.mjs';

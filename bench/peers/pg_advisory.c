@@ -1,5 +1,6 @@
-/* pg_advisory.c - PostgreSQL's advisory locks through libpq, one worker with one connection: prepared statements, the
- * lock's number bound in binary. Words on the command line are name=value; worker.py explains what `run` orders. */
+/* pg_advisory.c - PostgreSQL's advisory locks through libpq: one worker with one connection.
+ * Statements are prepared, and the number of the lock is bound in binary. Arguments are name=value;
+ * worker.py explains the commands that `run` sends. */
 #include <endian.h>
 #include <inttypes.h>
 #include <libpq-fe.h>
@@ -37,7 +38,7 @@ static int64_t now_ns(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* Locks are numbers there: FNV-1a of the key. */
+/* An advisory lock is a number: FNV-1a of the key. */
 static uint64_t number_of(const char *key)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -49,8 +50,9 @@ static uint64_t number_of(const char *key)
 static void call(const char *statement, uint64_t number)
 {
     uint64_t sent = htobe64(number);
-    PGresult *result = PQexecPrepared(connection, statement, 1, (const char *[]){(const char *)&sent},
-                                      (int[]){sizeof sent}, (int[]){1}, 1);
+    PGresult *result =
+        PQexecPrepared(connection, statement, 1, (const char *[]){(const char *)&sent},
+                       (int[]){sizeof sent}, (int[]){1}, 1);
     if (PQresultStatus(result) != PGRES_TUPLES_OK)
         fail(statement);
     PQclear(result);
@@ -76,7 +78,8 @@ static void open_connection(void)
 static void keep(const int64_t *turns, size_t count)
 {
     FILE *file = fopen(word("records"), "wb");
-    if (file == NULL || fwrite(turns, sizeof *turns * TURN, count, file) != count || fclose(file) != 0) {
+    if (file == NULL || fwrite(turns, sizeof *turns * TURN, count, file) != count ||
+        fclose(file) != 0) {
         perror("pg_advisory: records");
         exit(70);
     }

@@ -1,5 +1,5 @@
-"""processes.py - the worker processes of a peer: started together, spoken to line by line, ended for sure; and what any
-process costs."""
+"""processes.py - the worker processes of a peer: started together, controlled line by line, and
+always ended; and the CPU time and memory of any process."""
 import glob
 import os
 import select
@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Silent(Exception):
-    """A worker did not say in time what it should have said."""
+    """A worker did not answer in time, or ended."""
 
 
 def stat(pid):
@@ -22,8 +22,9 @@ def stat(pid):
 
 
 def cpu_us(pid):
-    """Of all its threads, and of its children that have ended; 0 when it has ended itself. Ticks are too coarse for a
-    hundred processes with little to do each, and only they know of threads that have ended."""
+    """CPU time of all its threads and of its ended children; 0 if the process has ended. Takes the
+    larger of two counts: clock ticks are too coarse for a hundred idle processes, and schedstat
+    lacks threads that have ended."""
     try:
         own, ended = (sum(int(ticks) for ticks in stat(pid)[i:i + 2]) * 1e6 / TICKS for i in (11, 13))
         threads = glob.glob(f"/proc/{pid}/task/*/schedstat")
@@ -48,7 +49,7 @@ def tree(pid):
 
 
 def pinned(cpu):
-    """What a command is started with: it ends with us, on the CPU that is asked for."""
+    """Prefix of a command: it is killed when this process dies, and runs on that CPU."""
     return ["setpriv", "--pdeathsig", "KILL", *([] if cpu is None else ["taskset", "-c", str(cpu)])]
 
 
@@ -72,19 +73,21 @@ class Worker:
         self.process.stdin.write(line.encode() + b"\n")
 
     def line(self, seconds):
-        """The next line that it says, as words; Silent when it says none in that time or has ended."""
+        """The next line of its output, as words. Raises Silent if none comes in that time or it has
+        ended."""
         end = time.monotonic() + seconds
         while b"\n" not in self.read:
             ready = select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))[0]
             part = os.read(self.process.stdout.fileno(), 65536) if ready else b""
             if not part:
-                raise Silent(f"{self.name}: nothing came within {seconds:g} s" if not ready else f"{self.name} ended")
+                raise Silent(f"{self.name}: no answer within {seconds:g} s" if not ready else f"{self.name} ended")
             self.read += part
         line, _, self.read = self.read.partition(b"\n")
         return line.decode().split()
 
     def end(self, seconds=0):
-        """Its exit status; what has not ended by then is killed, and so is what it has left behind."""
+        """Returns its exit status. After that time kills the process, and always what it has left
+        behind."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -118,7 +121,7 @@ class Crew:
         return sum(cpu_us(worker.process.pid) for worker in self.workers)
 
     def rss_kb(self):
-        """Of one process."""
+        """Resident memory of one process."""
         return rss_kb(self.workers[0].process.pid)
 
     def close(self):

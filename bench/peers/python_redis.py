@@ -1,4 +1,4 @@
-"""python_redis.py - the Lock of Python's redis: looks every 100 ms, unless told otherwise."""
+"""python_redis.py - the Lock of Python's redis: polls every 100 ms, or every retry_ms."""
 import redis
 from worker import number, words, work
 

@@ -1,5 +1,5 @@
-// redis_semaphore.mjs - npm redis-semaphore: a mutex on one server, RedlockMutex on several, a Semaphore where a
-// capacity is asked for. Looks every 10 ms and gives up after 10 s, unless told otherwise.
+// redis_semaphore.mjs - npm redis-semaphore: a Mutex on one server, RedlockMutex on several, a
+// Semaphore if there is a capacity. Polls every 10 ms (or every retryMs) and gives up after 10 s.
 import { ioredisClients, library, untilHeld, work } from './worker.mjs';
 
 const { Mutex, RedlockMutex, Semaphore, TimeoutError } = library('redis-semaphore');

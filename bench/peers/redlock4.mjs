@@ -1,4 +1,5 @@
-// redlock4.mjs - npm redlock 4: 10 tries, 200 ms and up to 100 ms by chance between them, unless told otherwise.
+// redlock4.mjs - npm redlock 4: 10 tries with 200 ms plus up to 100 ms of jitter between them, or
+// retryMs.
 import { ioredisClients, library, untilHeld, work } from './worker.mjs';
 
 const Redlock = library('redlock4');

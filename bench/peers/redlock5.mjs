@@ -1,4 +1,5 @@
-// redlock5.mjs - npm redlock 5 (beta): 10 tries, 200 ms and up to 100 ms by chance between them, unless told otherwise.
+// redlock5.mjs - npm redlock 5 (beta): 10 tries with 200 ms plus up to 100 ms of jitter between
+// them, or retryMs.
 import { ioredisClients, library, untilHeld, work } from './worker.mjs';
 
 const { default: Redlock, ExecutionError } = library('redlock5');

@@ -1,5 +1,6 @@
-// simple_redis_mutex.mjs - npm simple-redis-mutex, on the client that it asks for (npm redis): waiters are told through
-// Pub/Sub that the lock is free and then race for it; without that they look every 10 s, unless told otherwise.
+// simple_redis_mutex.mjs - npm simple-redis-mutex, on the client that it needs (npm redis). Waiters
+// are notified through Pub/Sub that the lock is free, and then race for it. They also poll every 10
+// s, or every retryMs.
 import { library, work } from './worker.mjs';
 
 const { lock } = library('simple-redis-mutex');

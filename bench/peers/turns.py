@@ -1,7 +1,9 @@
-"""turns.py - figures from the turns that workers wrote down: throughput, latencies, hand-overs, fairness, overlaps.
+"""turns.py - figures from the turns that workers recorded: throughput, latencies, handoffs,
+fairness, overlaps.
 
-A turn is (worker, asked, held, gave it back, was done), in nanoseconds of the monotonic clock that all processes of the
-machine share; a time of 0 had not come when the run ended."""
+A turn is (worker, acquire called, acquire returned, release called, release returned). Times are
+nanoseconds of the monotonic clock, which all processes of the machine share; 0 if that had not
+happened when the run ended."""
 import array
 
 
@@ -13,7 +15,7 @@ def read(path):
 
 
 def quantile(values, share):
-    """The smallest value that so large a share of all does not exceed; None without values."""
+    """The smallest value that `share` of all values do not exceed; None without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
@@ -24,7 +26,7 @@ def jain(counts):
 
 
 def overlaps(turns, capacity, end):
-    """How often somebody came to hold while `capacity` others held already, from their own view."""
+    """Number of acquisitions while `capacity` others held the lock, as the workers saw it."""
     events = [(held, 1) for _, held, _ in spans(turns, end)] + [(gave, 0) for _, _, gave in spans(turns, end)]
     inside = found = 0
     for _, came in sorted(events):
@@ -38,14 +40,15 @@ def spans(turns, end):
 
 
 def handovers(turns):
-    """From the call that gives back to the next holder's return, where that one had asked before; for one holder."""
+    """Times from the call of a release to the return of the next acquire, if that was called before
+    the release. For locks with one holder."""
     ordered = sorted(turn for turn in ((t[2], t[1], t[3]) for t in turns) if turn[0])
     pairs = zip(ordered, ordered[1:])
     return [held - gave for (_, _, gave), (held, asked, _) in pairs if gave and asked < gave <= held]
 
 
 def longest_gap(turns, start, end):
-    """The longest time in which nobody came to hold."""
+    """The longest time without a grant."""
     times = [start, *sorted(turn[2] for turn in turns if turn[2]), end]
     return max(later - earlier for earlier, later in zip(times, times[1:]))
 
@@ -55,8 +58,8 @@ def in_us(values, **names):
 
 
 def figures(turns, workers, seconds, end, capacity=1, shared=True):
-    """The fields of a result line; only turns that ended in time count. `shared`: the workers want one thing, not one
-    each."""
+    """The fields of a result; only turns that ended in time count. `shared`: all workers want the
+    same lock, not one each."""
     start = end - int(seconds * 1e9)
     done = [turn for turn in turns if 0 < turn[4] <= end]
     cycles = [back - asked for _, asked, _, _, back in done]

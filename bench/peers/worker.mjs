@@ -1,11 +1,12 @@
-// worker.mjs - what every Node peer does around its own library: workers that take turns and write down when, or single
-// requests as `run` orders them. Words on the command line are name=value; see worker.py for the same in Python.
+// worker.mjs - the part that all Node peers share: workers that acquire and release and record
+// when, or single requests that `run` sends. Arguments are name=value; worker.py is the same in
+// Python.
 import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 
-// The libraries lie in the folder in which `run` starts the workers.
+// The libraries are in the folder in which `run` starts the workers.
 export const library = createRequire(process.cwd() + '/');
 
 const words = Object.fromEntries(process.argv.slice(2).map((word) => word.split(/=(.*)/s, 2)));
@@ -13,7 +14,7 @@ const number = (name) => Number(words[name]);
 const now = () => process.hrtime.bigint();
 const say = (...parts) => process.stdout.write(parts.join(' ') + '\n');
 
-// What a peer may want to know. retryMs is undefined where its own default is wanted.
+// The settings of a peer. retryMs is undefined if the peer shall use its own default.
 const wishes = {
     urls: words.url.split(','),
     ttlMs: number('ttl_ms'),
@@ -21,13 +22,15 @@ const wishes = {
     capacity: number('capacity'),
 };
 
-// One client of ioredis for each server. What goes wrong with a server is for the peer to notice, not for the log.
+// One client of ioredis for each server. Errors of a server are for the peer to handle, not for the
+// log.
 export function ioredisClients(urls) {
     const { Redis } = library('ioredis');
     return urls.map((url) => new Redis(url).on('error', () => {}));
 }
 
-// untilHeld TRY: libraries that give up after some tries are asked again, as a program that needs the lock would.
+// Libraries that give up after some tries are called again, as a program that needs the lock would
+// do.
 export async function untilHeld(attempt, gaveUp) {
     for (;;) {
         try {
@@ -38,7 +41,7 @@ export async function untilHeld(attempt, gaveUp) {
     }
 }
 
-// The turns of all workers of this process, five numbers each: worker, asked, held, gave it back, was done.
+// The turns of all workers of this process, five numbers each (see turns.py).
 const turns = [];
 
 async function takeTurns(peer, worker, key, end) {
@@ -54,7 +57,7 @@ async function takeTurns(peer, worker, key, end) {
     }
 }
 
-// cycle: all workers until the end; whoever still waits then is left waiting.
+// Runs all workers until `end`. Does not wait for workers that still wait then.
 async function cycle(peer, end) {
     const first = number('first');
     const everyone = Array.from({ length: number('workers') }, (_, i) =>
@@ -63,7 +66,7 @@ async function cycle(peer, end) {
     writeFileSync(words.records, BigInt64Array.from(turns.flat()));
 }
 
-// obey: `ask KEY` and `free KEY`, answered with the times of the call and of its return.
+// The commands `ask KEY` and `free KEY` are answered with the times of the call and of its return.
 const held = new Map();
 async function ask(peer, key, turn) {
     const asked = now();
@@ -79,7 +82,8 @@ async function free(peer, key) {
 async function begin(open) {
     const lines = createInterface({ input: process.stdin });
     const peer = await open(wishes);
-    // The first turn opens connections and loads scripts; servers that are down must not keep it for ever.
+    // The first turn opens connections and loads scripts. It is limited to 1 s, because servers may
+    // be down.
     const warm = peer.acquire(`${words.key}-warm-${process.pid}`, 0).then((lock) => peer.release(lock));
     await Promise.race([warm.catch(() => {}), pause(1000)]);
     say('ready', peer.sends?.join(',') ?? '-');

@@ -1,7 +1,11 @@
-"""worker.py - what every Python peer does around its own library: workers that take turns and write down when, or
-single requests as `run` orders them. Words on the command line are name=value; worker.mjs is the same in Node.
+"""worker.py - the part that all Python peers share: workers that acquire and release and record
+when, or single requests that `run` sends. Arguments are name=value; worker.mjs is the same in Node.
 
-A peer is an object with acquire(key), which returns what release(lock) takes; both are called from many threads."""
+`run` sends lines: `cycle END` runs the workers until END and ends; `ask KEY` acquires and `free
+KEY` releases, and both answer with the times of the call and of its return; `end` ends.
+
+A peer is an object with acquire(key), which returns the argument of release(lock). Both are called
+from many threads."""
 import array
 import os
 import sys
@@ -19,7 +23,7 @@ def say(*parts):
     os.write(1, (" ".join(str(part) for part in parts) + "\n").encode())
 
 
-# The turns of all workers of this process: worker, asked, held, gave it back, was done.
+# The turns of all workers of this process (see turns.py).
 turns = []
 
 
@@ -37,7 +41,7 @@ def take_turns(peer, worker, key, end):
 
 
 def in_thread(function, *arguments):
-    """What goes wrong in a thread ends the process: a result must not miss a worker in silence."""
+    """An error in a thread ends the process; otherwise a result could silently lack a worker."""
 
     def guarded():
         try:
@@ -52,7 +56,7 @@ def in_thread(function, *arguments):
 
 
 def cycle(peer, end):
-    """All workers until the end; whoever still waits then is left waiting."""
+    """Runs all workers until `end`. Does not wait for workers that still wait then."""
     first = int(words["first"])
     threads = []
     for worker in range(first, first + int(words["workers"])):

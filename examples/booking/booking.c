@@ -1,9 +1,10 @@
-/* booking.c - guests book tables in a SQLite file, each in a process of its own, under a lock for each table.
+/* booking.c - guests book tables in a SQLite file, each in a process of its own, under a lock for
+ * each table.
  *
  *     booking [URL [FILE]]
  *
- * Four evenings: one after the other, two at the same instant, a guest that dies with the lock in its hands, and a
- * guest that is so slow that its lease ends before it writes. */
+ * Four evenings: one after the other, two at the same instant, a guest that dies with the lock in
+ * its hands, and a guest that is so slow that its lease ends before it writes. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -32,7 +33,8 @@ static int64_t now_ms(void)
     return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
-/* ---- The database: a row is a table on an evening; its token is that of the last lease that wrote it ---- */
+/* ---- The database: a row is a table on an evening; its token is that of the last lease that wrote
+ * it ---- */
 
 static sqlite3 *open_database(void)
 {
@@ -47,8 +49,10 @@ static void make_database(void)
     char *why = NULL;
     sqlite3 *db = open_database();
     if (sqlite3_exec(db,
-                     "CREATE TABLE booking (evening TEXT PRIMARY KEY, guest TEXT, token INTEGER NOT NULL DEFAULT 0);"
-                     "INSERT INTO booking (evening) VALUES ('monday'), ('tuesday'), ('wednesday'), ('thursday'), "
+                     "CREATE TABLE booking (evening TEXT PRIMARY KEY, guest TEXT, token INTEGER "
+                     "NOT NULL DEFAULT 0);"
+                     "INSERT INTO booking (evening) VALUES ('monday'), ('tuesday'), ('wednesday'), "
+                     "('thursday'), "
                      "('friday')",
                      NULL, NULL, &why) != SQLITE_OK)
         fail(file, why);
@@ -80,7 +84,8 @@ static void read_guest(const char *evening, char *guest, size_t size)
 static bool write_guest(const char *evening, const char *guest, uint64_t token)
 {
     sqlite3 *db = open_database();
-    sqlite3_stmt *write = prepare(db, "UPDATE booking SET guest = ?1, token = ?2 WHERE evening = ?3 AND token <= ?2");
+    sqlite3_stmt *write =
+        prepare(db, "UPDATE booking SET guest = ?1, token = ?2 WHERE evening = ?3 AND token <= ?2");
     sqlite3_bind_text(write, 1, guest, -1, SQLITE_STATIC);
     sqlite3_bind_int64(write, 2, (sqlite3_int64)token);
     sqlite3_bind_text(write, 3, evening, -1, SQLITE_STATIC);
@@ -109,8 +114,9 @@ enum { BOOKED = 0, REFUSED = 10, FENCED = 11 }; /* exit codes of a guest */
 
 static void log_line(void *guest, const struct hf_log_event *event)
 {
-    printf("  %-6s lock: %s %s, token %" PRIu64 ", waited %" PRId64 " ms, held %" PRId64 " ms\n", (const char *)guest,
-           event->name, event->event, event->token, event->waited_ms, event->held_ms);
+    printf("  %-6s lock: %s %s, token %" PRIu64 ", waited %" PRId64 " ms, held %" PRId64 " ms\n",
+           (const char *)guest, event->name, event->event, event->token, event->waited_ms,
+           event->held_ms);
 }
 
 static void say(const struct guest *me, char word)
@@ -141,8 +147,10 @@ static int book(const struct guest *me)
     hf_client *client;
     hf_lease *lease;
     snprintf(name, sizeof name, "table-12/%s", me->evening);
-    struct hf_client_options options = {.size = sizeof options, .on_log = log_line, .log_arg = (void *)me->name};
-    struct hf_request want = {.size = sizeof want, .name = name, .ttl_ms = me->ttl_ms, .wait_ms = me->wait_ms};
+    struct hf_client_options options = {
+        .size = sizeof options, .on_log = log_line, .log_arg = (void *)me->name};
+    struct hf_request want = {
+        .size = sizeof want, .name = name, .ttl_ms = me->ttl_ms, .wait_ms = me->wait_ms};
     if (hf_open(url, &options, &client) != HF_OK)
         fail(me->name, hf_error_text());
     if (hf_acquire(client, &want, &lease) != HF_OK)
@@ -153,9 +161,11 @@ static int book(const struct guest *me)
     if (me->manner == DYING)
         raise(SIGKILL);
     if (me->manner != QUICK)
-        await_go(me); /* a slow one does not look whether its lease is still good: the fence must help */
+        await_go(
+            me); /* a slow one does not look whether its lease is still good: the fence must help */
     bool written = !*before && write_guest(me->evening, me->name, token);
-    printf("  %-6s %s\n", me->name, written ? "has booked" : "is too late: the database refused its token");
+    printf("  %-6s %s\n", me->name,
+           written ? "has booked" : "is too late: the database refused its token");
     if (hf_release(lease) != HF_OK)
         printf("  %-6s releases: %s\n", me->name, hf_error_text());
     hf_lease_free(lease);
@@ -211,7 +221,8 @@ static void check(const char *evening, const char *wanted)
 
 static void one_after_the_other(void)
 {
-    struct guest anna = {.name = "anna", .evening = "monday"}, ben = {.name = "ben", .evening = "tuesday"};
+    struct guest anna = {.name = "anna", .evening = "monday"},
+                 ben = {.name = "ben", .evening = "tuesday"};
     printf("1. one after the other\n");
     start(&anna);
     int first = ended(&anna);
@@ -254,7 +265,8 @@ static const char *dies_with_it(void)
     if (ended(&ben) != BOOKED)
         fail("dies with it", "ben should have booked");
     const char *how = later < TTL_MS / 2 ? "at once" : "by its ttl";
-    printf("  freed %s: ben had it %" PRId64 " ms after the death, the ttl is %d ms\n", how, later, TTL_MS);
+    printf("  freed %s: ben had it %" PRId64 " ms after the death, the ttl is %d ms\n", how, later,
+           TTL_MS);
     check("thursday", "ben");
     return how;
 }
@@ -292,9 +304,9 @@ int main(int argc, char **argv)
     too_slow();
     if (made >= 0)
         unlink(scratch);
-    printf(
-        "proved: one booking for each evening; one winner of two; a dead holder's lock freed %s; a late write refused "
-        "by its token\n",
-        how);
+    printf("proved: one booking for each evening; one winner of two; a dead holder's lock freed "
+           "%s; a late write refused "
+           "by its token\n",
+           how);
     return 0;
 }

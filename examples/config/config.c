@@ -2,8 +2,9 @@
  *
  *     config [URL]
  *
- * The readers leave no gap: there is always one at it. The writer gets in all the same, because readers that come
- * after it wait behind it. When it has written it becomes a reader, and the others read the new one beside it. */
+ * The readers leave no gap: there is always one at it. The writer gets in all the same, because
+ * readers that come after it wait behind it. When it has written it becomes a reader, and the
+ * others read the new one beside it. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -49,7 +50,8 @@ static void nap_ms(long ms)
 
 static hf_lease *take(hf_client *client, hf_kind kind)
 {
-    struct hf_request want = {.size = sizeof want, .name = "config", .kind = kind, .wait_ms = PATIENCE_MS};
+    struct hf_request want = {
+        .size = sizeof want, .name = "config", .kind = kind, .wait_ms = PATIENCE_MS};
     hf_lease *lease;
     must(hf_acquire(client, &want, &lease));
     return lease;
@@ -77,7 +79,8 @@ static void read_for_ever(void)
     must(hf_close(client, 1000));
 }
 
-/* Changes both halves, and lets others read before it lets go. Returns how long it waited for its turn. */
+/* Changes both halves, and lets others read before it lets go. Returns how long it waited for its
+ * turn. */
 static int64_t change(hf_client *client, int number)
 {
     int64_t asked = now_ms();
@@ -110,8 +113,8 @@ static void write_changes(void)
         longest = waited > longest ? waited : longest;
     }
     must(hf_close(client, 1000));
-    printf("%d changes beside %d readers; the longest wait of the writer was %" PRId64 " ms\n", CHANGES, READERS,
-           longest);
+    printf("%d changes beside %d readers; the longest wait of the writer was %" PRId64 " ms\n",
+           CHANGES, READERS, longest);
 }
 
 int main(int argc, char **argv)
@@ -141,7 +144,8 @@ int main(int argc, char **argv)
     printf("%d reads, %d of them saw half of a change\n", shared->reads, shared->torn);
     if (shared->torn)
         fail("nobody may see half of a change");
-    printf("proved: the writer got in %d times beside %d readers without a gap, no read was torn, and after each "
+    printf("proved: the writer got in %d times beside %d readers without a gap, no read was torn, "
+           "and after each "
            "downgrade others read beside it\n",
            CHANGES, READERS);
     return 0;

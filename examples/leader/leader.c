@@ -2,8 +2,8 @@
  *
  *     leader [URL]
  *
- * The leader shows its token on a board. A follower that reads the board knows who leads, and a board that admits only
- * rising tokens cannot be overwritten by a leader that was asleep. */
+ * The leader shows its token on a board. A follower that reads the board knows who leads, and a
+ * board that admits only rising tokens cannot be overwritten by a leader that was asleep. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -53,8 +53,11 @@ static void nap(void)
 /* Waits until it leads, says so, and leads for as long as it can. */
 static void stand(const char *url)
 {
-    struct hf_request want = {
-        .size = sizeof want, .name = "leader", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER, .flags = HF_AUTO_RENEW};
+    struct hf_request want = {.size = sizeof want,
+                              .name = "leader",
+                              .ttl_ms = TTL_MS,
+                              .wait_ms = HF_FOREVER,
+                              .flags = HF_AUTO_RENEW};
     hf_client *client;
     hf_lease *lease;
     must(hf_open(url, NULL, &client), "open");
@@ -96,7 +99,8 @@ static void replace(uint64_t *token)
     kill_and_wait(killed);
     *token = newer_than(*token);
     int64_t later = now_ms() - at;
-    printf("kill -9 of %d: the next one leads %" PRId64 " ms later, the ttl is %d ms\n", killed, later, TTL_MS);
+    printf("kill -9 of %d: the next one leads %" PRId64 " ms later, the ttl is %d ms\n", killed,
+           later, TTL_MS);
     if (later > TTL_MS + SLACK_MS)
         fail("that is more than the ttl and the time to notice");
 }
@@ -119,7 +123,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < CANDIDATES - 1; i++)
         replace(&token);
     kill_and_wait(board->pid);
-    printf(
-        "proved: three leaders one after the other, tokens rising, each in its place within the ttl after kill -9\n");
+    printf("proved: three leaders one after the other, tokens rising, each in its place within the "
+           "ttl after kill -9\n");
     return 0;
 }

@@ -2,8 +2,8 @@
  *
  *     loop [URL]
  *
- * A hundred doors, a hundred who want to go through each: hf_fd tells when there is something to do, hf_timeout_ms when
- * to look even so, and hf_process does it and runs the callbacks. */
+ * A hundred doors, a hundred who want to go through each: hf_fd tells when there is something to
+ * do, hf_timeout_ms when to look even so, and hf_process does it and runs the callbacks. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -87,11 +87,13 @@ int main(int argc, char **argv)
     printf("%d wait at %d doors\n", WAITS, DOORS);
     serve(client, &tally);
     must(hf_client_counters(client, &counters));
-    printf("%" PRIu64 " asked, %" PRIu64 " of them had to wait, %" PRIu64 " granted\n", counters.asked, counters.queued,
-           counters.granted);
+    printf("%" PRIu64 " asked, %" PRIu64 " of them had to wait, %" PRIu64 " granted\n",
+           counters.asked, counters.queued, counters.granted);
     if (counters.granted != WAITS || counters.queued < WAITS - DOORS)
         fail("that is not ten thousand waits");
     must(hf_close(client, 5000));
-    printf("proved: one thread and one epoll loop served %d waits at %d doors, tokens rising at each\n", WAITS, DOORS);
+    printf("proved: one thread and one epoll loop served %d waits at %d doors, tokens rising at "
+           "each\n",
+           WAITS, DOORS);
     return 0;
 }

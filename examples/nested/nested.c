@@ -2,7 +2,8 @@
  *
  *     nested [URL]
  *
- * The owner's name says that it is the same one who asks. Each depth has a lease of its own and releases that. */
+ * The owner's name says that it is the same one who asks. Each depth has a lease of its own and
+ * releases that. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static hf_lease *lock_as(const char *who)
 
 static void note_depth(void *depth, const struct hf_row *row)
 {
-    *(uint32_t *)depth = row->count;
+    *(uint32_t *)depth = row->depth;
 }
 
 static uint32_t depth(void)
@@ -97,6 +98,7 @@ int main(int argc, char **argv)
     must(hf_open(argc > 1 ? argv[1] : NULL, NULL, &client), "open");
     transfer();
     must(hf_close(client, 1000), "close");
-    printf("proved: three depths, free after the third release; the fourth was refused and changed nothing\n");
+    printf("proved: three depths, free after the third release; the fourth was refused and changed "
+           "nothing\n");
     return 0;
 }

@@ -1,10 +1,10 @@
-/* payment.c - cashiers pay invoices, each invoice once: a lock on five servers, and a ledger in PostgreSQL that checks
- * its token.
+/* payment.c - cashiers pay invoices, each invoice once: a lock on five servers, and a ledger in
+ * PostgreSQL that checks its token.
  *
  *     payment URL CONNINFO [KILL]
  *
- * In the middle the shell command KILL takes one of the servers away, and one cashier is stopped between reading and
- * paying for longer than its lease lasts. */
+ * In the middle the shell command KILL takes one of the servers away, and one cashier is stopped
+ * between reading and paying for longer than its lease lasts. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <libpq-fe.h>
@@ -64,19 +64,21 @@ static int number(PGconn *db, const char *text)
     return value;
 }
 
-/* The ledger has no UNIQUE constraint, which would be the better answer: here the fence alone must do. */
+/* The ledger has no UNIQUE constraint, which would be the better answer: here the fence alone must
+ * do. */
 static void make_ledger(void)
 {
     char insert[128];
     PGconn *db = open_ledger();
     snprintf(insert, sizeof insert, "INSERT INTO invoice SELECT generate_series(1, %d)", INVOICES);
-    const char *const texts[] = {"SET client_min_messages = warning",
-                                 "DROP TABLE IF EXISTS payment, invoice, fence",
-                                 "CREATE TABLE invoice (id integer PRIMARY KEY)",
-                                 "CREATE TABLE payment (invoice integer REFERENCES invoice, cashier integer)",
-                                 "CREATE TABLE fence (token bigint)",
-                                 "INSERT INTO fence VALUES (0)",
-                                 insert};
+    const char *const texts[] = {
+        "SET client_min_messages = warning",
+        "DROP TABLE IF EXISTS payment, invoice, fence",
+        "CREATE TABLE invoice (id integer PRIMARY KEY)",
+        "CREATE TABLE payment (invoice integer REFERENCES invoice, cashier integer)",
+        "CREATE TABLE fence (token bigint)",
+        "INSERT INTO fence VALUES (0)",
+        insert};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         PQclear(sql(db, texts[i], 0, NULL));
     PQfinish(db);
@@ -88,7 +90,8 @@ static int next_invoice(PGconn *db)
     return number(db, "SELECT min(id) FROM invoice WHERE id NOT IN (SELECT invoice FROM payment)");
 }
 
-/* Fence and payment are one transaction: an older token finds no row to raise, and nothing is paid. */
+/* Fence and payment are one transaction: an older token finds no row to raise, and nothing is paid.
+ */
 static bool pay(PGconn *db, int invoice, int cashier, uint64_t token)
 {
     char text[3][32];
@@ -97,7 +100,8 @@ static bool pay(PGconn *db, int invoice, int cashier, uint64_t token)
     snprintf(text[1], sizeof text[1], "%d", invoice);
     snprintf(text[2], sizeof text[2], "%d", cashier);
     PGresult *result = sql(db,
-                           "WITH passed AS (UPDATE fence SET token = $1::bigint WHERE token <= $1::bigint RETURNING 1) "
+                           "WITH passed AS (UPDATE fence SET token = $1::bigint WHERE token <= "
+                           "$1::bigint RETURNING 1) "
                            "INSERT INTO payment SELECT $2::integer, $3::integer FROM passed",
                            3, values);
     bool paid = strcmp(PQcmdTuples(result), "1") == 0;
@@ -110,14 +114,16 @@ static bool pay(PGconn *db, int invoice, int cashier, uint64_t token)
 /* Pays one; false: there is none left. */
 static bool serve(hf_client *client, PGconn *db, int cashier)
 {
-    struct hf_request want = {.size = sizeof want, .name = "ledger", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
+    struct hf_request want = {
+        .size = sizeof want, .name = "ledger", .ttl_ms = TTL_MS, .wait_ms = HF_FOREVER};
     hf_lease *lease;
     must(hf_acquire(client, &want, &lease));
     int invoice = next_invoice(db);
     if (cashier == 0 && invoice >= FALLS_ASLEEP_AT)
         raise(SIGSTOP); /* and does not look at its lease when it goes on */
     if (invoice && !pay(db, invoice, cashier, hf_lease_token(lease))) {
-        printf("cashier %d comes too late with invoice %d: the ledger refused its token\n", cashier, invoice);
+        printf("cashier %d comes too late with invoice %d: the ledger refused its token\n", cashier,
+               invoice);
         exit(0);
     }
     hf_lease_free(lease); /* releases */
@@ -190,6 +196,8 @@ int main(int argc, char **argv)
     printf("%d payments for %d invoices\n", payments, invoices);
     if (payments != INVOICES || invoices != INVOICES)
         fail("each invoice should have been paid once");
-    printf("proved: %d invoices, each paid once, with a server killed and a cashier paused past its ttl\n", INVOICES);
+    printf("proved: %d invoices, each paid once, with a server killed and a cashier paused past "
+           "its ttl\n",
+           INVOICES);
     return 0;
 }

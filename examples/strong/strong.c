@@ -1,8 +1,10 @@
-/* strong.c - a lock that is only granted when a replica has it too: what happens when the replica is gone.
+/* strong.c - a lock that is only granted when a replica has it too: what happens when the replica
+ * is gone.
  *
  *     strong URL GONE BACK
  *
- * URL is a server with replicas=1 behind it; the shell commands GONE and BACK stop its replica and let it go on. */
+ * URL is a server with replicas=1 behind it; the shell commands GONE and BACK stop its replica and
+ * let it go on. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -29,11 +31,12 @@ static void shell(const char *command)
         fail(command);
 }
 
-/* Asks until the answer is the one that must come. Others may come before it: the replica has to catch up, a lease
- * that was lost may still be on its way out, a busy machine may answer late. */
+/* Asks until the answer is the one that must come. Others may come before it: the replica has to
+ * catch up, a lease that was lost may still be on its way out, a busy machine may answer late. */
 static hf_lease *ask_until(hf_status wanted, hf_client *client)
 {
-    struct hf_request want = {.size = sizeof want, .name = "vault", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW};
+    struct hf_request want = {
+        .size = sizeof want, .name = "vault", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW};
     hf_lease *lease = NULL;
     hf_status status = hf_acquire(client, &want, &lease);
     for (int tries = 0; tries < 200 && status != wanted && hf_status_retry(status); tries++) {
@@ -45,7 +48,8 @@ static hf_lease *ask_until(hf_status wanted, hf_client *client)
     return lease;
 }
 
-/* A lease that was granted with the replica cannot be renewed without it, so it is lost, not kept on hope. */
+/* A lease that was granted with the replica cannot be renewed without it, so it is lost, not kept
+ * on hope. */
 static void lose(hf_lease *lease)
 {
     struct pollfd lost = {.fd = hf_lease_fd(lease), .events = POLLIN};
@@ -89,6 +93,7 @@ int main(int argc, char **argv)
     must(hf_release(lease));
     hf_lease_free(lease);
     hf_close(client, 1000);
-    printf("proved: without its replica nothing was granted and nothing kept; with it the lock worked again\n");
+    printf("proved: without its replica nothing was granted and nothing kept; with it the lock "
+           "worked again\n");
     return 0;
 }

@@ -1,8 +1,10 @@
-/* tickets.c - twenty buyers queue for tickets; three die in the queue; the others are served in the order they came.
+/* tickets.c - twenty buyers queue for tickets; three die in the queue; the others are served in
+ * the order they came.
  *
  *     tickets [URL]
  *
- * The engine keeps the past holds of the name: the audit trail. `holdfast history box-office` shows the same. */
+ * The engine keeps the past holds of the name: the audit trail. `holdfast history box-office`
+ * shows the same. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -112,7 +114,8 @@ static void queue_up(hf_client *client, pid_t *buyer)
 static void kill_three(pid_t *buyer)
 {
     for (int i = 0; i < DYING; i++) {
-        if (kill(buyer[dying[i]], SIGKILL) != 0 || waitpid(buyer[dying[i]], NULL, 0) != buyer[dying[i]])
+        if (kill(buyer[dying[i]], SIGKILL) != 0 ||
+            waitpid(buyer[dying[i]], NULL, 0) != buyer[dying[i]])
             fail("a buyer cannot be killed");
         printf("buyer %d dies in the queue\n", dying[i] + 1);
         buyer[dying[i]] = 0;
@@ -174,7 +177,8 @@ int main(int argc, char **argv)
     pid_t buyer[BUYERS];
     hf_client *office;
     url = argc > 1 ? argv[1] : NULL;
-    setenv("HOLDFAST_HISTORY", "100", 0); /* as history=100 in the URL: how many past holds are kept */
+    setenv("HOLDFAST_HISTORY", "100",
+           0); /* as history=100 in the URL: how many past holds are kept */
     sold = mmap(NULL, sizeof *sold, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (sold == MAP_FAILED)
         fail("no memory to share");
@@ -188,9 +192,9 @@ int main(int argc, char **argv)
     await_the_living(buyer);
     check_order(buyer);
     check_trail();
-    printf(
-        "proved: %d buyers, %d died in the queue, %d were served in the order in which they came, and all are in the "
-        "audit trail\n",
-        BUYERS, DYING, sold->count);
+    printf("proved: %d buyers, %d died in the queue, %d were served in the order in which they "
+           "came, and all are in the "
+           "audit trail\n",
+           BUYERS, DYING, sold->count);
     return 0;
 }

@@ -1,10 +1,10 @@
-/* transcode.c - a job of unknown length under a short lease that is renewed; when it cannot be, the job is stopped in
- * time.
+/* transcode.c - a job of unknown length under a short lease that is renewed; when it cannot be,
+ * the job is stopped in time.
  *
  *     transcode [URL [CUT]]
  *
- * The encoder is a process of its own. After two ttls of work the shell command CUT is run, which cuts us off from the
- * server; without it the encoder is let finish. */
+ * The encoder is a process of its own. After two ttls of work the shell command CUT is run, which
+ * cuts us off from the server; without it the encoder is let finish. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -64,14 +64,17 @@ static bool has_ended(pid_t encoder, int *status)
     return ended == encoder;
 }
 
-/* Kills the encoder. It must be gone before the lease can have ended: nobody else can have begun. */
+/* Kills the encoder. It must be gone before the lease can have ended: nobody else can have begun.
+ */
 static void stop_in_time(pid_t encoder, const hf_lease *lease)
 {
     int status;
     if (kill(encoder, SIGKILL) != 0 || waitpid(encoder, &status, 0) != encoder)
         fail("the encoder cannot be stopped");
     int64_t left = hf_lease_left_ms(lease);
-    printf("the lease could not be renewed: the encoder is stopped, and %" PRId64 " ms are still left\n", left);
+    printf("the lease could not be renewed: the encoder is stopped, and %" PRId64
+           " ms are still left\n",
+           left);
     if (left <= 0)
         fail("that was too late");
 }
@@ -110,7 +113,8 @@ static bool oversee(pid_t encoder, const hf_lease *lease, const char *cut)
 
 int main(int argc, char **argv)
 {
-    struct hf_request want = {.size = sizeof want, .name = "video/42", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW};
+    struct hf_request want = {
+        .size = sizeof want, .name = "video/42", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW};
     const char *cut = argc > 2 ? argv[2] : NULL;
     hf_client *client;
     hf_lease *lease;
@@ -125,8 +129,10 @@ int main(int argc, char **argv)
     hf_close(client, 1000);
     if (finished != !cut)
         fail("it should have been otherwise");
-    printf("proved: %s\n", finished ? "a job of more than two ttls finished under one lease"
-                                    : "cut off from the server, the job was stopped before its lease could end, and "
-                                      "then the loss was told");
+    printf("proved: %s\n",
+           finished
+               ? "a job of more than two ttls finished under one lease"
+               : "cut off from the server, the job was stopped before its lease could end, and "
+                 "then the loss was told");
     return 0;
 }

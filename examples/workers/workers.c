@@ -1,8 +1,10 @@
-/* workers.c - worker processes share a semaphore of five for a service outside; some of them are killed and replaced.
+/* workers.c - worker processes share a semaphore of five for a service outside; some of them are
+ * killed and replaced.
  *
  *     workers [URL]
  *
- * Then a thousand tries at the same instant: five are granted, the others refused, and all permits are there again. */
+ * Then a thousand tries at the same instant: five are granted, the others refused, and all permits
+ * are there again. */
 #include <holdfast.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -23,7 +25,8 @@ static const char *url;
 static struct shared {
     _Atomic int inside[WORKERS]; /* is that worker in the service at this moment? */
     _Atomic int most, calls;     /* the most that ever were inside at once; calls that were made */
-    _Atomic int replaced;        /* workers that were killed and have a successor; nobody goes home before */
+    _Atomic int
+        replaced; /* workers that were killed and have a successor; nobody goes home before */
     _Atomic int decided, granted, refused, failed;
 } * shared;
 
@@ -69,7 +72,8 @@ static void call_service(int worker)
     shared->inside[worker] = 1;
     for (int i = 0; i < WORKERS; i++)
         now += shared->inside[i];
-    for (int most = shared->most; now > most && !atomic_compare_exchange_weak(&shared->most, &most, now);)
+    for (int most = shared->most;
+         now > most && !atomic_compare_exchange_weak(&shared->most, &most, now);)
         continue;
     nap_ms(5);
     shared->calls++;
@@ -156,8 +160,9 @@ static void run_workers(void)
     for (int i = 0; i < WORKERS; i++)
         await_success(worker[i]);
     take_all();
-    printf("%d workers, %d killed and replaced, %d calls, at most %d at once, %d permits free afterwards\n", WORKERS,
-           KILLS, shared->calls, shared->most, PERMITS);
+    printf("%d workers, %d killed and replaced, %d calls, at most %d at once, %d permits free "
+           "afterwards\n",
+           WORKERS, KILLS, shared->calls, shared->most, PERMITS);
     if (shared->most > PERMITS || shared->most < 2)
         fail("that is not what a semaphore of five is for");
 }
@@ -167,14 +172,18 @@ static void run_workers(void)
 static void note(hf_lease *lease, hf_status outcome, void *arg)
 {
     (void)lease, (void)arg;
-    atomic_fetch_add(outcome == HF_OK ? &shared->granted : outcome == HF_BUSY ? &shared->refused : &shared->failed, 1);
+    atomic_fetch_add(outcome == HF_OK     ? &shared->granted
+                     : outcome == HF_BUSY ? &shared->refused
+                                          : &shared->failed,
+                     1);
     shared->decided++;
 }
 
 /* Tries fifty times at once, and keeps what it got until all have tried. */
 static void be_a_crowd(int start)
 {
-    struct hf_request want = {.size = sizeof want, .name = "rush", .kind = HF_SEMAPHORE, .capacity = PERMITS};
+    struct hf_request want = {
+        .size = sizeof want, .name = "rush", .kind = HF_SEMAPHORE, .capacity = PERMITS};
     hf_lease *lease[TRIES_EACH];
     char none;
     hf_client *client = open_client();
@@ -215,8 +224,8 @@ static void run_rush(void)
     hf_client *client = open_client();
     must(hf_show(client, "rush", count_used, &used));
     must(hf_close(client, 1000));
-    printf("tried  granted  refused  failed  free afterwards\n%5d  %7d  %7d  %6d  %15d\n", shared->decided,
-           shared->granted, shared->refused, shared->failed, PERMITS - used);
+    printf("tried  granted  refused  failed  free afterwards\n%5d  %7d  %7d  %6d  %15d\n",
+           shared->decided, shared->granted, shared->refused, shared->failed, PERMITS - used);
     if (shared->granted != PERMITS || shared->refused != TRIES - PERMITS || used != 0)
         fail("that is not five of a thousand");
 }
@@ -229,7 +238,8 @@ int main(int argc, char **argv)
         fail("no memory to share");
     run_workers();
     run_rush();
-    printf("proved: never more than %d at once, %d workers killed and no permit lost; of %d tries %d were granted\n",
+    printf("proved: never more than %d at once, %d workers killed and no permit lost; of %d tries "
+           "%d were granted\n",
            PERMITS, KILLS, TRIES, shared->granted);
     return 0;
 }

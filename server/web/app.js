@@ -1,6 +1,8 @@
 // app.js - where we are, and what is drawn when: news once a frame, what changes with time alone four times a second.
-import { prepareBreaking } from './breaking.js';
+import { showAbout } from './board.js';
+import { prepareBreaking, tickBreaking } from './breaking.js';
 import { $, setText } from './elements.js';
+import { prepareFilters, readFilters } from './filters.js';
 import { showLock, tickLock } from './lock.js';
 import { showNow, tickNow } from './now.js';
 import { showPatterns } from './patterns.js';
@@ -12,7 +14,7 @@ const TICK_MS = 250, PATTERNS_MS = 10000;
 const VIEWS = ['now', 'lock', 'patterns'];
 
 function current() {
-  const at = location.hash.replace(/^#\/?/, '');
+  const at = location.hash.replace(/^#\/?/, '').replace(/\?.*/, '');
   if (at.startsWith('lock/')) return { view: 'lock', name: decodeURIComponent(at.slice(5)) };
   return { view: at === 'patterns' ? 'patterns' : 'now' };
 }
@@ -27,6 +29,7 @@ function showBand() {
   if (document.body.classList.contains('stale') !== trouble) document.body.classList.toggle('stale', trouble);
   setText($('live'), state.heard ? words : 'connecting');
   setText($('engine'), state.words);
+  showAbout();
 }
 
 function draw() {
@@ -39,6 +42,7 @@ function draw() {
 function tick() {
   const at = current();
   showBand();
+  tickBreaking();
   if (!state.connected || !state.up) return;
   if (at.view === 'now') tickNow();
   if (at.view === 'lock') tickLock(at.name);
@@ -59,25 +63,28 @@ function enter() {
     if (link && at.view === view) link.setAttribute('aria-current', 'page');
     else link?.removeAttribute('aria-current');
   }
-  document.title = at.view === 'lock' ? at.name + ' · Holdfast' : 'Holdfast';
+  const title = state.about?.title || 'Holdfast';
+  document.title = at.view === 'lock' ? at.name + ' · ' + title : title;
+  if (at.view === 'now') { readFilters(); $('locks').hurries = true; }
   draw();
   if (at.view === 'patterns') showPatterns();
 }
 
 addEventListener('hashchange', () => {
   enter();
-  if (document.activeElement !== $('filter')) $('main').focus({ preventScroll: true });
+  if (document.activeElement !== $('f-name')) $('main').focus({ preventScroll: true });
   scrollTo(0, 0);
 });
 addEventListener('keydown', (event) => {
-  if (event.key !== '/' || /input/i.test(event.target.tagName)) return;
+  if (event.key !== '/' || /input|select/i.test(event.target.tagName)) return;
   event.preventDefault();
-  location.hash = '#/';
+  if (current().view !== 'now') location.hash = '#/';
   enter();
-  $('filter').focus();
+  $('f-name').focus();
 });
-$('filter').addEventListener('input', drawSoon);
-prepareBreaking(() => current().name);
+prepareFilters(() => { $('locks').hurries = true; drawSoon(); });
+setText($('first-command'), `curl -X POST ${location.origin}/v1/locks/demo/leases --json '{"ttlMs":30000,"label":"me"}'`);
+prepareBreaking();
 setInterval(tick, TICK_MS);
 setInterval(() => { if (current().view === 'patterns') showPatterns(); }, PATTERNS_MS);
 enter();

@@ -1,39 +1,85 @@
-// breaking.js - the dialog that takes a lock away: it wants the name and a reason, and the token proves who was seen.
-import { $, setText } from './elements.js';
-import { lockNamed } from './lock.js';
-import { request } from './stream.js';
+// breaking.js - the dialog that revokes one hold. It shows whose hold that is, wants the name and a reason, and sends the
+// token, host and pid of exactly that holder: if another one holds with it by now, the service refuses.
+import { $, keepRows, make, makeRow, setText } from './elements.js';
+import { leftOf, request, rowsOf, sinceOf } from './stream.js';
+import { duration, units, who } from './words.js';
 
 const REFUSALS = {
-  412: 'It changed hands meanwhile: nothing was broken. Look again who holds it now.',
-  403: 'You do not have the right to break locks.',
-  501: 'This engine cannot break a lock.',
+  412: 'This hold has ended meanwhile: nothing was broken. Look again who holds the lock now.',
+  403: 'Your token does not have the right to break locks.',
+  501: 'This engine cannot break a hold.',
 };
 
-let seen; // the holder that was there when the dialog opened
+let victim; // the holder whose button was pressed
+let ended;  // that hold is not there any more
 
-function check() {
-  $('b-go').disabled = $('b-name').value !== seen.name || !$('b-reason').value.trim();
+const isVictim = (row) => row.role === 'holder' && row.token === victim.token && row.host === victim.host && row.pid === victim.pid;
+
+const FACTS = {
+  key: ([word]) => word,
+  create([word]) {
+    const { row, cells: [name, value] } = makeRow(['', '']);
+    setText(name, word);
+    value.className = 'cut';
+    return { row, value };
+  },
+  update: (parts, [, text]) => setText(parts.value, text),
+};
+
+function factsOf(row) {
+  return [
+    ['Lock', row.name], ['Holder', who(row)], ['Host', row.host || 'not known'], ['Process', 'pid ' + row.pid], ['Token', row.token],
+    ['Units', units(row)], ['Held for', duration(sinceOf(row))], ['Time left', ended ? 'none, it has ended' : duration(leftOf(row))],
+  ];
 }
 
-function open(name) {
-  seen = lockNamed(name).holders[0];
-  if (!seen) return;
-  setText($('b-which'), seen.name);
+function check() {
+  $('b-go').disabled = ended || $('b-name').value !== victim.name || !$('b-reason').value.trim();
+}
+
+// Called four times a second: the facts grow older, and the hold may end while somebody reads.
+export function tickBreaking() {
+  if (!$('breaking').open) return;
+  const now = rowsOf(victim.name).find(isVictim);
+  if (now) victim = now;
+  ended = !now;
+  keepRows($('b-facts'), factsOf(victim), FACTS);
+  if (ended) setText($('b-words'), 'This hold has ended: there is nothing to break any more.');
+  check();
+}
+
+function nextWaiter(row) {
+  const [first] = rowsOf(row.name).filter((each) => each.role === 'waiter').sort((a, b) => a.place - b.place);
+  return first ? `Next in the queue is ${who(first)} (pid ${first.pid}).` : 'Nobody waits for it.';
+}
+
+export function openBreaking(row) {
+  victim = row;
+  ended = false;
+  setText($('b-which'), row.name);
+  setText($('b-next'), nextWaiter(row));
   setText($('b-words'), '');
   $('b-name').value = $('b-reason').value = '';
-  check();
   $('breaking').showModal();
+  tickBreaking();
+}
+
+// The button beside a holder.
+export function makeBreak(parts) {
+  const button = make('button', 'Break…', { type: 'button', class: 'small' });
+  button.addEventListener('click', () => openBreaking(parts.holder));
+  return button;
 }
 
 async function send() {
-  const reason = encodeURIComponent($('b-reason').value.trim());
-  const answer = await request('DELETE', `/v1/locks/${encodeURIComponent(seen.name)}/holder?token=${seen.token}&reason=${reason}`).catch(() => null);
+  const fields = { token: victim.token, host: victim.host, pid: victim.pid, reason: $('b-reason').value.trim() };
+  const query = Object.entries(fields).map(([key, value]) => key + '=' + encodeURIComponent(value)).join('&');
+  const answer = await request('DELETE', `/v1/locks/${encodeURIComponent(victim.name)}/holder?${query}`).catch(() => null);
   if (answer?.status === 204) $('breaking').close();
-  else setText($('b-words'), REFUSALS[answer?.status] || 'The engine did not answer: nothing is known about it.');
+  else setText($('b-words'), REFUSALS[answer?.status] || 'The engine did not answer: the hold may be broken or not.');
 }
 
-export function prepareBreaking(nameShown) {
-  $('break').addEventListener('click', () => open(nameShown()));
+export function prepareBreaking() {
   $('b-name').addEventListener('input', check);
   $('b-reason').addEventListener('input', check);
   $('b-cancel').addEventListener('click', () => $('breaking').close());

@@ -26,13 +26,15 @@ export function makeRow(labels) {
 }
 
 const PLACED_MAX = 6; // rows that come, go or move in one frame: each is laid out and painted anew
+const HURRIED_MAX = 12;
 
 // Makes the rows of a table those of `items`, in their order. A row stays the same element as long as its key does, so
 // that nothing flickers and the focus stays; `update` is told of every item that has its row. What is too much for one
-// frame is done in the next ones, unless other items come first.
+// frame is done in the next ones, unless other items come first; with table.hurries, set by what somebody just chose, a frame
+// may take longer.
 export function keepRows(table, items, how) {
   const kept = table.kept ||= new Map(), keys = new Set(items.map(how.key));
-  let room = PLACED_MAX, after = null;
+  let room = table.hurries ? HURRIED_MAX : PLACED_MAX, after = null;
   const may = () => room-- > 0;
   const isGoing = (row) => row && !keys.has(row.key);
   for (const [key, parts] of kept)
@@ -54,6 +56,7 @@ export function keepRows(table, items, how) {
   }
   cancelAnimationFrame(table.rest);
   if (room < 0) table.rest = requestAnimationFrame(() => keepRows(table, items, how));
+  else table.hurries = false;
 }
 
 // Text of a fixed size of its own: a change of it moves nothing else, so that nothing else is laid out.

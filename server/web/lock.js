@@ -1,7 +1,9 @@
 // lock.js - the view of one lock: who holds it, who waits, and what has happened to it.
+import { makeBreak } from './breaking.js';
+import { drawChains } from './chains.js';
 import { $, drain, drawColumns, keepRows, make, makeBar, makeRow, makeTicking, setText } from './elements.js';
 import { leftOf, locks, partOf, sinceOf, state } from './stream.js';
-import { clock, duration, units as unitsOf, where, who } from './words.js';
+import { clock, duration, fine, units as unitsOf, use, where, who } from './words.js';
 
 const SEEN_LATE_MS = 1500;
 const HOLDS_MAX = 12;
@@ -25,16 +27,22 @@ function setPerson(parts, row) {
 const HOLDERS = {
   key: (row) => row.token + ' ' + row.ticket + ' ' + row.pid,
   create() {
-    const { row, cells: [holder, units, held, left, token] } = makeRow(['Holder', 'Units', 'Held for', 'Time left', 'Token']);
-    const parts = { row, units, token, who: person(holder), held: makeTicking(), left: makeTicking(), bar: makeBar() };
+    const { row, cells: [holder, units, since, held, left, token, action] } = makeRow(['Holder', 'Units', 'Held since', 'Held for', 'Time left', 'Token', '']);
+    const parts = { row, units, since, token, who: person(holder), held: makeTicking(), left: makeTicking(), bar: makeBar() };
+    parts.button = makeBreak(parts);
+    action.className = 'action';
+    action.append(parts.button);
     held.append(parts.held);
     left.append(parts.left, parts.bar);
     token.className = 'token';
     return parts;
   },
   update(parts, row) {
+    parts.holder = row;
+    if (parts.button.hidden !== !row.token) parts.button.hidden = !row.token;
     setPerson(parts.who, row);
     setText(parts.units, unitsOf(row));
+    setText(parts.since, row.foreign ? '–' : clock(state.at - row.sinceMs));
     setText(parts.held, row.foreign ? '–' : duration(sinceOf(row)));
     setText(parts.left, row.leftMs < 0 ? 'no end' : duration(leftOf(row)));
     setText(parts.token, row.token || '–');
@@ -45,8 +53,8 @@ const HOLDERS = {
 const QUEUE = {
   key: (row) => row.ticket + ' ' + row.pid + ' ' + row.place,
   create() {
-    const { row, cells: [place, waiter, units, waits] } = makeRow(['Place', 'Who', 'Units', 'Waiting for']);
-    const parts = { row, place, units, who: person(waiter), waits: makeTicking() };
+    const { row, cells: [place, waiter, units, since, waits] } = makeRow(['Place', 'Who', 'Units', 'Waiting since', 'Waiting for']);
+    const parts = { row, place, units, since, who: person(waiter), waits: makeTicking() };
     waits.append(parts.waits);
     return parts;
   },
@@ -54,15 +62,25 @@ const QUEUE = {
     setText(parts.place, String(row.place));
     setPerson(parts.who, row);
     setText(parts.units, unitsOf(row));
+    setText(parts.since, clock(state.at - row.sinceMs));
     setText(parts.waits, duration(sinceOf(row)));
   },
 };
 
-function sentence({ holders: [first], waiters }) {
+function sentence(lock) {
+  const { holders: [first, ...others], waiters } = lock;
   if (!state.up) return 'Not known: the engine does not answer.';
   if (!first) return 'Free.';
   const queue = waiters.length === 0 ? 'nobody waits' : waiters.length === 1 ? '1 waits' : waiters.length + ' wait';
-  return `Held by ${who(first)}${first.foreign ? '' : ' for ' + duration(sinceOf(first))}, ${queue}.`;
+  const held = `Held by ${who(first)}${first.foreign ? '' : ' for ' + duration(sinceOf(first))}`;
+  return `${held}${others.length ? ` and ${others.length} more` : ''}, ${queue}. ${lock.kind === 'semaphore' ? use(lock) + '.' : ''}`;
+}
+
+// The chain behind this lock, if somebody waits for it or its holder waits itself.
+function showWhy(lock) {
+  const wanted = lock.holders.length > 0 && (lock.waiters.length > 0 || lock.holders.some((row) => row.waitsFor));
+  if ($('why').hidden !== !wanted) $('why').hidden = !wanted;
+  drawChains($('why-list'), wanted ? [lock.name] : [], new Map(locks().map((each) => [each.name, each])));
 }
 
 // ---- The past ----
@@ -70,30 +88,28 @@ function sentence({ holders: [first], waiters }) {
 // How a hold ended, as it is said behind its length.
 const ENDS = { released: '', expired: ', ran out', broken: ', broken', open: ', held now' };
 
-// An end is seen at the next look, a beginning is known: two holds must not seem to overlap because of that.
+// A sampled end is seen a little late: two holds must not seem to overlap because of that.
 function trim(holds) {
-  holds.sort((a, b) => a.from - b.from);
   for (const hold of holds) {
-    const next = holds.find((other) => other.from > hold.from && other.from < hold.to && other.from > hold.to - SEEN_LATE_MS);
+    const next = hold.sampled && holds.find((other) => other.from > hold.from && other.from < hold.to && other.from > hold.to - SEEN_LATE_MS);
     if (next && hold.how !== 'open') hold.to = next.from;
   }
   return holds;
 }
 
-// A hold is a grant and the end with the same token.
-function readPast(changes) {
-  const open = new Map(), holds = [], queued = [], waits = [];
-  for (const { event, token, at, ms, label } of changes) {
-    if (event === 'granted') open.set(token, { token, from: at - ms, label });
-    if (event in ENDS) {
-      holds.push({ token, from: open.get(token)?.from ?? at - ms, to: at, how: event, label });
-      open.delete(token);
-    }
-    if (event === 'queued') queued.push(at);
-    if (event === 'granted' && queued.length) waits.push(at - queued.shift());
+// A hold is a grant and the end with the same token. `heldMs` and `waitedMs` are exact unless the change is sampled.
+export function readPast(changes) {
+  const open = new Map(), holds = [], waits = [];
+  for (const { event, token, at, heldMs, waitedMs, label, sampled } of changes) {
+    if (event === 'granted') open.set(token, { token, from: at, label, sampled });
+    if (event === 'granted' && waitedMs != null) waits.push(waitedMs);
+    if (!(event in ENDS)) continue;
+    const from = heldMs != null ? at - heldMs : open.get(token)?.from;
+    if (from != null) holds.push({ token, from, to: at, how: event, label, sampled });
+    open.delete(token);
   }
   for (const hold of open.values()) holds.push({ ...hold, to: Date.now(), how: 'open' });
-  return { holds: trim(holds), waits };
+  return { holds: trim(holds.sort((a, b) => a.from - b.from)), waits };
 }
 
 const GANTT = {
@@ -133,6 +149,12 @@ function spread(values) {
   return counts;
 }
 
+function percentile(values, percent) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(sorted.length * percent / 100) - 1)];
+}
+const halves = (values) => (values.length ? `p50 ${fine(Math.round(percentile(values, 50)))}, p99 ${fine(Math.round(percentile(values, 99)))} of ${values.length}` : 'none yet');
+
 const EVENTS = {
   key: (change) => change.at + change.event + change.token + change.label,
   create(change) {
@@ -160,6 +182,8 @@ export function showLock(name) {
     $('d-hold').key = key;
     drawColumns($('d-hold'), spread(holds.map((hold) => hold.to - hold.from)));
     drawColumns($('d-wait'), spread(waits));
+    setText($('p-hold'), halves(holds.filter((hold) => hold.how !== 'open').map((hold) => hold.to - hold.from)));
+    setText($('p-wait'), halves(waits));
   }
   tickLock(name);
 }
@@ -168,7 +192,7 @@ export function showLock(name) {
 export function tickLock(name) {
   const lock = lockNamed(name);
   setText($('lock-state'), sentence(lock));
-  $('break').hidden = !lock.holders[0]?.token;
+  showWhy(lock);
   keepRows($('holders'), lock.holders, HOLDERS);
   keepRows($('queue'), lock.waiters, QUEUE);
 }

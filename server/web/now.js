@@ -1,12 +1,15 @@
-// now.js - the view Now: how many, what is wrong, and a row for every lock, trouble first.
+// now.js - the view Now: what is wrong, who waits for whom, and a row for every lock, the most urgent first.
+import { showFigures } from './board.js';
+import { chainStarts, circleWords, drawChains, isDeadlocked } from './chains.js';
 import { $, drain, keepRows, make, makeBar, makeRow, makeTicking, setText } from './elements.js';
+import { anyChosen, chosenOrder, fits, offerHosts } from './filters.js';
 import { leftOf, locks, longestWait, partOf, sinceOf, state } from './stream.js';
-import { clock, duration, where, who } from './words.js';
+import { clock, duration, use, where, who } from './words.js';
 
 const LOW_PART = 0.2;
 const LONG_WAIT_MS = 30000;
 const TOLD_MS = 60000; // how long a loss stays in the list
-const TROUBLES_MAX = 20;
+const TROUBLES_MAX = 20, CHAINS_MAX = 10;
 
 // ---- The table ----
 
@@ -19,12 +22,12 @@ function look(parts, seen) {
 }
 
 function createRow(lock) {
-  const { row, cells } = makeRow(['Name', 'Kind', 'Holder', 'Held for', 'Time left', 'Waiting', 'Token']);
-  const [name, kind, holder, held, left, waiting, token] = cells;
-  const parts = { row, kind: make('span', null, { class: 'tag' }), who: make('span', null, { class: 'cut' }), where: make('small', null, { class: 'cut' }), held: makeTicking(), left: makeTicking(), bar: makeBar(), waiting: makeTicking(), token };
+  const { row, cells } = makeRow(['Name', 'Kind', 'In use', 'Holder', 'Held since', 'Held for', 'Time left', 'Waiting', 'Token']);
+  const [name, kind, used, holder, since, held, left, waiting, token] = cells;
+  const parts = { row, kind, used, since, who: make('span'), where: make('small'), held: makeTicking(), left: makeTicking(), bar: makeBar(), waiting: makeTicking(), token };
   name.className = 'name';
-  name.append(make('a', lock.name, { href: '#/lock/' + encodeURIComponent(lock.name) }));
-  kind.append(parts.kind);
+  name.append(make('a', lock.name, { href: '#/lock/' + encodeURIComponent(lock.name), title: lock.name }));
+  holder.className = 'cut';
   holder.append(parts.who, parts.where);
   held.append(parts.held);
   left.append(parts.left, parts.bar);
@@ -39,10 +42,13 @@ function updateRow(parts, lock) {
   const first = lock.holders[0], more = lock.holders.length - 1;
   parts.lock = lock;
   setText(parts.kind, lock.kind);
+  setText(parts.used, use(lock));
   setText(parts.who, first ? who(first) + (more > 0 ? ' and ' + more + ' more' : '') : 'nobody');
   setText(parts.where, first ? where(first) : '');
+  setText(parts.since, first && !first.foreign ? clock(state.at - first.sinceMs) : '–');
   setText(parts.token, first?.token || '–');
   parts.bar.hidden = !first;
+  if (parts.stuck !== lock.isDeadlocked) parts.row.classList.toggle('stuck', parts.stuck = lock.isDeadlocked);
 }
 
 function tickRow(parts) {
@@ -61,26 +67,26 @@ function tickRow(parts) {
 function rank(lock) {
   const ends = Math.min(...lock.holders.filter((row) => partOf(row) < LOW_PART).map((row) => state.heard + row.leftMs));
   const waits = longestWait(lock);
-  const order = ends < Infinity ? 0 : waits > LONG_WAIT_MS ? 1 : waits > 0 ? 2 : 3;
-  return { lock, order, within: order === 0 ? ends : -lock.waiters.length };
+  const order = lock.isDeadlocked ? 0 : ends < Infinity ? 1 : waits > LONG_WAIT_MS ? 2 : waits > 0 ? 3 : 4;
+  return { lock, order, within: order === 1 ? ends : -lock.waiters.length };
 }
 const byRank = (a, b) => a.order - b.order || a.within - b.within || (a.lock.name < b.lock.name ? -1 : 1);
 
 // ---- Trouble ----
 
 function pastTroubles() {
-  const ended = { expired: (who) => `the lease of ${who} ran out before it was given back`, broken: (who, why) => `taken away from ${who}: ${why}` };
+  const ended = { expired: (who) => `the lease of ${who} ran out before it was released`, broken: (who, why) => `broken while ${who} held it: ${why}` };
   return state.changes.slice(-200).filter((change) => change.event in ended && Date.now() - change.at < TOLD_MS).reverse().map((change) => ({
     bad: true, word: change.event === 'expired' ? 'lost' : 'broken', name: change.name,
     text: ended[change.event](change.label || 'its holder', change.text), at: clock(change.at),
   }));
 }
 function presentTroubles(all) {
-  const found = [];
+  const found = state.deadlocks.map((circle) => ({ bad: true, word: 'deadlock', name: circle[0], text: circleWords(circle) }));
   for (const lock of all) {
     if (lock.holders.some((row) => partOf(row) < LOW_PART))
       found.push({ word: 'ending', name: lock.name, text: 'little time is left, and nobody has renewed it' });
-    if (longestWait(lock) > LONG_WAIT_MS)
+    if (longestWait(lock) > LONG_WAIT_MS && !isDeadlocked(lock.name))
       found.push({ word: 'waiting', name: lock.name, text: 'somebody has waited for ' + duration(longestWait(lock)) });
   }
   return found;
@@ -104,23 +110,46 @@ function showTrouble(all) {
 
 const ROWS = { key: (lock) => lock.name, create: createRow, update: updateRow, remove: (parts) => look(parts, false) };
 
+// All locks, with what the filters ask for.
+function readLocks() {
+  const all = locks();
+  for (const lock of all) {
+    lock.isEnding = lock.holders.some((row) => partOf(row) < LOW_PART);
+    lock.isDeadlocked = isDeadlocked(lock.name);
+  }
+  return all;
+}
+
+function showChains(all) {
+  const starts = chainStarts(all);
+  if ($('chains').hidden !== !starts.length) $('chains').hidden = !starts.length;
+  drawChains($('chain-list'), starts.slice(0, CHAINS_MAX), new Map(all.map((lock) => [lock.name, lock])));
+}
+
+function inOrder(shown) {
+  const order = chosenOrder();
+  return order ? shown.sort(order) : shown.map(rank).sort(byRank).map((each) => each.lock);
+}
+
 export function showNow() {
-  const wanted = $('filter').value, all = locks();
-  const shown = all.filter((lock) => lock.name.includes(wanted)).map(rank).sort(byRank).map((each) => each.lock);
+  const all = readLocks(), shown = inOrder(all.filter(fits));
+  offerHosts(state.rows);
   keepRows($('locks'), shown, ROWS);
   $('locks').hidden = shown.length === 0;
   $('nothing').hidden = shown.length > 0;
-  setText($('nothing'), all.length ? 'No name contains that.' : 'Nothing is held, and nobody waits.');
-  setText($('n-held'), String(all.reduce((sum, lock) => sum + lock.holders.length, 0)));
-  setText($('n-waiting'), String(all.reduce((sum, lock) => sum + lock.waiters.length, 0)));
-  setText($('n-trip'), state.tripMs < 0 ? '–' : state.tripMs < 1 ? 'under 1 ms' : state.tripMs + ' ms');
+  $('first').hidden = all.length > 0;
+  setText($('nothing-words'), all.length ? 'No lock fits these filters.' : 'Nothing is held, and nobody waits.');
+  setText($('count'), anyChosen() ? `${shown.length} of ${all.length}` : String(all.length));
+  setText($('n-trip'), state.tripMs < 0 ? '' : state.tripMs < 1 ? 'in less than 1 ms' : `in ${state.tripMs} ms`);
+  showFigures(all);
+  showChains(all);
   showTrouble(all);
 }
 
 // What changes with time alone.
-export function tickNow(all = locks()) {
+export function tickNow(all = readLocks()) {
   inSight.forEach(tickRow);
-  const oldest = all.reduce((most, lock) => Math.max(most, longestWait(lock)), 0);
-  setText($('n-oldest'), oldest ? duration(oldest) : '–');
+  showFigures(all);
+  showChains(all);
   showTrouble(all);
 }

@@ -31,7 +31,7 @@ const HEAT = {
 const TOP = {
   key: (lock) => lock.name,
   create(lock) {
-    const { row, cells: [name, share, waited] } = makeRow(['Name', '', 'Waited in all']);
+    const { row, cells: [name, share, waited] } = makeRow(['Name', '', 'Waited in total']);
     const bar = make('i');
     nameCell(name, lock.name);
     share.className = 'lane';

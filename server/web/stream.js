@@ -5,7 +5,7 @@ const PAST_MAX = 1000;
 const AGAIN_MS = 1000;
 
 export const state = {
-  rows: [], changes: [], words: '', at: 0, tripMs: -1, heard: 0, // at: by the service's clock; heard: by ours
+  rows: [], deadlocks: [], about: null, changes: [], words: '', at: 0, tripMs: -1, heard: 0, // at: by the service's clock; heard: by ours
   up: false, connected: false,
   token: sessionStorage.getItem('token') || '',
 };
@@ -16,11 +16,12 @@ export function locks() {
   const all = new Map();
   for (const row of state.rows) {
     let lock = all.get(row.name);
-    if (!lock) all.set(row.name, lock = { name: row.name, kind: row.kind, holders: [], waiters: [] });
+    if (!lock) all.set(row.name, lock = { name: row.name, kind: row.kind, used: row.used, capacity: row.capacity, holders: [], waiters: [] });
     (row.role === 'holder' ? lock.holders : lock.waiters).push(row);
   }
   return [...all.values()];
 }
+export const rowsOf = (name) => state.rows.filter((row) => row.name === name);
 const passed = () => state.heard ? performance.now() - state.heard : 0;
 export const sinceOf = (row) => row.sinceMs + passed();
 export const leftOf = (row) => row.leftMs < 0 ? -1 : Math.max(0, row.leftMs - passed());
@@ -50,7 +51,8 @@ function askToken() {
 function take(event, data) {
   if (event === 'past') state.changes = data.changes.slice(-PAST_MAX);
   if (event === 'changes') state.changes = state.changes.concat(data.changes).slice(-PAST_MAX);
-  if (event === 'snapshot') Object.assign(state, { rows: data.rows, at: data.at, tripMs: data.roundTripMs });
+  if (event === 'snapshot') Object.assign(state, { rows: data.rows, deadlocks: data.deadlocks, at: data.at, tripMs: data.roundTripMs });
+  if (event === 'about') state.about = { ...data, heard: performance.now() };
   if (event === 'snapshot' || event === 'silence') Object.assign(state, { up: data.up, words: data.words, heard: performance.now() });
 }
 

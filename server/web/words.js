@@ -8,6 +8,8 @@ export function duration(ms) {
   if (s < 3600) return Math.floor(s / 60) + ' min ' + Math.floor(s % 60) + ' s';
   return Math.floor(s / 3600) + ' h ' + Math.floor((s % 3600) / 60) + ' min';
 }
+// With milliseconds where they matter.
+export const fine = (ms) => (ms < 1000 ? ms + ' ms' : duration(ms));
 export const who = (row) => row.foreign ? 'another program' : (row.label || 'pid ' + row.pid);
 export const where = (row) => row.foreign ? '' : row.host + ', pid ' + row.pid;
 // A lock for readers and writers has no capacity that is worth a word.
@@ -15,4 +17,17 @@ export function units(row) {
   if (row.kind !== 'read' && row.kind !== 'write') return row.units + ' of ' + row.capacity;
   return row.units === row.capacity ? 'all' : String(row.units);
 }
-export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+// By hand: the browser's own way takes fifty times as long, and every row has a time.
+const two = (number) => String(number).padStart(2, '0');
+export function clock(ms) {
+  const time = new Date(ms);
+  return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+}
+// How much of a lock is in use.
+export function use(lock) {
+  const count = lock.holders.length;
+  if (lock.kind === 'semaphore') return `${lock.used} of ${lock.capacity} in use`;
+  if (!count) return 'free';
+  if (lock.holders[0].kind === 'read') return count === 1 ? '1 reader' : count + ' readers';
+  return lock.holders[0].kind === 'write' ? '1 writer' : 'held';
+}

@@ -1,33 +1,34 @@
-/* heap.h - timers in a binary min-heap: the first is found at once, put and remove cost O(log n) and never allocate. */
+/* heap.h - timers in a binary min-heap: the first is found in O(1), put and remove cost O(log n)
+ * and never allocate. */
 #pragma once
 #include "holdfast.h"
 
 #include <stdatomic.h>
 
-/* Lives inside the thing that has the timer. Zero is a node that is in no heap. */
-struct hf_heap_node {
-    _Atomic int64_t key; /* INT64_MAX after it was removed. May be read by threads that do not own the heap */
-    uint32_t index;      /* 0: in no heap, else its position + 1 */
+/* Member of the struct that has the timer. A zeroed node is in no heap. */
+struct heap_node {
+    _Atomic int64_t key; /* INT64_MAX after removal; readable by threads that do not own the heap */
+    uint32_t index;      /* position + 1; 0: in no heap */
 };
 
-/* Zero is an empty heap. It points to its nodes and owns none of them; hf_heap_free frees the array only. */
-struct hf_heap {
-    struct hf_heap_node **node;
+/* A zeroed heap is empty. It points to its nodes and owns none of them. */
+struct heap {
+    struct heap_node **node;
     uint32_t count, room;
 };
 
-/* Makes room for at least n nodes in all. The only function that can fail (HF_NO_MEMORY, and nothing changed), so that
- * whoever reserves when a timer's owner is made can set that timer at any later time. */
-hf_status hf_heap_reserve(struct hf_heap *heap, uint32_t n);
+/* Makes room for n nodes in total. This is the only function that can fail (HF_NO_MEMORY, nothing
+ * changed). If room is reserved when a timer's owner is made, the timer can be set at any time. */
+hf_status heap_reserve(struct heap *heap, uint32_t n);
 
-/* Inserts, or moves if it is in this heap already. Room must have been reserved. */
-void hf_heap_put(struct hf_heap *heap, struct hf_heap_node *node, int64_t key);
+/* Inserts the node, or moves it if it is already in this heap. Room must have been reserved. */
+void heap_put(struct heap *heap, struct heap_node *node, int64_t key);
 
-/* Nothing happens if the node is in no heap. */
-void hf_heap_remove(struct hf_heap *heap, struct hf_heap_node *node);
+/* Removes the node, if it is in the heap. */
+void heap_remove(struct heap *heap, struct heap_node *node);
 
-/* The node with the smallest key, NULL if the heap is empty. Nodes with equal keys come in any order. */
-struct hf_heap_node *hf_heap_first(const struct hf_heap *heap);
+/* The node with the smallest key; NULL if the heap is empty. Equal keys have no order. */
+struct heap_node *heap_first(const struct heap *heap);
 
-/* Takes all nodes out and frees the array; the heap is as good as new. */
-void hf_heap_free(struct hf_heap *heap);
+/* Removes all nodes and frees the array. The heap is empty and can be used again. */
+void heap_free(struct heap *heap);

@@ -1,32 +1,72 @@
-/* settings.h - the settings table of the project and the values in force for one client. settings.def is the table. */
+/* settings.h - tables of settings, and the values in force for one client.
+ *
+ * base knows the settings that every engine has (settings.def). Each engine adds a table of its
+ * own; engine_settings() joins them all. */
 #pragma once
 #include "holdfast.h"
 
-enum hf_setting_id {
-#define HF_SETTING(id, name, unit, min, max, standard, where, help) HF_SET_##id,
+/* One row of a table. */
+struct setting_row {
+    size_t index; /* its place in struct settings; a build without some engine leaves gaps */
+    struct hf_setting setting;
+    const char *text;    /* HF_UNIT_TEXT: the default */
+    const char *choices; /* HF_UNIT_TEXT: separated by blanks; NULL: any text */
+};
+
+struct setting_rows {
+    const struct setting_row *row;
+    size_t count;
+};
+
+/* For SETTING and SETTING_TEXT of a .def file: a row, and the id as a number. */
+#define SETTING_ROW(index, id, name, unit, min, max, standard, where, help)                        \
+    {index, {name, unit, min, max, standard, where, help}, NULL, NULL},
+#define SETTING_TEXT_ROW(index, id, name, min, max, text, choices, where, help)                    \
+    {index, {name, HF_UNIT_TEXT, min, max, -1, where, help}, text, choices},
+#define SETTING_INDEX(index, id, ...) SETTING_##id = index,
+
+enum setting_id {
+#define SETTING SETTING_INDEX
 #include "settings.def"
-#undef HF_SETTING
-    HF_SET_COUNT
+#undef SETTING
+};
+extern const struct setting_rows settings_of_all; /* the table of base */
+
+#define SETTINGS_MAX 80
+#define SETTING_TEXT_MAX 256
+
+/* Several tables joined, without gaps, in the order of the indexes. */
+struct settings_table {
+    size_t count;
+    struct hf_setting row[SETTINGS_MAX];
+    const struct setting_row *from[SETTINGS_MAX];
 };
 
-#define HF_SETTING_TEXT_MAX 256
+/* Adds rows to the table. Rows that are in it already may come again; two settings that share an
+ * index are a mistake of the programmer. */
+void settings_table_join(struct settings_table *table, const struct setting_rows *rows);
 
-struct hf_settings {
-    int64_t value[HF_SET_COUNT];      /* in the setting's unit; of a text its length in bytes; -1: follows */
-    const char *source[HF_SET_COUNT]; /* "default", "environment", "url" */
-    char text[HF_SET_COUNT][HF_SETTING_TEXT_MAX]; /* for settings whose unit is text; "" = none */
+/* The arrays are indexed by setting_row.index. */
+struct settings {
+    const struct settings_table *table;
+    int64_t value[SETTINGS_MAX]; /* in the setting's unit; length of a text in bytes; -1: follows
+                                    from other settings */
+    const char *source[SETTINGS_MAX];          /* "default", "environment", "url" */
+    char text[SETTINGS_MAX][SETTING_TEXT_MAX]; /* HF_UNIT_TEXT; "": none */
 };
 
-/* The table, in the order of enum hf_setting_id. */
-const struct hf_setting *hf_settings_table(size_t *count);
+/* Keeps the table. */
+void settings_defaults(struct settings *settings, const struct settings_table *table);
 
-void hf_settings_defaults(struct hf_settings *settings);
+/* Reads HOLDFAST_<NAME> for every setting that may stand in the environment. HF_CONFIG names
+ * variable and value (never a password). `lookup` is getenv or a test's own. */
+hf_status settings_from_environment(struct settings *settings, char *(*lookup)(const char *name));
 
-/* Reads HOLDFAST_<NAME> for every setting that may stand in the environment. HF_CONFIG names variable and value (never
- * a password). `lookup` is getenv or a test's own. */
-hf_status hf_settings_from_environment(struct hf_settings *settings, char *(*lookup)(const char *name));
-
-/* Reads `ttl=10s&wake=poll` (percent-encoding as usual). A setting that is unknown, bad or given twice is HF_CONFIG and
- * is named; the value of an unknown one is not shown, it may be a password. To be called last, also for an empty query:
- * it then checks that the settings agree with each other. */
-hf_status hf_settings_from_query(struct hf_settings *settings, const char *query);
+/* Reads `ttl=10s&wake=poll` (percent-encoding as usual). A setting that is unknown, bad or given
+ * twice is HF_CONFIG and is named; the value of an unknown one is not shown, it may be a password.
+ * Call it last, also with an empty query: it then checks that the settings agree with each other.
+ */
+hf_status settings_from_query(struct settings *settings, const char *query);
+/* The same, but leaves out words that are no setting and that `passes_on` knows. NULL: none. */
+hf_status settings_from_query_except(struct settings *settings, const char *query,
+                                     bool (*passes_on)(const char *name, size_t len));

@@ -2,15 +2,16 @@
 #pragma once
 #include "holdfast.h"
 
-struct hf_status_row {
+struct status_row {
     int status;
     const char *name, *text;
     int exit_code, http;
     bool retry;
 };
 
-/* The row of a status; for a number that is none the row "UNKNOWN", which counts as an internal error. Never NULL. */
-const struct hf_status_row *hf_status_row(int status);
+/* The row of a status. A number that is not a status has the row "UNKNOWN", with the exit code of
+ * an internal error. Never NULL. */
+const struct status_row *status_row(int status);
 
 /* All rows, in the order of status.def. */
-const struct hf_status_row *hf_status_rows(size_t *count);
+const struct status_row *status_rows(size_t *count);

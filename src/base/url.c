@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "error.h"
 #include "name.h"
-#include "why.h"
 
 static bool is_letter(char c)
 {
@@ -17,7 +17,7 @@ static bool may_be_in_scheme(char c)
     return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
 }
 
-/* The length of the scheme that text begins with; 0: it begins with none. */
+/* The length of the scheme at the start of text; 0: there is none. */
 static size_t measure_scheme(const char *text)
 {
     size_t len = 0;
@@ -31,40 +31,50 @@ static size_t measure_scheme(const char *text)
 static hf_status check_characters(const char *text, size_t len)
 {
     size_t place;
-    const char *flaw = hf_name_flaw(text, len, &place);
+    const char *flaw = name_flaw(text, len, &place);
     if (flaw)
-        return hf_why(HF_CONFIG, "the URL: byte %zu (0x%02x) is %s; write it percent-encoded", place + 1,
-                      (unsigned)(uint8_t)text[place], flaw);
+        return error_set(HF_CONFIG, "the URL: byte %zu (0x%02x) is %s; write it percent-encoded",
+                         place + 1, (unsigned)(uint8_t)text[place], flaw);
+
     place = strcspn(text, " #");
     if (place < len)
-        return hf_why(HF_CONFIG, "the URL: byte %zu is '%c'; write it %%%02X", place + 1, text[place],
-                      (unsigned)text[place]);
+        return error_set(HF_CONFIG, "the URL: byte %zu is '%c'; write it %%%02X", place + 1,
+                         text[place], (unsigned)text[place]);
     return HF_OK;
 }
 
 static hf_status refuse_without_scheme(const char *text)
 {
-    /* In front of an @ there may be a password. */
+    /* If there is an @, the text in front of it may be a password, so nothing is shown. */
     if (strchr(text, '@'))
-        return hf_why(HF_CONFIG, "the URL does not begin with a scheme, such as local: or redis://");
-    return hf_why(HF_CONFIG, "the URL \"%.80s\" does not begin with a scheme, such as local: or redis://", text);
+        return error_set(HF_CONFIG,
+                         "the URL does not begin with a scheme, such as local: or redis://");
+
+    return error_set(HF_CONFIG,
+                     "the URL \"%.80s\" does not begin with a scheme, such as local: or redis://",
+                     text);
 }
 
-hf_status hf_url_parse(struct hf_url *url, const char *text)
+hf_status url_parse(struct url *url, const char *text)
 {
     size_t len = strlen(text);
-    if (len >= HF_URL_MAX)
-        return hf_why(HF_CONFIG, "the URL has %zu bytes, but at most %d are allowed", len, HF_URL_MAX - 1);
+    if (len >= URL_MAX)
+        return error_set(HF_CONFIG, "the URL has %zu bytes, but at most %d are allowed", len,
+                         URL_MAX - 1);
+
     hf_status status = check_characters(text, len);
     if (status != HF_OK)
         return status;
+
     size_t scheme_len = measure_scheme(text);
     if (scheme_len == 0)
         return refuse_without_scheme(text);
-    /* Only what stands in front of the colon is shown: it need not be a scheme, as in user:password@host. */
+
+    /* Shows only the part in front of the colon: the rest may be a password (user:password@host).
+     */
     if (scheme_len >= sizeof url->scheme)
-        return hf_why(HF_CONFIG, "the URL: \"%.*s\" is too long for a scheme", (int)(scheme_len < 80 ? scheme_len : 80),
-                      text);
+        return error_set(HF_CONFIG, "the URL: \"%.*s\" is too long for a scheme",
+                         (int)(scheme_len < 80 ? scheme_len : 80), text);
 
     for (size_t i = 0; i < scheme_len; i++)
         url->scheme[i] = text[i] >= 'A' && text[i] <= 'Z' ? (char)(text[i] - 'A' + 'a') : text[i];
@@ -89,7 +99,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The byte that an escape stands for; -1 if it is not followed by two hexadecimal digits. */
+/* The byte of a percent escape; -1 if the % is not followed by two hexadecimal digits. */
 static int read_escape(const char *text, size_t left)
 {
     int high = left > 2 ? hex_digit(text[1]) : -1;
@@ -108,18 +118,19 @@ static hf_status decode(const char *text, size_t len, char *out, size_t size)
             step = 3;
         }
         if (byte < 0)
-            return hf_why(HF_CONFIG, "byte %zu is a %% without two hexadecimal digits", at + 1);
+            return error_set(HF_CONFIG, "byte %zu is a %% without two hexadecimal digits", at + 1);
         if (byte == 0)
-            return hf_why(HF_CONFIG, "byte %zu stands for a NUL", at + 1);
+            return error_set(HF_CONFIG, "byte %zu is an escaped NUL", at + 1);
         if (used + 1 >= size)
-            return hf_why(HF_CONFIG, "longer than %zu bytes", size - 1);
+            return error_set(HF_CONFIG, "longer than %zu bytes", size - 1);
         out[used++] = (char)byte;
     }
+
     out[used] = '\0';
     return HF_OK;
 }
 
-hf_status hf_url_decode(const char *text, size_t len, char *out, size_t size)
+hf_status url_decode(const char *text, size_t len, char *out, size_t size)
 {
     assert(size > 0);
     hf_status status = decode(text, len, out, size);

@@ -1,43 +1,55 @@
-/* client.h - the client's own structs: what changes over time.
+/* client.h - the client's own structs: everything that changes over time.
  *
- * The way through this folder: client.c opens and closes; lease.c makes handles and counts who needs them, hooks.c what
- * few of them need; drive.c turns an event into moves of the claim (core) and submits them to the engine; calls.c are
- * the blocking and starting calls; many.c takes several names at once; export.c turns a detached hold into text and
- * back; keeper.c is the background thread: timers, news by the bell, callbacks; journal.c is the log; listing.c shows
- * and watch.c tells of changes.
+ * The way through this folder: client.c opens and closes. lease_pool.c makes handles and counts the
+ * references to them; callbacks.c lends the fields that few of them need. claim_driver.c turns an
+ * event into moves of the claim (core) and submits them to the engine. acquire_release.c has the
+ * blocking calls and those that only start an operation; acquire_many.c takes several names at
+ * once; export.c turns a detached hold into text and back. background.c is the background thread:
+ * timers, replies that the engine notified of, callbacks. event_log.c is the log, client_admin.c
+ * lists holders and waiters, server_report.c collects what servers say of themselves, and watch.c
+ * reports changes.
  *
- * An engine answers inside submit(), or later (HF_LATER). Then whoever is blocked in a call on the lease parks in the
- * engine and looks at its news; when nobody is, they come by the bell, and the keeper looks.
+ * An engine replies inside submit(), or later (ENGINE_REPLIES_LATER). If it replies later, a caller
+ * that is blocked in a call on the lease parks in the engine and takes the replies. If no caller is
+ * blocked, the engine notifies the background thread, which takes them.
  *
- * Locks, in the order in which they are taken: a lease's lock (its claim moves under it, and the engine is asked under
- * it, so that one lease that cannot get through holds up no other), then the client's (queues, timers, pool; for
- * moments). No lock is held while a callback runs.
+ * Locks, in the order in which they are taken: a lease's lock, then the client's. Under a lease's
+ * lock its claim moves and the engine is called, so a lease that cannot get through delays no
+ * other. Under the client's lock are queues, timers and the pool; it is held for moments only. No
+ * lock is held while a callback runs.
  *
- * hf_close waits for all who are in a call. Whoever has a lease's lock is in one, for hf_close takes each; whoever is
- * in a call without such a lock counts itself in `inside`. */
+ * hf_close waits for every thread that is inside a call. Such a thread holds a lease's lock, which
+ * hf_close takes once each, or it is counted in `active_calls`. */
 #pragma once
 #include "base/heap.h"
 #include "base/settings.h"
 #include "core/claim.h"
 #include "engines/engine.h"
+#include "sys/clock.h"
 #include "sys/entropy.h"
-#include "sys/forkmark.h"
+#include "sys/fork_guard.h"
 #include "sys/futex.h"
-#include "sys/latch.h"
+#include "sys/small_mutex.h"
 
+#include <assert.h>
 #include <pthread.h>
 
-/* A queue of leases, each in it at most once. */
-struct hf_line {
+/* A queue of leases. A lease is in it at most once. */
+struct lease_queue {
     struct hf_lease *first, *last;
 };
 
-enum hf_callback { HF_CB_DONE = 1, HF_CB_LOST = 2, HF_CB_GROUP = 4 };
-enum hf_sweep { HF_SWEEP_NONE, HF_SWEEP_CHECK, HF_SWEEP_LOST };
-enum { HF_COUNTERS = sizeof(struct hf_counters) / sizeof(uint64_t) - 1 };
+enum callback_kind {
+    CALLBACK_DONE = 1,
+    CALLBACK_LOST = 2,
+    CALLBACK_EXTENDED = 4,
+    CALLBACK_RELEASED = 8
+};
+enum sweep_kind { SWEEP_NONE, SWEEP_CHECK, SWEEP_LOST };
+enum { CLIENT_COUNTERS = sizeof(struct hf_counters) / sizeof(uint64_t) - 1 };
 
-/* The order is that of struct hf_counters. */
-enum hf_count {
+/* In the order of struct hf_counters. */
+enum counter_id {
     COUNT_ASKED,
     COUNT_GRANTED,
     COUNT_QUEUED,
@@ -50,282 +62,483 @@ enum hf_count {
     COUNT_LOST
 };
 
-/* A call that waits for its answer. */
-struct hf_pending_call {
-    bool open; /* somebody is in it */
-    bool over; /* and has its answer */
+/* A call that waits for the outcome of an operation. */
+struct pending_call {
+    bool open; /* the operation was started and its caller has not taken the outcome */
+    bool over; /* the outcome is known */
     hf_status status : 16;
 };
 
 /* A timing sheet that all leases with the same ttl share. Under the client's lock. */
-struct hf_shared_sheet {
-    struct hf_sheet sheet;
-    struct hf_shared_sheet *next; /* of its bucket */
+struct shared_sheet {
+    struct timing_sheet sheet;
+    struct shared_sheet *next; /* next in its bucket */
     int64_t ttl_ms;
-    uint32_t users;
+    uint32_t users; /* leases in use that point to it */
 };
 
-/* What hangs on the outcome of a lease: callbacks, and those that were taken together with it. Most need none of these;
- * when `done` has been called, and there is nothing else, it is given back. */
-struct hf_hooks {
-    hf_done_fn *done;
-    void *done_arg;
+/* One callback of hf_acquire_start, hf_extend_start, hf_upgrade_start, hf_downgrade_start or
+ * hf_release_start. */
+struct done_call {
+    hf_done_fn *fn; /* NULL: none, or it has run */
+    void *arg;
+};
+
+/* Callbacks of a lease, and the group that it was taken with. Most leases need none of these. They
+ * are returned to the pool when no field is needed any more. */
+struct callbacks {
+    struct done_call done, extended, released; /* extended: also of a conversion */
     hf_lost_fn *on_lost;
     void *lost_arg;
+    /* The open call `change` or `release` of the lease is one of `extended` or `released`. */
+    bool change_calls_back, release_calls_back;
+    bool converts;          /* the open call `change` is a conversion that calls back */
+    hf_kind converted_kind; /* kind of the lease after the conversion */
+    bool group_lost;        /* the others of the group must be given up */
+    bool has_outcome_fd;    /* a caller polls outcome_fd, which decide() makes readable */
+    int outcome_fd;
+    hf_status extended_status : 16, released_status : 16;
     /* Under the client's lock: */
-    struct hf_group *group;     /* NULL: it was taken alone */
-    struct hf_lease *call_next; /* while a callback is due */
-    struct hf_hooks *next;      /* while they are unused */
+    struct lease_group *group;  /* NULL: the lease was taken alone */
+    struct hf_lease *call_next; /* in the queue of leases with a callback due */
+    struct callbacks *next;     /* in the pool of unused ones */
 };
 
-enum { HF_SHEET_BITS = 6, HF_SHEET_BUCKETS = 1 << HF_SHEET_BITS };
+/* Why an op of a lease failed: what the engine said, and which hold is in the way. */
+struct lease_failure {
+    const char *text; /* "": nothing was said */
+    bool has_holder;
+    nanos until; /* when the hold in the way ends unless it is renewed; TIME_NEVER: unknown */
+    struct reply_holder holder; /* all zero: only `until` is known */
+};
+
+#define BACKGROUND_AWAKE INT64_MIN /* armed_at while the background thread is awake */
+
+enum { SHEET_BITS = 6, SHEET_BUCKETS = 1 << SHEET_BITS };
 
 struct hf_lease {
     struct hf_client *client;
-    _Atomic uint32_t
-        refs; /* the caller's handle, the claim until it is over, each queue it stands in; 0: in the pool */
+    /* One for the caller's handle, one for the claim until it is over, one for each queue that the
+     * lease is in. 0: in the pool. */
+    _Atomic uint32_t refs;
 
-    hf_latch lock;
-    bool alive;                     /* the claim counts as a ref */
-    bool caller_drives;             /* a caller is blocked in acquire and brings the timer events itself */
-    bool decided;                   /* GRANTED or DENIED was reported */
-    bool freed;                     /* the caller gave the handle back */
-    bool exported;                  /* the hold belongs to a text now */
-    bool awaited;                   /* hf_close waits for its end */
-    bool has_block;                 /* its texts are there */
-    bool muted;                     /* the caller has yet to get the handle: nobody is told that it is lost */
-    bool in_look, in_call;          /* under the client's lock, as are */
-    uint8_t callbacks;              /* enum hf_callback that are due */
-    struct hf_pending_call change;  /* extend, upgrade or downgrade: one at a time, other threads wait for their turn */
-    struct hf_pending_call release; /* the first one; a second is refused */
-    hf_status outcome : 16, lost_status : 16;
-    uint32_t callers;    /* in a blocking call on it */
-    uint32_t sleepers;   /* those of them that sleep on `news` */
-    hf_word news;        /* rises when something was decided; callers sleep on it */
-    _Atomic int lost_fd; /* -1: none was asked for */
-    uint64_t parked;     /* the slot that one of the callers is parked on; 0: none */
-    hf_nanos wake_at;
-
-    struct hf_ask ask;
-    struct hf_claim claim;
+    small_mutex lock;
+    bool alive;         /* the claim has a reference */
+    bool caller_drives; /* a caller is blocked in acquire and brings the timer events itself */
+    bool decided;       /* GRANTED or DENIED was reported */
+    bool freed;         /* the caller gave the handle back */
+    bool exported;      /* the hold belongs to a text */
+    bool awaited;       /* hf_close waits for the last reply to it */
+    bool has_block;     /* `texts` is a block */
+    bool muted;         /* the caller does not have the handle yet: on_lost must not run */
 
     /* Under the client's lock: */
-    struct hf_heap_node timer;  /* its key: when the keeper looks at it. Read without the lock */
-    struct hf_lease *look_next; /* in the queue of those to look at; in the pool */
+    bool is_notified, in_call; /* in the queue `notified`; in the queue `call` */
+    uint8_t due_callbacks;     /* enum callback_kind, one bit each */
 
-    struct hf_hooks *hooks; /* NULL: none */
-    char *words;            /* what went wrong, NULL: nothing to add to the status */
-    union {                 /* the ask's name and label, and behind them the correlation id */
+    /* Extend, upgrade or downgrade. One at a time; other threads wait until it is free. */
+    struct pending_call change;
+    struct pending_call release; /* the first release; a second is refused */
+    hf_status outcome : 16, lost_status : 16;
+    uint32_t callers;        /* threads in a blocking call on the lease */
+    uint32_t sleepers;       /* number of them that sleep on `outcome_word` */
+    futex_word outcome_word; /* rises with every report */
+    _Atomic int lost_fd;     /* -1: hf_lease_fd was not called */
+    uint64_t parked;         /* slot that one of the callers is parked on; 0: none */
+    nanos wake_at;           /* when the claim wants its TIMER */
+
+    struct engine_op op;
+    struct claim claim;
+
+    /* Under the client's lock: */
+    struct heap_node
+        timer; /* when the background thread handles the lease; read without the lock */
+    struct hf_lease *notified_next; /* in the queue `notified`; in the pool */
+
+    struct callbacks *callbacks; /* NULL: none */
+    struct lease_failure
+        *failure; /* cause of the last failure; NULL: nothing to add to the status */
+    union {       /* the op's name and label, and behind them the correlation id */
         char small[40];
         struct {
             char *at;
             uint32_t size;
-        } block; /* when they were long once; stays with the handle */
+        } block; /* made for longer texts; stays with the handle */
     } texts;
 };
 
+/* Files in memory for texts that a caller gave instead of files; see hf_client_options. */
+enum { SECRETS = 4 };
+struct secrets {
+    int fd[SECRETS]; /* descriptor + 1; 0: none */
+};
+
 struct hf_client {
-    struct hf_forkmark mark;
-    const struct hf_engine_type *type;
+    struct fork_guard mark;
+    struct secrets secrets;
+    const struct engine_type *type;
     void *engine;
-    struct hf_host host;
-    struct hf_limits limits;
-    struct hf_settings settings;
-    struct hf_timing_wishes wishes;
-    char *url; /* as opened, without its query, for messages */
+    struct engine_host host;
+    struct engine_limits limits;
+    struct settings settings;
+    struct timing_overrides overrides; /* from the settings; see client_overrides() */
+    _Atomic nanos takes; /* how long requests take on the engine's connection; 0: not known */
+    char *url;           /* as opened, without its query, for messages */
 
-    hf_word inside;  /* callers in a call without a lease's lock, and HF_CLOSING: one word, because whoever leaves must
-                        not look at the client after */
-    hf_word awaited; /* leases that hf_close waits for */
-    _Atomic uint64_t count[HF_COUNTERS];
+    /* Threads in a call that hold no lease's lock, and CLIENT_CLOSING. One word, because a thread
+     * that leaves must not touch the client afterwards. */
+    futex_word active_calls;
+    futex_word awaited; /* leases whose last reply hf_close waits for */
+    _Atomic uint64_t count[CLIENT_COUNTERS];
 
-    hf_latch lock;
-    struct hf_entropy entropy;
-    uint64_t next_id[2]; /* of asks in a table: random numbers at first, of which the first one counts on */
-    struct hf_heap timers;
+    small_mutex lock;
+    struct entropy entropy;
+    uint64_t
+        next_id[2]; /* attempt ids in a table: random at first, then the first word counts up */
+    struct heap timers;
     struct hf_lease *pool;
-    struct hf_slab *slabs; /* all leases */
-    struct hf_hooks *unused_hooks;
-    struct hf_shared_sheet *sheets[HF_SHEET_BUCKETS]; /* by ttl */
-    uint32_t leases;                                  /* made, whether in use or in the pool */
-    struct hf_line look, call;
-    hf_nanos armed_at;   /* when the keeper wakes by itself; INT64_MIN while it is awake */
-    enum hf_sweep sweep; /* what happened to all leases */
+    struct lease_slab *slabs; /* all leases */
+    struct callbacks *unused_callbacks;
+    struct shared_sheet *sheets[SHEET_BUCKETS]; /* hash table by ttl */
+    uint32_t leases;                            /* number made, in use or in the pool */
+    struct lease_queue notified, call;
+    nanos armed_at;        /* when the background thread wakes; INT64_MIN while it is awake */
+    enum sweep_kind sweep; /* what happened to all leases */
     hf_status lost_status;
     char lost_text[256];
     bool stop;
-    bool no_thread;              /* the caller drives: the background thread only tells when there is something to do */
-    int fd;                      /* readable then; -1 with a thread */
+    bool no_thread;     /* the caller drives; the background thread only wakes the caller's loop */
+    bool own_callbacks; /* callbacks and log run in hf_process, the background thread does the rest
+                         */
+    int fd; /* readable when hf_process has something to do; -1: the client uses its thread alone */
     _Atomic pthread_t processor; /* the thread that is inside hf_process; 0: none */
 
-    pthread_t keeper;
-    hf_word keeper_up; /* 1: it has started */
-    hf_status keeper_status;
-    char keeper_text[512];
+    nanos max_stall;        /* from the options; 0: none */
+    _Atomic nanos alive_at; /* last sign of life of the program; max_stall counts from it */
+
+    bool keep_handles; /* handles outlive hf_close */
+    /* Under the client's lock, with keep_handles: */
+    bool closed;      /* only memory is left, which goes with the last handle */
+    uint32_t handles; /* closed: handles that were not freed yet */
+
+    pthread_t background_thread;
+    futex_word background_up; /* 1: it has started, and its status is known */
+    hf_status background_status;
+    char background_text[512];
 
     hf_log_fn *on_log;
     void *log_arg;
-    enum hf_log_level log_level;
-    struct hf_record *log_first, *log_last;
+    _Atomic uint32_t log_level; /* enum hf_log_level; 0: nothing is logged */
+    struct log_entry *log_first, *log_last;
+    struct started_call *ended_first, *ended_last; /* whose callback is due; under the lock */
 };
 
-/* ---- lease.c ---- */
-/* With its lock held. */
-hf_status hf_lease_make(struct hf_client *client, const struct hf_request *request, hf_nanos now, hf_nanos deadline,
-                        struct hf_lease **lease);
-static inline void hf_lease_ref(struct hf_lease *lease)
+/* ---- lease_pool.c ---- */
+
+/* Fills all sheets again after client->takes has changed. Under the client's lock. */
+void lease_adapt_sheets(struct hf_client *client);
+
+/* A lease for a checked request, with its lock held and one reference. */
+hf_status lease_make(struct hf_client *client, const struct hf_request *request, nanos now,
+                     nanos deadline, struct hf_lease **lease);
+
+/* For a thread that already has a reference. */
+static inline void lease_ref(struct hf_lease *lease)
 {
     atomic_fetch_add_explicit(&lease->refs, 1, memory_order_relaxed);
 }
-/* For whoever finds it among the client's leases, under the client's lock. False: nobody needs it any more, and it is
- * on its way to the pool. */
-bool hf_lease_ref_listed(struct hf_lease *lease);
-void hf_lease_give_back(struct hf_lease *lease); /* one that nobody refers to, to the pool */
-static inline void hf_lease_unref(struct hf_lease *lease)
+
+/* For a thread that found the lease in a list of the client, under the client's lock. Returns false
+ * if the last reference is gone and the lease is on its way to the pool. */
+bool lease_ref_listed(struct hf_lease *lease);
+
+void lease_recycle(struct hf_lease *lease); /* to the pool; it has no reference left */
+
+static inline void lease_unref(struct hf_lease *lease)
 {
     if (atomic_fetch_sub_explicit(&lease->refs, 1, memory_order_acq_rel) == 1)
-        hf_lease_give_back(lease);
+        lease_recycle(lease);
 }
-void hf_lease_drop(struct hf_lease *lease);      /* unlocks one that came to nothing, and gives the reference back */
-bool hf_lease_pool_last(struct hf_lease *lease); /* gives the reference back if it is the last one */
-/* A walk through all leases of a client. Begins as zeroes. */
-struct hf_walk {
-    struct hf_slab *slab;
-    uint32_t next; /* in the slab */
+
+/* Unlocks a lease that was never held or has ended, and drops the reference. */
+void lease_drop(struct hf_lease *lease);
+
+/* Drops the reference if it is the last one. Returns whether it was. */
+bool lease_pool_last(struct hf_lease *lease);
+
+/* A walk through all leases of a client. Zeroes at first. */
+struct lease_walk {
+    struct lease_slab *slab;
+    uint32_t next; /* index in the slab */
     struct hf_lease *lease;
 };
-/* The next one, with a reference, while that of the last one is given back; NULL: it is over, and must come to that.
- * Those that are made meanwhile may be met or not. */
-struct hf_lease *hf_lease_walk(struct hf_client *client, struct hf_walk *walk);
-void hf_lease_words(struct hf_lease *lease, const char *text); /* copied; under the lease's lock */
-void hf_leases_free(struct hf_client *client);
 
-/* ---- hooks.c ---- */
-hf_status hf_hooks_need(struct hf_lease *lease); /* it has some from here on; or HF_NO_MEMORY */
-void hf_hooks_done(struct hf_lease *lease);      /* `done` is not needed any more */
-void hf_hooks_give(struct hf_lease *lease);      /* back; under the client's lock */
-void hf_hooks_free(struct hf_client *client);    /* those that were given back */
+/* The next lease, with a reference; the one returned before is unreferenced. NULL ends the walk,
+ * and a walk must be continued until then. A lease that is made meanwhile may be missed. */
+struct hf_lease *lease_walk(struct hf_client *client, struct lease_walk *walk);
 
-/* ---- drive.c ---- */
-/* An event happens to the claim, and all that follows from it. The lease's lock is held. */
-void hf_drive(struct hf_lease *lease, const struct hf_event *event);
-void hf_drive_input(struct hf_lease *lease, enum hf_input in, hf_status why);
-void hf_drive_peek(struct hf_lease *lease, hf_nanos now); /* looks at all news that there are */
-/* Sleeps until there may be news, the lease's timer is due, or until then. The lock is given up meanwhile. Returns the
- * time. */
-hf_nanos hf_drive_sleep(struct hf_lease *lease, hf_nanos until);
-/* A caller begins and ends to wait for answers. While one does, it looks at the news, and not the keeper. */
-static inline void hf_drive_attend(struct hf_lease *lease)
+void lease_set_error(struct hf_lease *lease, const char *text); /* copied; under the lease's lock */
+
+/* A hold is in the way: adds it to what is known of the failure. Copied; under the lease's lock. */
+void lease_set_holder(struct hf_lease *lease, const struct reply_holder *holder, nanos until);
+
+/* The failure of a lease, or one that says nothing. */
+static inline const struct lease_failure *lease_failure(const struct hf_lease *lease)
+{
+    static const struct lease_failure nothing = {.text = ""};
+    return lease->failure ? lease->failure : &nothing;
+}
+
+/* Ends the validity of all handles and counts those that were not freed. Under the client's lock.
+ */
+uint32_t lease_pool_count_handles(struct hf_client *client);
+void lease_pool_free(struct hf_client *client);
+
+/* ---- callbacks.c ---- */
+hf_status callbacks_ensure(struct hf_lease *lease); /* after HF_OK lease->callbacks is not NULL */
+void callbacks_return(struct hf_lease *lease);      /* to the pool; under the client's lock */
+void callbacks_free(struct hf_client *client);      /* those in the pool */
+
+/* A callback of the lease is due. The lease's lock is held. */
+void callbacks_due(struct hf_lease *lease, enum callback_kind callback);
+
+/* Runs callbacks that are due, at least one and at most a batch. Returns whether there were any. */
+bool callbacks_run(struct hf_client *client);
+bool callbacks_are_due(struct hf_client *client);
+
+/* ---- claim_driver.c ---- */
+
+/* Passes an event to the claim and carries out all that follows. The lease's lock is held. */
+void claim_driver_step(struct hf_lease *lease, const struct claim_event *event);
+void claim_driver_input(struct hf_lease *lease, enum claim_input in, hf_status why);
+
+/* Takes every reply that the engine has for the lease. */
+void claim_driver_take_replies(struct hf_lease *lease, nanos now);
+
+/* Sleeps until there may be a reply, the lease's timer is due, or `until`. The lease's lock is
+ * released meanwhile. Returns the time. */
+nanos claim_driver_park(struct hf_lease *lease, nanos until);
+
+/* A caller begins and ends to wait for replies. While one waits, it takes the replies; otherwise
+ * the background thread does. */
+static inline void claim_driver_wait_begin(struct hf_lease *lease)
 {
     lease->callers++;
 }
-void hf_drive_hand_on(struct hf_lease *lease);
-static inline void hf_drive_unattend(struct hf_lease *lease)
+void claim_driver_wait_pass(struct hf_lease *lease);
+static inline void claim_driver_wait_end(struct hf_lease *lease)
 {
-    if (--lease->callers || (lease->alive && (lease->client->limits.offers & HF_LATER)))
-        hf_drive_hand_on(lease);
+    if (--lease->callers || (lease->alive && (lease->client->limits.offers & ENGINE_REPLIES_LATER)))
+        claim_driver_wait_pass(lease);
 }
-hf_status hf_drive_adopt(struct hf_lease *lease, uint64_t token);
-void hf_drive_disown(struct hf_lease *lease); /* the hold belongs to its text alone */
 
-/* ---- calls.c ---- */
-#define HF_CLOSING 0x80000000u
-hf_status hf_client_enter(struct hf_client *client);
-void hf_client_exit(struct hf_client *client);
-hf_status hf_client_refuse(const struct hf_client *client); /* HF_FORKED or HF_CLOSED, in words */
-static inline bool hf_client_closing(const struct hf_client *client)
+hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token);
+void claim_driver_disown(struct hf_lease *lease); /* the hold belongs to its text alone */
+
+/* ---- acquire_release.c ---- */
+#define CLIENT_CLOSING 0x80000000u
+
+/* Counts the caller in `active_calls`. HF_FORKED, HF_CLOSED: not counted. */
+hf_status client_enter(struct hf_client *client);
+void client_exit(struct hf_client *client);
+hf_status client_refuse(const struct hf_client *client); /* HF_FORKED or HF_CLOSED, with its text */
+
+static inline bool client_closing(const struct hf_client *client)
 {
-    return atomic_load_explicit(&client->inside, memory_order_relaxed) & HF_CLOSING;
+    return atomic_load_explicit(&client->active_calls, memory_order_relaxed) & CLIENT_CLOSING;
 }
-/* For one that has a lease's lock, and will still need the client when it has not. */
-static inline void hf_client_stay(struct hf_client *client)
+
+/* For a thread that holds a lease's lock and still needs the client after it has released that
+ * lock. Paired with client_exit(). */
+static inline void client_stay_open(struct hf_client *client)
 {
-    atomic_fetch_add(&client->inside, 1);
+    atomic_fetch_add(&client->active_calls, 1);
 }
-/* Begins, and waits for the outcome. With the lease's lock. */
-hf_status hf_call_wait(struct hf_lease *lease, hf_nanos now);
-hf_status hf_call_acquire(struct hf_client *client, const struct hf_request *request, struct hf_lease **lease);
-hf_status hf_call_start(struct hf_client *client, const struct hf_request *request, hf_done_fn *done, void *arg,
-                        struct hf_lease **lease);
-hf_status hf_call_cancel(struct hf_lease *lease);
-hf_status hf_call_extend(struct hf_lease *lease, int64_t ttl_ms);
-hf_status hf_call_release(struct hf_lease *lease);
-void hf_call_free(struct hf_lease *lease);
-int hf_call_lost_fd(struct hf_lease *lease);
 
-hf_status hf_call_convert(struct hf_lease *lease, enum hf_verb verb);
-hf_status hf_call_export(struct hf_lease *lease, char *text, size_t size);
-hf_status hf_call_attach(struct hf_client *client, const char *text, struct hf_lease **lease);
+/* Starts the acquire and waits for its outcome. The lease's lock is held. */
+hf_status client_acquire_wait(struct hf_lease *lease, nanos now);
+hf_status client_acquire(struct hf_client *client, const struct hf_request *request,
+                         struct hf_lease **lease);
+hf_status client_acquire_start(struct hf_client *client, const struct hf_request *request,
+                               struct done_call done, struct hf_lease **lease);
+hf_status client_cancel(struct hf_lease *lease);
+hf_status client_set_renewal(struct hf_lease *lease, bool on);
 
-/* ---- many.c ---- */
-hf_status hf_call_many(struct hf_client *client, const struct hf_request *requests, size_t count, int64_t wait_ms,
-                       struct hf_lease **leases);
-void hf_group_lose(struct hf_lease *lease);  /* one of a group is lost: the others follow */
-bool hf_group_lost(struct hf_lease *lease);  /* before it began to wait */
-void hf_group_leave(struct hf_lease *lease); /* under the client's lock */
+/* Starts the acquire of a lease that was made, without waiting. `now` is the time from which its
+ * wait counts. The lease's lock is held. */
+hf_status client_acquire_begin(struct hf_lease *lease, nanos now);
+hf_status client_explain_outcome(const struct hf_lease *lease); /* of an acquire that failed */
+hf_status client_extend(struct hf_lease *lease, int64_t ttl_ms);
+hf_status client_extend_start(struct hf_lease *lease, int64_t ttl_ms, struct done_call done);
+hf_status client_release(struct hf_lease *lease);
+hf_status client_release_start(struct hf_lease *lease, struct done_call done);
 
-/* ---- keeper.c ---- */
-void hf_keeper_recheck(struct hf_client *client); /* some hold may have been taken away */
-int64_t hf_keeper_timeout(struct hf_client *client);
-bool hf_keeper_has_calls(struct hf_client *client); /* callbacks that are due */
-hf_status hf_keeper_process(struct hf_client *client);
-void *hf_keeper_main(void *client);
-void hf_keeper_look(struct hf_lease *lease);                            /* there is something to see for it */
-void hf_keeper_call(struct hf_lease *lease, enum hf_callback callback); /* a callback of it is due */
-void hf_keeper_timer(struct hf_lease *lease, hf_nanos when);            /* it looks at the lease then, or sooner */
-void hf_keeper_wake(struct hf_client *client);
-void hf_keeper_flush(
-    struct hf_client *client); /* what this thread submitted goes out, if the keeper will not see to it */
-/* Is this the thread that runs callbacks? */
-static inline bool hf_keeper_is_me(const struct hf_client *client)
+/* Sets the error text for an outcome that is not HF_OK. */
+hf_status client_explain(const struct hf_lease *lease, const struct lease_failure *failure,
+                         hf_status status);
+void client_lease_free(struct hf_lease *lease);
+int client_lost_fd(struct hf_lease *lease);
+hf_status client_convert(struct hf_lease *lease, enum op_verb verb);
+hf_status client_convert_start(struct hf_lease *lease, enum op_verb verb, struct done_call done);
+
+/* ---- cancellable_acquire.c ---- */
+
+/* client_acquire() that also ends when request->cancel_fd is readable. */
+hf_status client_acquire_cancellable(struct hf_client *client, const struct hf_request *request,
+                                     struct hf_lease **lease);
+
+/* ---- export.c ---- */
+hf_status client_export(struct hf_lease *lease, char *text, size_t size);
+hf_status client_attach(struct hf_client *client, const char *text, struct hf_lease **lease);
+
+/* ---- acquire_many.c ---- */
+hf_status client_acquire_many(struct hf_client *client, const struct hf_request *requests,
+                              size_t count, int64_t wait_ms, struct hf_lease **leases);
+void lease_group_lose(struct hf_lease *lease);  /* one lease is lost: the others are given up */
+bool lease_group_lost(struct hf_lease *lease);  /* another lease of its group was lost */
+void lease_group_leave(struct hf_lease *lease); /* under the client's lock */
+
+/* ---- background.c ---- */
+void background_recheck(struct hf_client *client); /* some hold may have been revoked */
+int64_t background_timeout(struct hf_client *client);
+hf_status background_process(struct hf_client *client);
+void *background_main(void *client);
+void background_notify(struct hf_lease *lease); /* the engine may have a reply for the lease */
+
+/* Gives up the other leases of the group, on the background thread. The lease's lock is held. */
+void background_lose_group(struct hf_lease *lease);
+
+/* The background thread handles the lease at `when` or sooner. */
+void background_timer(struct hf_lease *lease, nanos when);
+void background_wake(struct hf_client *client);
+
+/* Sends what this thread submitted, unless it is the background thread, which flushes itself. */
+void background_flush(struct hf_client *client);
+
+/* For a client that was opened with own_callbacks: makes its descriptor readable. */
+void background_wake_loop(struct hf_client *client);
+
+/* Is this the thread that does the background work? */
+static inline bool background_is_me(const struct hf_client *client)
 {
     if (client->no_thread)
         return atomic_load(&client->processor) == pthread_self();
-    return pthread_equal(client->keeper, pthread_self());
+    return pthread_equal(client->background_thread, pthread_self());
+}
+
+/* Is this the thread that runs callbacks? */
+static inline bool callbacks_run_here(const struct hf_client *client)
+{
+    if (client->own_callbacks)
+        return atomic_load(&client->processor) == pthread_self();
+    return background_is_me(client);
+}
+
+static inline void client_note_alive(struct hf_client *client)
+{
+    if (client->max_stall)
+        atomic_store_explicit(&client->alive_at, clock_boot(), memory_order_relaxed);
+}
+
+/* Was the program silent for longer than it allowed? */
+static inline bool client_is_stalled(const struct hf_client *client, nanos now)
+{
+    return client->max_stall &&
+           now - atomic_load_explicit(&client->alive_at, memory_order_relaxed) > client->max_stall;
+}
+
+/* Sends what was submitted. */
+static inline void client_flush(struct hf_client *client)
+{
+    if (client->type->flush)
+        client->type->flush(client->engine);
 }
 
 /* ---- client.c ---- */
-hf_status hf_client_open(const char *url, const struct hf_client_options *options, struct hf_client **client);
-hf_status hf_client_open_with(const struct hf_engine_type *type, const struct hf_url *url,
-                              const struct hf_client_options *options, struct hf_client **client);
-hf_status hf_client_close(struct hf_client *client, int64_t timeout_ms);
+hf_status client_open(const char *url, const struct hf_client_options *options,
+                      struct hf_client **client);
+hf_status client_check_url(const char *url);
+hf_status client_open_with(const struct engine_type *type, const struct url *url,
+                           const struct hf_client_options *options, struct hf_client **client);
+hf_status client_close(struct hf_client *client, int64_t timeout_ms);
+hf_status client_check_close(const struct hf_client *client); /* may this thread close it? */
+void client_refuse_calls(struct hf_client *client); /* the client is being closed from here on */
+void client_free_memory(struct hf_client *client);  /* everything else was closed before */
 
-/* ---- journal.c ---- */
-void hf_journal_report(struct hf_lease *lease, enum hf_report report, hf_status status, hf_nanos now);
-void hf_journal_break(struct hf_client *client, const char *name, uint64_t token, const char *reason);
-void hf_journal_deliver(struct hf_client *client);
-void hf_journal_free(struct hf_client *client);
+/* ---- started_calls.c ---- */
+hf_status client_list_start(struct hf_client *client, int which, const char *name, hf_rows_fn *done,
+                            void *arg);
+hf_status client_close_start(struct hf_client *client, int64_t timeout_ms, hf_closed_fn *done,
+                             void *arg);
+bool started_calls_run(struct hf_client *client); /* one callback; false: none is due */
 
-/* ---- listing.c ---- */
-hf_status hf_client_list(struct hf_client *client, int which, const char *name, hf_row_fn *fn, void *arg);
-hf_status hf_client_watch(struct hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg);
-hf_status hf_client_break(struct hf_client *client, const char *name, uint64_t token, const char *reason);
-hf_status hf_client_resize(struct hf_client *client, const char *name, uint32_t capacity);
+/* ---- secrets.c ---- */
 
-static inline bool hf_client_hears_later(const struct hf_client *client)
+/* Makes a file for each text of the options, and lets its setting name that file. */
+hf_status secrets_keep(struct secrets *secrets, struct settings *settings,
+                       const struct hf_client_options *options);
+void secrets_drop(struct secrets *secrets);
+
+/* ---- event_log.c ---- */
+void event_log_report(struct hf_lease *lease, enum claim_report report, hf_status status,
+                      nanos now);
+void event_log_break(struct hf_client *client, const char *name, uint64_t token,
+                     const char *reason);
+void event_log_deliver(struct hf_client *client);
+void event_log_free(struct hf_client *client);
+
+/* ---- client_admin.c, watch.c ---- */
+hf_status client_list(struct hf_client *client, int which, const char *name, hf_row_fn *fn,
+                      void *arg);
+/* `next` has HF_NAME_MAX + 1 bytes: the last name of the page; "": no name follows. */
+hf_status client_list_page(struct hf_client *client, const char *prefix,
+                           const struct name_range *page, hf_row_fn *fn, void *arg, char *next);
+hf_status client_watch(struct hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg);
+hf_status client_break(struct hf_client *client, const char *name, uint64_t token,
+                       const char *reason);
+hf_status client_resize(struct hf_client *client, const char *name, uint32_t capacity);
+
+/* The settings' overrides with what is known of the connection now. */
+static inline struct timing_overrides client_overrides(const struct hf_client *client)
 {
-    return client->limits.offers & HF_LATER;
+    struct timing_overrides overrides = client->overrides;
+    overrides.takes = atomic_load_explicit(&client->takes, memory_order_relaxed);
+    return overrides;
 }
 
-static inline struct hf_group *hf_lease_group(const struct hf_lease *lease)
+/* ---- server_report.c ---- */
+
+/* For engines that have these functions. Findings are reported even if the status is not HF_OK. */
+hf_status client_diagnose(struct hf_client *client, hf_finding_fn *fn, void *arg);
+hf_status client_show_servers(struct hf_client *client, const char *name, hf_server_state_fn *fn,
+                              void *arg);
+
+static inline bool client_replies_later(const struct hf_client *client)
 {
-    return lease->hooks ? lease->hooks->group : NULL;
+    return client->limits.offers & ENGINE_REPLIES_LATER;
 }
 
-static inline const char *hf_lease_correlation(const struct hf_lease *lease)
+static inline struct lease_group *lease_group_of(const struct hf_lease *lease)
 {
-    return lease->ask.label + lease->ask.label_len + 1;
+    return lease->callbacks ? lease->callbacks->group : NULL;
 }
 
-static inline bool hf_lease_held(const struct hf_lease *lease)
+static inline const char *lease_correlation(const struct hf_lease *lease)
 {
-    return lease->claim.state == HF_S_HELD || lease->claim.state == HF_S_EXTENDING;
+    return lease->op.label + lease->op.label_len + 1;
+}
+
+static inline bool lease_is_held(const struct hf_lease *lease)
+{
+    return lease->claim.state == CLAIM_HELD || lease->claim.state == CLAIM_EXTENDING;
 }
 
 /* The end of a wait that begins now. */
-static inline hf_nanos hf_deadline(hf_nanos now, int64_t wait_ms)
+static inline nanos client_deadline(nanos now, int64_t wait_ms)
 {
     if (!wait_ms)
         return now;
-    return wait_ms < 0 || wait_ms > (HF_NEVER - now) / HF_MS(1) - 1 ? HF_NEVER : now + HF_MS(wait_ms);
+    return wait_ms < 0 || wait_ms > (TIME_NEVER - now) / NANOS_OF_MS(1) - 1
+               ? TIME_NEVER
+               : now + NANOS_OF_MS(wait_ms);
 }

@@ -1,181 +1,208 @@
-/* claim.h - the life of one request, from the first ask to the last answer.
+/* claim.h - the state machine of one lease, from the first ACQUIRE to the last reply.
  *
- * Pure: an event and a time go in; at most one verb, one timer and one report come out. Same state, same event, same
- * random number: same move. Which event is legal in which state, and where it may lead, stands in claim.def, from which
- * code, test and drawing are made. */
+ * Pure: an event and a time go in; at most one verb, one timer and one report come out. The same
+ * state, event and random number always give the same move. claim.def says which event is legal in
+ * which state and where it may lead; code, tests and docs/claim.md are made from it. */
 #pragma once
 #include "timing.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
-enum hf_state {
-#define HF_STATE(name, text) HF_S_##name,
+enum claim_state {
+#define CLAIM_STATE(name, text) CLAIM_##name,
 #include "claim.def"
-    HF_S_COUNT
+    CLAIM_STATES
 };
 
-/* What happens to a claim: the caller's wishes, the clock, and the engine's news. */
-enum hf_input {
-#define HF_INPUT(name, text) HF_I_##name,
+/* What can happen to a claim: calls of the caller, the clock, and replies of the engine. */
+enum claim_input {
+#define CLAIM_INPUT(name, text) INPUT_##name,
 #include "claim.def"
-    HF_I_COUNT
+    INPUT_COUNT
 };
 
-#define HF_IN(state) (1u << HF_S_##state) /* masks of states: the last column of claim.def */
+/* One bit for a state, for the masks in the last column of claim.def. */
+#define CLAIM_IN(state) (1u << CLAIM_##state)
 
-enum hf_report {
-    HF_R_NONE,
-    HF_R_GRANTED,  /* the ask is over: held. Also "acquire" outcome HF_OK */
-    HF_R_DENIED,   /* the ask is over: not held; status says why */
-    HF_R_QUEUED,   /* waiting; nothing is over (for logs) */
-    HF_R_EXTENDED, /* an extend or conversion that the caller asked for is over; status OK or why not */
-    HF_R_WARN,     /* two thirds of the ttl are over and no renewal came through */
-    HF_R_LOST,     /* a hold that was reported as granted has ended; exactly once; status HF_LOST or more precise */
-    HF_R_RELEASED, /* a release that the caller asked for is over; status OK, NOT_HELD or IN_DOUBT */
+enum claim_report {
+    REPORT_NONE,
+    REPORT_GRANTED,  /* the acquire has ended: held */
+    REPORT_DENIED,   /* the acquire has ended: not held; status says why */
+    REPORT_QUEUED,   /* the request has its first place in the queue (for logs) */
+    REPORT_EXTENDED, /* the caller's extend or conversion has ended; status HF_OK or why not */
+    REPORT_WARN,     /* two thirds of the ttl have passed without a renewal */
+    REPORT_LOST,     /* a hold that was reported as granted has ended; status says why; once */
+    REPORT_RELEASED, /* the caller's release has ended; status HF_OK, NOT_HELD or IN_DOUBT */
 };
 
-struct hf_claim {
-    uint8_t state;
-    bool auto_renew;
-    bool doubt;             /* the engine may know more of this attempt than we do: its last words leave a tombstone */
-    bool cancelled;         /* the caller does not want it any more: a late grant is given back, not reported */
-    bool queued;            /* it had a place in the queue, and that was reported */
-    bool hinted;            /* a hint came while a request was in flight: the answer may be older than the hint */
-    bool asked_extend;      /* the caller waits for the outcome of the extend or conversion in flight */
-    bool asked_release;     /* the caller waits for the outcome of the release */
-    bool warned;            /* WARN was reported and no renewal came through since */
-    bool token_may_rise;    /* an upgrade was sent, or others may send one for the same hold */
-    bool brief;             /* held for less than its ttl: an extend has yet to get the rest */
-    uint8_t in_flight;      /* EXTENDING: the verb whose answer is awaited */
-    uint8_t convert_next;   /* the caller's conversion that waits for that answer; HF_V_NONE: none */
-    hf_status outcome : 16; /* what the wait ends with if nothing better comes: HF_OK, TIMEOUT, the last failure; and
-                               kept from the cause of an end to its report: CANCELLED, LOST ... */
-    uint32_t tries;
-    uint32_t extend_ms;           /* an extend that the caller wants and that waits for the one in flight; 0: none */
-    const struct hf_sheet *sheet; /* the maker's, who keeps it until the claim is over */
-    hf_nanos deadline;            /* of the wait; HF_NEVER: none */
-    hf_nanos max_hold;            /* length; 0: no bound */
-    hf_nanos started_at;
-    hf_nanos granted_at;
-    hf_nanos ended_at; /* from then on it was not ours any more: the caller gave it back, or it was lost, however late
-                          that was noticed */
-    hf_nanos asked_at; /* of the request in flight */
-    hf_nanos act_at;   /* QUEUED: refresh; PAUSED: ask; HELD: renew or check; LEAVING, RELEASING: the engine was silent
-                          for too long */
-    hf_nanos warn_at;
-    hf_nanos give_up_at;            /* RELEASING: the end of its tries */
-    hf_nanos downgrade_doubt_until; /* until then a downgrade without an answer may still be executed; 0: none */
-    /* Read by threads that have no lock, at any time: */
-    _Atomic hf_nanos valid_until; /* our belief: 0 while not held */
+struct claim {
+    uint8_t state; /* enum claim_state */
+    bool auto_renew : 1;
+    bool is_stalled : 1; /* the program hangs: auto_renew does not count; set before each TIMER */
+    /* A request of this attempt may still be executed: the final RELEASE must leave a tombstone. */
+    bool may_be_in_flight;
+    bool cancelled;     /* the caller stopped waiting: a late grant is released, not reported */
+    bool queued;        /* the attempt had a place in the queue, and that was reported */
+    bool notified;      /* NOTIFY came while a request was in flight: its reply may be older */
+    bool asked_extend;  /* the caller waits for the outcome of the extend or conversion in flight */
+    bool asked_release; /* the caller waits for the outcome of the release */
+    bool warned;        /* WARN was reported, and no renewal succeeded since */
+    bool token_may_rise;  /* an upgrade was sent, or others may send one for the same hold */
+    bool brief;           /* granted for less than its ttl: an EXTEND must get the rest */
+    uint8_t in_flight;    /* EXTENDING: the verb whose reply is awaited */
+    uint8_t convert_next; /* conversion that waits for that reply; OP_NONE: none */
+    bool answered;        /* the engine replied that others hold the lock: QUEUED or BUSY */
+    /* The outcome if nothing better comes: HF_OK, TIMEOUT or the last failure. After the cause of
+     * an end, that cause until it is reported: CANCELLED, LOST ... */
+    hf_status outcome : 16;
+    uint32_t tries;     /* requests so far that ended in a pause */
+    uint32_t extend_ms; /* extend of the caller that waits for the reply in flight; 0: none */
+    const struct timing_sheet *sheet; /* kept by claim_init's caller until the claim is over */
+    nanos deadline;                   /* end of the wait; TIME_NEVER: none */
+    nanos max_hold;                   /* length; 0: no bound */
+    nanos started_at;
+    nanos granted_at;
+    nanos ended_at; /* end of the hold: the release, or the loss, however late it was noticed */
+    nanos asked_at; /* when the last request was sent */
+    /* QUEUED: refresh the place. PAUSED: send ACQUIRE. HELD: renew or check. LEAVING, RELEASING:
+     * the engine has been silent for too long. */
+    nanos act_at;
+    nanos warn_at;
+    nanos give_up_at; /* RELEASING: end of its tries */
+    /* Until then a downgrade with unknown outcome may still be executed; 0: none. */
+    nanos downgrade_unknown_until;
+    /* Read at any time by threads without a lock: */
+    _Atomic nanos valid_until; /* end of the time that is certainly ours; 0: not held */
     _Atomic uint64_t token;
 };
 
-struct hf_event {
-    enum hf_input in;
-    hf_nanos now;
-    const struct hf_news *news; /* for the inputs that are news */
-    int64_t ttl_ms;             /* EXTEND: 0 = the claim's own */
-    enum hf_verb verb;          /* CONVERT: HF_V_UPGRADE or HF_V_DOWNGRADE */
-    hf_status status;           /* CANCEL, LOST_ALL: why */
-    uint32_t random;            /* 32 fresh random bits; used where a pause is drawn */
+struct claim_event {
+    enum claim_input in;
+    nanos now;
+    const struct engine_reply *reply; /* inputs that are replies */
+    int64_t ttl_ms;                   /* EXTEND; 0: the claim's own */
+    enum op_verb verb;                /* CONVERT: OP_UPGRADE or OP_DOWNGRADE */
+    hf_status status;                 /* CANCEL, LOST_ALL: why */
+    uint32_t random;                  /* 32 fresh random bits, for the length of a pause */
 };
 
-/* A move but for its timer. So small that it is returned in registers. */
-struct hf_deed {
-    enum hf_verb verb : 8; /* to submit now; HF_V_NONE: nothing */
-    enum hf_report report : 8;
-    bool doubt;       /* that verb must leave a tombstone */
-    hf_status status; /* of the report; or, without report, why the event was refused (HF_OK: it was not) */
-    hf_nanos ttl;     /* EXTEND: for how long */
+/* A move without its timer. Small enough to be returned in registers. */
+struct claim_effect {
+    enum op_verb verb : 8; /* verb to submit now; OP_NONE: nothing */
+    enum claim_report report : 8;
+    bool may_be_in_flight; /* that verb must leave a tombstone */
+    hf_status status; /* status to report; without a report why the event was refused, or HF_OK */
+    nanos ttl;        /* EXTEND: for how long */
 };
-_Static_assert(sizeof(struct hf_deed) == 16, "two registers");
+_Static_assert(sizeof(struct claim_effect) == 16, "an effect must fit into two registers");
 
-struct hf_move {
-    enum hf_verb verb;
-    bool doubt;
-    hf_nanos ttl;
-    enum hf_report report;
+struct claim_move {
+    enum op_verb verb;
+    bool may_be_in_flight;
+    nanos ttl;
+    enum claim_report report;
     hf_status status;
-    hf_nanos wake_at; /* send TIMER then; HF_NEVER: no timer */
+    nanos wake_at; /* send TIMER then; TIME_NEVER: no timer */
 };
 
-struct hf_claim_terms {
+struct claim_terms {
     int64_t max_hold_ms;
     bool auto_renew;
-    bool shared;       /* others may ask with the same owner or attempt, and upgrade the hold */
-    hf_nanos deadline; /* HF_NEVER: wait for ever; now: do not wait */
+    bool shared;    /* others may use the same owner or attempt, and upgrade the hold */
+    nanos deadline; /* TIME_NEVER: wait for ever; the time of START: do not wait */
 };
 
-/* A claim in state NEW, whose times are those of the sheet. */
-void hf_claim_init(struct hf_claim *claim, const struct hf_claim_terms *terms, const struct hf_sheet *sheet);
+/* Makes a claim in state NEW that takes its intervals from the sheet. */
+void claim_init(struct claim *claim, const struct claim_terms *terms,
+                const struct timing_sheet *sheet);
 
-/* Turns a claim in state NEW into one that is already HELD: re-attached from its serialised form. */
-void hf_claim_adopt(struct hf_claim *claim, hf_nanos now, hf_nanos valid_until, uint64_t token);
+/* Turns a claim in state NEW into one that is HELD: the hold was exported as text. */
+void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token);
 
-/* The opposite: the hold goes on without this claim, which is OVER. */
-void hf_claim_disown(struct hf_claim *claim);
+/* The opposite: the claim is OVER, and the hold goes on without it. */
+void claim_disown(struct claim *claim);
 
-/* A row of claim.def: what is done, and a mask of where that may lead. */
-typedef struct hf_deed hf_action(struct hf_claim *claim, const struct hf_event *event);
-struct hf_step {
-    hf_action *act; /* NULL: not in this state */
+/* A row of claim.def: the action, and a mask of the states that it may lead to. */
+typedef struct claim_effect claim_action(struct claim *claim, const struct claim_event *event);
+struct claim_transition {
+    claim_action *act; /* NULL: illegal in this state */
     unsigned next;
 };
-#define HF_I_ROOM 32 /* a power of two is found faster */
-_Static_assert((int)HF_I_COUNT <= HF_I_ROOM, "every input has its column");
-extern const struct hf_step hf_claim_steps[HF_S_COUNT][HF_I_ROOM];
+#define INPUT_ROOM 32 /* a power of two makes the index cheaper */
+_Static_assert((int)INPUT_COUNT <= INPUT_ROOM, "every input must have a column");
+extern const struct claim_transition claim_transitions[CLAIM_STATES][INPUT_ROOM];
 
-/* A broken invariant must not become a second holder, and core may not print: it traps. Stays in release builds. */
-#define hf_assert(condition) (__builtin_expect(!!(condition), 1) ? (void)0 : __builtin_trap())
+/* assert() for the hot path: it traps instead of calling a function. Stays in release builds,
+ * because a broken invariant must not become a second holder. */
+#define claim_assert(condition) (__builtin_expect(!!(condition), 1) ? (void)0 : __builtin_trap())
 
-/* One step. An event that claim.def does not list for the state changes nothing and comes back with status HF_NOT_HELD
- * (the caller's wishes) or HF_INTERNAL (news that cannot be). Aborts if a step leads where claim.def does not say.
+/* One step. An event that claim.def does not list for the state changes nothing. Its status is
+ * HF_NOT_HELD for a call of the caller, HF_INTERNAL for a reply that cannot be. The step aborts if
+ * the action leads to a state that claim.def does not allow. CANCEL, LOST_ALL and FAILED need a
+ * status other than HF_OK.
  *
- * A verb is sent while another one is in flight in these cases only: ACQUIRE again for one that was answered QUEUED,
- * LEAVE in place of an ACQUIRE, RELEASE behind an EXTEND, CHECK, conversion or LEAVE, and RELEASE again after one that
- * was silent for two op_timeouts or met a late grant; an answer to what a RELEASE overtook does not end it. What else
- * the caller wants waits for the answer to the request in flight. One report may answer several wishes: EXTENDED ends
- * every extend and conversion of the caller that is open, and if one of them is a conversion the status is that one's;
- * so does LOST, and the caller's own RELEASE, which has no report for them. A conversion that is IN_DOUBT leaves the
- * caller a reader, as far as it may rely on anything: an upgrade may not have happened, a downgrade may have or still
- * may. CANCEL, LOST_ALL and FAILED need a status that is not HF_OK. */
-struct hf_move hf_claim_step(struct hf_claim *claim, const struct hf_event *event);
+ * A verb is sent while another is in flight in these cases only:
+ * - ACQUIRE again after a QUEUED reply;
+ * - LEAVE in place of an ACQUIRE;
+ * - RELEASE behind an EXTEND, CHECK, conversion or LEAVE;
+ * - RELEASE again, if the first was silent for two op_timeouts or a late grant came.
+ * A reply to a request that a RELEASE overtook does not end the release. Everything else that the
+ * caller asks for waits for the reply in flight.
+ *
+ * One report may end several calls: EXTENDED ends every open extend and conversion of the caller.
+ * If one of them is a conversion, the status is that of the conversion. LOST ends them too, and so
+ * does the caller's own RELEASE, which has no report for them.
+ *
+ * After a conversion that is IN_DOUBT the caller may rely on reading only: an upgrade may not have
+ * happened, a downgrade may have happened or may still happen. */
+struct claim_move claim_step(struct claim *claim, const struct claim_event *event);
 
-/* Its two halves, for whoever does not need the timer of a step that another one follows at once. */
-struct hf_deed hf_claim_refuse(const struct hf_event *event); /* what claim.def does not list */
+/* The two halves of claim_step are claim_act and claim_wake_at. claim_driver.c calls them apart: a
+ * step that another one follows at once needs no timer. */
 
-/* Has the event all that its input needs? */
-static inline bool hf_event_complete(const struct hf_event *event)
+/* The effect of an event that claim.def does not list. */
+struct claim_effect claim_refuse(const struct claim_event *event);
+
+/* Does the event have everything that its input needs? */
+static inline bool claim_event_complete(const struct claim_event *event)
 {
-    const unsigned explained = 1u << HF_I_CANCEL | 1u << HF_I_LOST_ALL | 1u << HF_I_FAILED;
-    bool is_news = event->in >= HF_I_GRANTED;
-    if (is_news && !event->news)
+    const unsigned explained = 1u << INPUT_CANCEL | 1u << INPUT_LOST_ALL | 1u << INPUT_FAILED;
+    bool is_reply = event->in >= INPUT_GRANTED;
+    if (is_reply && !event->reply)
         return false;
-    return !(1u << event->in & explained) || (is_news ? event->news->status : event->status) != HF_OK;
+    return !(1u << event->in & explained) ||
+           (is_reply ? event->reply->status : event->status) != HF_OK;
 }
 
-static inline struct hf_deed hf_claim_act(struct hf_claim *claim, const struct hf_event *event)
+static inline struct claim_effect claim_act(struct claim *claim, const struct claim_event *event)
 {
-    hf_assert(claim->state < HF_S_COUNT && event->in < HF_I_COUNT && hf_event_complete(event));
-    const struct hf_step *step = &hf_claim_steps[claim->state][event->in];
+    claim_assert(claim->state < CLAIM_STATES && event->in < INPUT_COUNT &&
+                 claim_event_complete(event));
+    const struct claim_transition *step = &claim_transitions[claim->state][event->in];
     if (!step->act)
-        return hf_claim_refuse(event);
-    struct hf_deed deed = step->act(claim, event);
-    hf_assert(step->next & 1u << claim->state);
-    return deed;
-}
-hf_nanos hf_claim_wake_at(const struct hf_claim *claim);
+        return claim_refuse(event);
 
-static inline enum hf_input hf_input_of_cue(enum hf_cue cue)
+    struct claim_effect effect = step->act(claim, event);
+    claim_assert(step->next & 1u << claim->state);
+    return effect;
+}
+
+/* Switches the auto-renewal of a claim that is held. On: a renewal is due at the next TIMER. */
+void claim_set_renewal(struct claim *claim, bool on, nanos now);
+
+nanos claim_wake_at(const struct claim *claim); /* when to send TIMER; TIME_NEVER: no timer */
+
+static inline enum claim_input claim_input_of_reply(enum reply_kind kind)
 {
-    return (enum hf_input)(HF_I_GRANTED + (unsigned)cue);
+    return (enum claim_input)(INPUT_GRANTED + (unsigned)kind);
 }
-const char *hf_state_name(unsigned state);
-const char *hf_input_name(unsigned input);
-bool hf_claim_legal(unsigned state, unsigned input);
+const char *claim_state_name(unsigned state);
+const char *claim_input_name(unsigned input);
+bool claim_legal(unsigned state, unsigned input);
 
-/* True while our own clock says that the hold is certainly good. */
-static inline bool hf_claim_valid(const struct hf_claim *claim, hf_nanos now)
+/* Is the hold certainly ours at `now`, by our own clock? */
+static inline bool claim_valid(const struct claim *claim, nanos now)
 {
     return now < claim->valid_until;
 }

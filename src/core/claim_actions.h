@@ -1,57 +1,62 @@
-/* claim_actions.h - what claim.c's table dispatches to, and the few moves that all actions are made of. */
+/* claim_actions.h - the actions of claim.def, and the few moves that they are made of. */
 #pragma once
 #include "claim.h"
 
-/* Anywhere (claim.c). */
-hf_action hf_act_ignore, hf_act_note_doubt;
+/* In any state (claim.c). */
+claim_action claim_act_ignore, claim_act_note_unknown, claim_act_note_failure;
 
-/* From the first ask to its outcome (claim_wait.c). */
-hf_action hf_act_start, hf_act_ask_now, hf_act_note_hint, hf_act_grant, hf_act_grant_leaving, hf_act_queue, hf_act_busy,
-    hf_act_cut, hf_act_fail, hf_act_timer_asking, hf_act_timer_queued, hf_act_timer_paused, hf_act_cancel,
-    hf_act_cancel_paused, hf_act_deny_all, hf_act_timer_leaving, hf_act_cancel_leaving, hf_act_left,
-    hf_act_leave_unanswered;
+/* From START to the outcome (claim_wait.c). */
+claim_action claim_act_start, claim_act_acquire_now, claim_act_note_notify, claim_act_grant,
+    claim_act_grant_leaving, claim_act_queue, claim_act_busy, claim_act_cut, claim_act_fail,
+    claim_act_fail_paused, claim_act_timer_acquiring, claim_act_timer_queued,
+    claim_act_timer_paused, claim_act_cancel, claim_act_cancel_paused, claim_act_deny_all,
+    claim_act_timer_leaving, claim_act_cancel_leaving, claim_act_left, claim_act_leave_unanswered;
 
-/* While it is held (claim_hold.c). */
-hf_action hf_act_timer_held, hf_act_timer_extending, hf_act_extend, hf_act_extended, hf_act_extend_failed,
-    hf_act_grant_again, hf_act_gone, hf_act_lose_all, hf_act_convert, hf_act_not_converted, hf_act_check_now,
-    hf_act_forfeit;
+/* While the lock is held (claim_hold.c). */
+claim_action claim_act_timer_held, claim_act_timer_extending, claim_act_extend, claim_act_extended,
+    claim_act_extend_failed, claim_act_grant_again, claim_act_gone, claim_act_lose_all,
+    claim_act_convert, claim_act_not_converted, claim_act_check_now, claim_act_forfeit;
 
-/* From the release to its answer (claim_release.c). */
-hf_action hf_act_release, hf_act_release_answered, hf_act_release_failed, hf_act_timer_releasing, hf_act_give_back,
-    hf_act_unanswered_end;
+/* From the release to its reply (claim_release.c). */
+claim_action claim_act_release, claim_act_release_answered, claim_act_release_failed,
+    claim_act_timer_releasing, claim_act_give_back, claim_act_unanswered_end;
 
 /* May the same request succeed later? The retry column of status.def. */
-bool hf_claim_transient(hf_status status);
+bool claim_transient(hf_status status);
 
-static inline void hf_claim_set_token(struct hf_claim *claim, uint64_t token)
+static inline void claim_set_token(struct claim *claim, uint64_t token)
 {
     atomic_store_explicit(&claim->token, token, memory_order_relaxed);
 }
 
-/* Who sees the belief sees the token that was set before. */
-static inline void hf_claim_set_valid(struct hf_claim *claim, hf_nanos until)
+/* A thread that reads the new valid_until also sees the token that was set before. */
+static inline void claim_set_valid(struct claim *claim, nanos until)
 {
     atomic_store_explicit(&claim->valid_until, until, memory_order_release);
 }
 
-/* The verb, sent now. */
-static inline struct hf_deed hf_claim_send(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
+/* Sends the verb now. */
+static inline struct claim_effect claim_send(struct claim *claim, enum op_verb verb, nanos now)
 {
+    claim_assert(verb != OP_NONE);
+
     claim->asked_at = now;
-    return (struct hf_deed){.verb = verb, .doubt = claim->doubt};
+    return (struct claim_effect){.verb = verb, .may_be_in_flight = claim->may_be_in_flight};
 }
 
-/* The report, together with a release in the background that nobody waits for. */
-struct hf_deed hf_claim_end_releasing(struct hf_claim *claim, enum hf_report report, hf_status status, hf_nanos now);
+/* Ends the claim with this report, and releases in the background; nobody waits for that release.
+ */
+struct claim_effect claim_end_releasing(struct claim *claim, enum claim_report report,
+                                        hf_status status, nanos now);
 
-/* The report, and nothing more. */
-struct hf_deed hf_claim_end(struct hf_claim *claim, enum hf_report report, hf_status status);
+/* Ends the claim with this report; nothing is sent. */
+struct claim_effect claim_end(struct claim *claim, enum claim_report report, hf_status status);
 
-/* Until when a hold is certainly ours, by news that say so. */
-static inline hf_nanos hf_claim_validity(const struct hf_claim *claim, const struct hf_news *news)
+/* Until when a hold is certainly ours, according to this reply. */
+static inline nanos claim_validity(const struct claim *claim, const struct engine_reply *reply)
 {
-    return news->asked_at + news->good - hf_timing_drift(&claim->sheet->limits, news->good);
+    return reply->asked_at + reply->good - timing_drift(&claim->sheet->limits, reply->good);
 }
 
-/* Held from here on: belief counted from `asked_at`; plans renewal and warning. */
-void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_until);
+/* Sets the end of the hold and plans renewal and warning, both counted from `asked_at`. */
+void claim_believe(struct claim *claim, nanos asked_at, nanos valid_until);

@@ -1,162 +1,211 @@
-/* claim_hold.c - a claim while it is held: renewing, checking, converting, warning, losing.
+/* claim_hold.c - a claim while the lock is held: renewing, checking, converting, warning, losing.
  *
- * The belief (valid_until) grows only by an answer to a request that we timed ourselves, and only while it is not over:
- * renewal never revives. Whoever reads it needs no lock and no engine to know that the hold is good.
+ * valid_until is the end of the time that is certainly ours. It grows only by the reply to a
+ * request that we timed ourselves, and only before it has passed: renewal never revives. A thread
+ * that reads it needs no lock and no engine to know that the hold is good.
  *
- * One request at a time. What the caller wants meanwhile waits: a conversion first, then an extend. The outcome of a
- * conversion is never mixed with another's: who upgrades must not hear the OK of an extend. */
+ * One request at a time. Calls that the caller makes meanwhile wait: a conversion first, then an
+ * extend. The outcome of a conversion is never that of another request: a caller that upgrades must
+ * not get the HF_OK of an extend. */
 #include "claim_actions.h"
 
-static struct hf_deed nothing(void)
-{
-    return (struct hf_deed){.verb = HF_V_NONE};
-}
+/* A brief grant is extended after this part of its time: soon, but not by a holder that releases at
+ * once. */
+enum { BRIEF_PART = 8 };
 
-static hf_nanos hold_end(const struct hf_claim *claim)
+static bool is_held(const struct claim *claim)
 {
-    return claim->max_hold ? claim->granted_at + claim->max_hold : HF_NEVER;
-}
-
-/* Is there anything to renew? Also without auto-renewal the caller gets its ttl, once. When the belief reaches to the
- * end of max_hold, give or take what is taken off for drift, another renewal would not move it. */
-static bool renews(const struct hf_claim *claim)
-{
-    return (claim->auto_renew || claim->brief) && hold_end(claim) - claim->sheet->t.drift > claim->valid_until;
-}
-
-void hf_claim_believe(struct hf_claim *claim, hf_nanos asked_at, hf_nanos valid_until)
-{
-    const struct hf_timing *t = &claim->sheet->t;
-    hf_nanos length = valid_until - asked_at;
-    hf_claim_set_valid(claim, valid_until);
-    claim->warned = false;
-    claim->warn_at = HF_NEVER;
-    claim->act_at = asked_at + t->renew;
-    if (!renews(claim))
-        return; /* checks keep their pace: a share of ever less would be ever more checks towards the end */
-    hf_nanos share = hf_timing_share(t, t->renew, length);
-    bool soon = claim->brief || share > t->op_timeout; /* little is left, and a second try must fit */
-    claim->act_at = asked_at + (soon ? share : t->op_timeout);
-    claim->warn_at = asked_at + hf_timing_share(t, t->warn, length);
-}
-
-/* What is lost by time was lost when the time was over, however late that is noticed. */
-static void note_end(struct hf_claim *claim, hf_nanos now)
-{
-    claim->ended_at = claim->valid_until < now ? claim->valid_until : now;
-}
-
-/* Ends a hold that was reported as granted. The release behind it tells the engine, should it still think otherwise. */
-static struct hf_deed lose(struct hf_claim *claim, hf_nanos now)
-{
-    note_end(claim, now);
-    claim->doubt = true;
-    return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, now);
-}
-
-static struct hf_deed send(struct hf_claim *claim, enum hf_verb verb, bool asked, hf_nanos now)
-{
-    claim->in_flight = (uint8_t)verb;
-    claim->asked_extend = asked;
-    claim->state = HF_S_EXTENDING;
-    return hf_claim_send(claim, verb, now);
-}
-
-static struct hf_deed send_extend(struct hf_claim *claim, hf_nanos ttl, bool asked, hf_nanos now)
-{
-    struct hf_deed move = send(claim, HF_V_EXTEND, asked, now);
-    move.ttl = ttl;
-    return move;
-}
-
-/* From here on the token may rise at any time: the answer may be lost, and the request executed late. */
-static struct hf_deed send_convert(struct hf_claim *claim, enum hf_verb verb, hf_nanos now)
-{
-    claim->token_may_rise |= verb == HF_V_UPGRADE;
-    return send(claim, verb, true, now);
+    return claim->state == CLAIM_HELD || claim->state == CLAIM_EXTENDING;
 }
 
 static bool converts(unsigned verb)
 {
-    return verb == HF_V_UPGRADE || verb == HF_V_DOWNGRADE;
+    return verb == OP_UPGRADE || verb == OP_DOWNGRADE;
 }
 
-/* Our own renewal. Towards the end of max_hold it asks for what is missing, in whole milliseconds because the engine
- * counts those, and never for less than the engine's shortest ttl: so max_hold is passed by less than that. */
-static struct hf_deed renew_or_check(struct hf_claim *claim, hf_nanos now)
+static struct claim_effect nothing(void)
+{
+    return (struct claim_effect){.verb = OP_NONE};
+}
+
+static nanos hold_end(const struct claim *claim)
+{
+    return claim->max_hold ? claim->granted_at + claim->max_hold : TIME_NEVER;
+}
+
+/* Would a renewal move valid_until? A brief grant gets its whole ttl even without auto-renewal.
+ * Once valid_until has reached the end of max_hold, less the drift, a renewal would change nothing.
+ */
+static bool renews(const struct claim *claim)
+{
+    bool is_kept = claim->auto_renew && !claim->is_stalled;
+    return (is_kept || claim->brief) &&
+           hold_end(claim) - claim->sheet->t.drift > claim->valid_until;
+}
+
+void claim_set_renewal(struct claim *claim, bool on, nanos now)
+{
+    claim->auto_renew = on;
+    if (on)
+        claim->act_at = now;
+}
+
+void claim_believe(struct claim *claim, nanos asked_at, nanos valid_until)
+{
+    const struct timing *t = &claim->sheet->t;
+    nanos length = valid_until - asked_at;
+    claim_set_valid(claim, valid_until);
+    claim->warned = false;
+    claim->warn_at = TIME_NEVER;
+    claim->act_at = asked_at + t->renew;
+    if (!renews(claim))
+        return; /* checks run at a fixed interval: scaled to the time left they would pile up */
+
+    nanos share = timing_share(t, t->renew, length);
+    nanos op_timeout = timing_sheet_op_timeout(claim->sheet);
+    if (share < op_timeout)
+        share = op_timeout; /* two tries closer than that would overlap */
+    claim->act_at = asked_at + (claim->brief ? length / BRIEF_PART : share);
+    claim->warn_at = asked_at + timing_share(t, t->warn, length);
+}
+
+/* A hold that expired ended when its time was over, however late that is noticed. */
+static void note_end(struct claim *claim, nanos now)
+{
+    assert(is_held(claim));
+    claim->ended_at = claim->valid_until < now ? claim->valid_until : now;
+}
+
+/* Ends a hold that was reported as granted. The release that follows removes the engine's record,
+ * if there still is one. */
+static struct claim_effect lose(struct claim *claim, nanos now)
+{
+    note_end(claim, now);
+    claim->may_be_in_flight = true;
+    return claim_end_releasing(claim, REPORT_LOST, HF_LOST, now);
+}
+
+static struct claim_effect send(struct claim *claim, enum op_verb verb, bool asked, nanos now)
+{
+    assert(claim->state == CLAIM_HELD && claim->in_flight == OP_NONE);
+
+    claim->in_flight = (uint8_t)verb;
+    claim->asked_extend = asked;
+    claim->state = CLAIM_EXTENDING;
+    return claim_send(claim, verb, now);
+}
+
+static struct claim_effect send_extend(struct claim *claim, nanos ttl, bool asked, nanos now)
+{
+    struct claim_effect move = send(claim, OP_EXTEND, asked, now);
+    move.ttl = ttl;
+    return move;
+}
+
+/* After an UPGRADE the token may rise at any time: its reply may be lost and the request executed
+ * late. */
+static struct claim_effect send_convert(struct claim *claim, enum op_verb verb, nanos now)
+{
+    assert(converts(verb));
+
+    claim->token_may_rise |= verb == OP_UPGRADE;
+    return send(claim, verb, true, now);
+}
+
+/* Our own renewal. Towards the end of max_hold it extends by the time that is missing, in whole
+ * milliseconds because the engine counts those. It never extends by less than the engine's shortest
+ * ttl, so a hold may pass max_hold by less than that. */
+static struct claim_effect renew_or_check(struct claim *claim, nanos now)
 {
     if (!renews(claim))
-        return send(claim, HF_V_CHECK, false, now);
-    hf_nanos left = hold_end(claim) - now;
+        return send(claim, OP_CHECK, false, now);
+
+    nanos left = hold_end(claim) - now;
     if (left >= claim->sheet->t.ttl)
         return send_extend(claim, claim->sheet->t.ttl, false, now);
-    hf_nanos clipped = (left + HF_MS(1) - 1) / HF_MS(1) * HF_MS(1);
-    hf_nanos shortest = hf_timing_nanos(claim->sheet->limits.ttl_min_ms);
+
+    nanos clipped = (left + NANOS_OF_MS(1) - 1) / NANOS_OF_MS(1) * NANOS_OF_MS(1);
+    nanos shortest = timing_nanos(claim->sheet->limits.ttl_min_ms);
     return send_extend(claim, clipped > shortest ? clipped : shortest, false, now);
 }
 
-static struct hf_deed warn_if_due(struct hf_claim *claim, hf_nanos now, struct hf_deed move)
+static struct claim_effect warn_if_due(struct claim *claim, nanos now, struct claim_effect move)
 {
+    assert(move.report == REPORT_NONE);
+
     if (now >= claim->warn_at) {
         claim->warned = true;
-        claim->warn_at = HF_NEVER;
-        move.report = HF_R_WARN;
+        claim->warn_at = TIME_NEVER;
+        move.report = REPORT_WARN;
     }
     return move;
 }
 
-struct hf_deed hf_act_timer_held(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_timer_held(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    struct hf_deed move = event->now >= claim->act_at ? renew_or_check(claim, event->now) : nothing();
+    struct claim_effect move =
+        event->now >= claim->act_at ? renew_or_check(claim, event->now) : nothing();
     return warn_if_due(claim, event->now, move);
 }
 
-struct hf_deed hf_act_timer_extending(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_timer_extending(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
     return warn_if_due(claim, event->now, nothing());
 }
 
-/* The caller's extend. One request at a time: while ours is in flight it waits for that answer. */
-struct hf_deed hf_act_extend(struct hf_claim *claim, const struct hf_event *event)
+/* The caller's extend. If another request is in flight, it waits for that reply. */
+struct claim_effect claim_act_extend(struct claim *claim, const struct claim_event *event)
 {
-    hf_nanos ttl = event->ttl_ms > 0 ? hf_timing_nanos(event->ttl_ms) : claim->sheet->t.ttl;
+    assert(event->ttl_ms >= 0);
+
+    nanos ttl = event->ttl_ms > 0 ? timing_nanos(event->ttl_ms) : claim->sheet->t.ttl;
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
     if (claim->brief && ttl < claim->sheet->t.ttl)
-        ttl = claim->sheet->t.ttl; /* "at least" was asked for, and the grant still owes that much */
-    if (claim->state == HF_S_EXTENDING) {
-        claim->extend_ms = ttl > HF_MS(claim->extend_ms) ? (uint32_t)(ttl / HF_MS(1)) : claim->extend_ms;
+        ttl =
+            claim->sheet->t.ttl; /* an extend is "at least", and the grant still lacks that much */
+
+    if (claim->state == CLAIM_EXTENDING) {
+        if (ttl > NANOS_OF_MS(claim->extend_ms))
+            claim->extend_ms = (uint32_t)(ttl / NANOS_OF_MS(1));
         return nothing();
     }
     return send_extend(claim, ttl, true, event->now);
 }
 
-/* Whoever waits for an answer hears that there is none to rely on; what is in flight goes on unwatched. */
-static struct hf_deed tell_in_doubt(struct hf_claim *claim)
+/* Ends every open extend and conversion with IN_DOUBT. The request in flight goes on, and nobody
+ * waits for it. */
+static struct claim_effect report_unknown(struct claim *claim)
 {
+    assert(is_held(claim));
+
     claim->asked_extend = false;
     claim->extend_ms = 0;
-    claim->convert_next = HF_V_NONE;
-    return (struct hf_deed){.report = HF_R_EXTENDED, .status = HF_IN_DOUBT};
+    claim->convert_next = OP_NONE;
+    return (struct claim_effect){.report = REPORT_EXTENDED, .status = HF_IN_DOUBT};
 }
 
-/* The caller's wish to convert. It never waits for others, but it does for an extend in flight. The same wish twice is
- * one. Two that contradict each other have no outcome that is true for both. Nor is there one behind a downgrade that
- * may be executed late: it would make a reader of the writer who was told that all is well. */
-struct hf_deed hf_act_convert(struct hf_claim *claim, const struct hf_event *event)
+/* The caller's conversion. It never waits for other holders, but it waits for an extend in flight.
+ * The same conversion twice is one. Two that contradict each other have no outcome that is true for
+ * both: IN_DOUBT. So has an upgrade after a downgrade with unknown outcome: executed late, the
+ * downgrade would turn the writer into a reader after its upgrade had succeeded. */
+struct claim_effect claim_act_convert(struct claim *claim, const struct claim_event *event)
 {
-    hf_assert(converts(event->verb));
+    claim_assert(converts(event->verb));
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
+
     unsigned open = converts(claim->in_flight) ? claim->in_flight : claim->convert_next;
-    bool contradicts = open != HF_V_NONE && open != event->verb;
-    if (contradicts || (event->verb == HF_V_UPGRADE && event->now < claim->downgrade_doubt_until))
-        return tell_in_doubt(claim);
-    if (claim->state == HF_S_HELD)
+    bool contradicts = open != OP_NONE && open != event->verb;
+    bool may_be_undone = event->verb == OP_UPGRADE && event->now < claim->downgrade_unknown_until;
+    if (contradicts || may_be_undone)
+        return report_unknown(claim);
+
+    if (claim->state == CLAIM_HELD)
         return send_convert(claim, event->verb, event->now);
     if (converts(claim->in_flight))
         claim->asked_extend = true;
@@ -165,139 +214,171 @@ struct hf_deed hf_act_convert(struct hf_claim *claim, const struct hf_event *eve
     return nothing();
 }
 
-/* What comes after the answer to the request in flight: the report, and what was wanted meanwhile. Only one report
- * fits: with a conversion next it is that one's; an extend or check behind a conversion does not keep its from being
- * told. */
-static struct hf_deed after_answer(struct hf_claim *claim, hf_status outcome, hf_nanos now)
+/* After the reply to the request in flight: reports its outcome and sends the request that waited.
+ * There is one report: if a conversion waits, its outcome is reported later for both. An extend or
+ * check that waits does not delay the report of a conversion. */
+static struct claim_effect after_answer(struct claim *claim, hf_status outcome, nanos now)
 {
-    bool converted = converts(claim->in_flight), asked = claim->asked_extend, hinted = claim->hinted;
-    enum hf_verb convert = claim->convert_next;
-    hf_nanos wanted = HF_MS(claim->extend_ms);
-    struct hf_deed move = nothing();
-    claim->in_flight = HF_V_NONE;
+    assert(claim->state == CLAIM_EXTENDING && claim->in_flight != OP_NONE);
+
+    bool converted = converts(claim->in_flight), asked = claim->asked_extend;
+    bool notified = claim->notified;
+    enum op_verb convert = claim->convert_next;
+    nanos wanted = NANOS_OF_MS(claim->extend_ms);
+    struct claim_effect move = nothing();
+
+    claim->in_flight = OP_NONE;
     claim->asked_extend = false;
-    claim->convert_next = HF_V_NONE;
-    claim->state = HF_S_HELD;
-    if (convert != HF_V_NONE)
+    claim->convert_next = OP_NONE;
+    claim->state = CLAIM_HELD;
+    if (convert != OP_NONE)
         return send_convert(claim, convert, now);
+
     claim->extend_ms = 0;
     if (wanted)
         move = send_extend(claim, wanted, true, now);
-    else if (hinted)
-        move = send(claim, HF_V_CHECK, false, now);
-    claim->hinted = hinted && wanted;
+    else if (notified)
+        move = send(claim, OP_CHECK, false, now);
+
+    claim->notified = notified && wanted;
     if (asked && (converted || !wanted)) {
-        move.report = HF_R_EXTENDED;
+        move.report = REPORT_EXTENDED;
         move.status = outcome;
     }
     return move;
 }
 
-/* Takes news that say how long the hold is good. False: it is another hold than the one that was reported. */
-static bool take_validity(struct hf_claim *claim, const struct hf_news *news)
+/* Takes the validity from a reply. Returns false if the reply is about another hold than the one
+ * that was reported as granted. */
+static bool take_validity(struct claim *claim, const struct engine_reply *reply)
 {
-    if (news->token && news->token != claim->token) {
+    assert(is_held(claim));
+
+    if (reply->token && reply->token != claim->token) {
         if (!claim->token_may_rise)
             return false;
-        if (news->token < claim->token)
-            return true; /* from before the upgrade: old news */
-        hf_claim_set_token(claim, news->token);
+        if (reply->token < claim->token)
+            return true; /* the reply is older than the upgrade */
+        claim_set_token(claim, reply->token);
     }
-    /* Never shortened: the engine does not shorten either, and an answer that took long counts from long ago. A CHECK
-     * cannot overstate: `good` is what the record had left when it was read, which was after asked_at. */
-    hf_nanos until = hf_claim_validity(claim, news);
-    until = until > claim->valid_until ? until : claim->valid_until;
-    /* Checks and conversions renew nothing: were the next renewal counted from them, many of them would keep it from
-     * ever being sent. */
-    if (claim->in_flight != HF_V_EXTEND && renews(claim))
-        hf_claim_set_valid(claim, until);
+
+    /* Never shortened by the same server: it does not shorten either, and a slow reply counts from
+     * long ago. A CHECK cannot overstate: `good` is the time that the record had left when it was
+     * read, and it was read after asked_at. But after a failover the record ends by the clock of
+     * another server, perhaps sooner. */
+    nanos until = claim_validity(claim, reply);
+    bool is_shorter = until < claim->valid_until;
+    if (is_shorter && !reply->is_elsewhere)
+        until = claim->valid_until;
+
+    /* Checks and conversions renew nothing. If the next renewal counted from them, frequent checks
+     * would postpone it for ever. */
+    if (claim->in_flight != OP_EXTEND && renews(claim))
+        claim_set_valid(claim, until);
     else
-        hf_claim_believe(claim, news->asked_at, until);
+        claim_believe(claim, reply->asked_at, until);
+
     return true;
 }
 
-/* News that answer an older request than the one in flight. */
-static bool is_stale(const struct hf_claim *claim, const struct hf_news *news)
+/* Does the reply belong to an older request than the one in flight? */
+static bool is_stale(const struct claim *claim, const struct engine_reply *reply)
 {
-    return claim->in_flight == HF_V_NONE || news->asked_at < claim->asked_at;
+    return claim->in_flight == OP_NONE || reply->asked_at < claim->asked_at;
 }
 
-struct hf_deed hf_act_extended(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_extended(struct claim *claim, const struct claim_event *event)
 {
-    if (claim->in_flight == HF_V_EXTEND && !is_stale(claim, event->news))
+    if (claim->in_flight == OP_EXTEND && !is_stale(claim, event->reply))
         claim->brief = false;
-    if (event->now >= claim->valid_until || !take_validity(claim, event->news))
+    if (event->now >= claim->valid_until || !take_validity(claim, event->reply))
         return lose(claim, event->now);
-    return is_stale(claim, event->news) ? nothing() : after_answer(claim, HF_OK, event->now);
+    if (event->now >= claim->valid_until)
+        return lose(claim, event->now);
+    return is_stale(claim, event->reply) ? nothing() : after_answer(claim, HF_OK, event->now);
 }
 
-static hf_nanos plan_again(const struct hf_claim *claim, hf_nanos now)
+static nanos plan_again(const struct claim *claim, nanos now)
 {
-    hf_nanos soon = now + claim->sheet->t.op_timeout;
-    bool was_renewal = claim->in_flight == HF_V_EXTEND || !renews(claim);
+    nanos soon = now + timing_sheet_op_timeout(claim->sheet);
+    bool was_renewal = claim->in_flight == OP_EXTEND || !renews(claim);
     return was_renewal || soon < claim->act_at ? soon : claim->act_at;
 }
 
-/* No answer, or a refusal. Also a refusal for good is tried again until the belief ends: there is nothing to lose. */
-struct hf_deed hf_act_extend_failed(struct hf_claim *claim, const struct hf_event *event)
+/* No reply, or a refusal. Even a final refusal is tried again until valid_until: there is nothing
+ * to lose. */
+struct claim_effect claim_act_extend_failed(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    /* The connection that was cut may have carried a refresh of the queue place, too. */
-    claim->doubt |= event->in == HF_I_CUT && claim->queued;
-    if (is_stale(claim, event->news))
+    /* The broken connection may have carried a refresh of the place in the queue, too. */
+    claim->may_be_in_flight |=
+        event->reply->outcome_unknown || (event->in == INPUT_UNKNOWN && claim->queued);
+    if (is_stale(claim, event->reply))
         return nothing();
-    if (event->in == HF_I_CUT && claim->in_flight == HF_V_DOWNGRADE)
-        claim->downgrade_doubt_until = event->now + claim->sheet->t.release_for;
+    if (event->in == INPUT_UNKNOWN && claim->in_flight == OP_DOWNGRADE)
+        claim->downgrade_unknown_until = event->now + claim->sheet->t.release_for;
     claim->act_at = plan_again(claim, event->now);
-    return after_answer(claim, event->in == HF_I_CUT ? HF_IN_DOUBT : event->news->status, event->now);
+    /* A conversion with unknown outcome may have happened: IN_DOUBT. An extend that happened harms
+     * nobody, so the caller gets its failure. */
+    bool outcome_unknown =
+        event->in == INPUT_UNKNOWN || (event->reply->outcome_unknown && converts(claim->in_flight));
+    return after_answer(claim, outcome_unknown ? HF_IN_DOUBT : event->reply->status, event->now);
 }
 
-/* A second answer for an ask that was granted already (a refresh and the push crossed). A higher token is another
- * hold, unless an upgrade raised it: the one that was reported had ended in between. A lower one is old news. */
-struct hf_deed hf_act_grant_again(struct hf_claim *claim, const struct hf_event *event)
+/* A second grant of the same attempt: the reply to a refresh crossed the notification. A higher
+ * token is another hold, because the reported one has expired in between, unless an upgrade raised
+ * it. A lower token is an old reply. */
+struct claim_effect claim_act_grant_again(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    if (event->news->token < claim->token)
+    if (event->reply->token < claim->token)
         return nothing();
-    claim->brief = claim->brief && event->news->brief;
-    return take_validity(claim, event->news) ? nothing() : lose(claim, event->now);
+    claim->brief = claim->brief && event->reply->brief;
+    return take_validity(claim, event->reply) ? nothing() : lose(claim, event->now);
 }
 
-/* RELEASED comes here as well: a leave that was overtaken by a stale grant says that nothing is ours. */
-struct hf_deed hf_act_gone(struct hf_claim *claim, const struct hf_event *event)
+/* RELEASED comes here as well: it replies to a LEAVE that a stale grant overtook, and means that
+ * nothing is held. */
+struct claim_effect claim_act_gone(struct claim *claim, const struct claim_event *event)
 {
     note_end(claim, event->now);
-    /* A look of one that had waited may have come after the end, and have got it a new place in the queue. */
-    if (claim->doubt || claim->queued)
-        return hf_claim_end_releasing(claim, HF_R_LOST, HF_LOST, event->now);
-    return hf_claim_end(claim, HF_R_LOST, HF_LOST);
+    /* A refresh of the place in the queue may have been executed after the end, and have made a new
+     * place. */
+    if (claim->may_be_in_flight || claim->queued)
+        return claim_end_releasing(claim, REPORT_LOST, HF_LOST, event->now);
+    return claim_end(claim, REPORT_LOST, HF_LOST);
 }
 
-/* BUSY answers a conversion only: an old ask's late word has no meaning while we hold. */
-struct hf_deed hf_act_not_converted(struct hf_claim *claim, const struct hf_event *event)
+/* BUSY counts as the reply to a conversion only: a late reply to an old ACQUIRE means nothing here.
+ */
+struct claim_effect claim_act_not_converted(struct claim *claim, const struct claim_event *event)
 {
-    if (!converts(claim->in_flight) || is_stale(claim, event->news))
+    if (!converts(claim->in_flight) || is_stale(claim, event->reply))
         return nothing();
     return after_answer(claim, HF_BUSY, event->now);
 }
 
-/* Somebody says that a hold of ours may be gone. */
-struct hf_deed hf_act_check_now(struct hf_claim *claim, const struct hf_event *event)
+/* The engine notified us that this hold may have been revoked. */
+struct claim_effect claim_act_check_now(struct claim *claim, const struct claim_event *event)
 {
+    assert(claim->state == CLAIM_HELD);
+
     if (event->now >= claim->valid_until)
         return lose(claim, event->now);
-    return send(claim, HF_V_CHECK, false, event->now);
+    return send(claim, OP_CHECK, false, event->now);
 }
 
-struct hf_deed hf_act_forfeit(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_forfeit(struct claim *claim, const struct claim_event *event)
 {
     return lose(claim, event->now);
 }
 
-struct hf_deed hf_act_lose_all(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_lose_all(struct claim *claim, const struct claim_event *event)
 {
+    assert(event->status != HF_OK);
+
     note_end(claim, event->now);
-    return hf_claim_end(claim, HF_R_LOST, event->status);
+    return claim_end(claim, REPORT_LOST, event->status);
 }

@@ -1,106 +1,125 @@
-/* claim_release.c - a claim from its release to the engine's answer, and the grants that come when nobody wants them.
+/* claim_release.c - a claim from its release to the engine's reply, and grants that come too late.
  *
- * Our belief ends when the release is sent. The claim is forgotten only on a definite answer, or when the engine's own
- * record must have ended long ago. */
+ * The hold counts as ended when the release is sent. The claim is over only after a definite reply,
+ * or when the engine's own record must have expired long ago. */
 #include "claim_actions.h"
 
-static struct hf_deed send_release(struct hf_claim *claim, hf_nanos now)
+static struct claim_effect send_release(struct claim *claim, nanos now)
 {
-    claim->state = HF_S_RELEASING;
-    claim->act_at = now + 2 * claim->sheet->t.op_timeout;
-    return hf_claim_send(claim, HF_V_RELEASE, now);
+    claim->state = CLAIM_RELEASING;
+    claim->act_at = now + 2 * timing_sheet_op_timeout(claim->sheet);
+    return claim_send(claim, OP_RELEASE, now);
 }
 
-static void stop_believing(struct hf_claim *claim)
+static void end_validity(struct claim *claim)
 {
-    hf_claim_set_valid(claim, 0);
-    claim->act_at = HF_NEVER;
-    claim->warn_at = HF_NEVER;
+    claim_set_valid(claim, 0);
+    claim->act_at = TIME_NEVER;
+    claim->warn_at = TIME_NEVER;
     claim->asked_extend = claim->brief = false;
     claim->extend_ms = 0;
-    claim->in_flight = claim->convert_next = HF_V_NONE;
+    claim->in_flight = claim->convert_next = OP_NONE;
 }
 
-struct hf_deed hf_claim_end_releasing(struct hf_claim *claim, enum hf_report report, hf_status status, hf_nanos now)
+struct claim_effect claim_end_releasing(struct claim *claim, enum claim_report report,
+                                        hf_status status, nanos now)
 {
-    stop_believing(claim);
+    assert(report != REPORT_NONE && status != HF_OK);
+
+    end_validity(claim);
     claim->asked_release = false;
     claim->give_up_at = now + claim->sheet->t.release_for;
     claim->outcome = status;
-    struct hf_deed move = send_release(claim, now);
+
+    struct claim_effect move = send_release(claim, now);
     move.report = report;
     move.status = status;
     return move;
 }
 
-struct hf_deed hf_claim_end(struct hf_claim *claim, enum hf_report report, hf_status status)
+struct claim_effect claim_end(struct claim *claim, enum claim_report report, hf_status status)
 {
-    stop_believing(claim);
+    assert(claim->state != CLAIM_NEW && claim->state != CLAIM_OVER);
+
+    end_validity(claim);
     claim->asked_release = false;
     claim->outcome = status;
-    claim->state = HF_S_OVER;
-    return (struct hf_deed){.report = report, .status = status};
+    claim->state = CLAIM_OVER;
+    return (struct claim_effect){.report = report, .status = status};
 }
 
-/* If the caller still waits for the outcome of its release: this is it. */
-static struct hf_deed report_release(struct hf_claim *claim, struct hf_deed move, hf_status status)
+/* Adds the report of the release, if the caller waits for one. */
+static struct claim_effect report_release(struct claim *claim, struct claim_effect move,
+                                          hf_status status)
 {
     if (claim->asked_release) {
         claim->asked_release = false;
         claim->outcome = status;
-        move.report = HF_R_RELEASED;
+        move.report = REPORT_RELEASED;
         move.status = status;
     }
+
     return move;
 }
 
-struct hf_deed hf_act_release(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_release(struct claim *claim, const struct claim_event *event)
 {
-    stop_believing(claim);
+    end_validity(claim);
     claim->asked_release = true;
     claim->ended_at = event->now;
     claim->give_up_at = event->now + claim->sheet->t.release_for;
     return send_release(claim, event->now);
 }
 
-/* News of a request that the release was sent behind: its own answer is yet to come. */
-static bool is_overtaken(const struct hf_claim *claim, const struct hf_news *news)
+/* Is this the reply to an earlier request? The reply to the release itself is still to come. */
+static bool is_overtaken(const struct claim *claim, const struct engine_reply *reply)
 {
-    return news && news->asked_at < claim->asked_at;
+    return reply && reply->asked_at < claim->asked_at;
 }
 
-struct hf_deed hf_act_release_answered(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_release_answered(struct claim *claim, const struct claim_event *event)
 {
-    if (is_overtaken(claim, event->news)) /* a leave's answer, say, which left no tombstone */
-        return (struct hf_deed){.verb = HF_V_NONE};
-    claim->state = HF_S_OVER;
-    hf_status status = event->in == HF_I_RELEASED ? HF_OK : HF_NOT_HELD;
-    return report_release(claim, (struct hf_deed){.verb = HF_V_NONE}, status);
+    if (is_overtaken(claim, event->reply)) /* of a LEAVE, for example, which leaves no tombstone */
+        return (struct claim_effect){.verb = OP_NONE};
+    claim->state = CLAIM_OVER;
+    hf_status status = event->in == INPUT_RELEASED ? HF_OK : HF_NOT_HELD;
+    return report_release(claim, (struct claim_effect){.verb = OP_NONE}, status);
 }
 
-struct hf_deed hf_act_release_failed(struct hf_claim *claim, const struct hf_event *event)
+/* Is it pointless to try again? DENIED is not final, because the right may be granted again. Nor is
+ * an unknown outcome, because the release may be half done. */
+static bool is_final(const struct claim_event *event)
 {
-    struct hf_deed move = {.verb = HF_V_NONE};
-    bool overtaken = is_overtaken(claim, event->news);
-    if (overtaken && event->in == HF_I_FAILED)
-        return move;
-    if (event->in == HF_I_FAILED && !hf_claim_transient(event->news->status)) {
-        claim->state = HF_S_OVER;
-        return report_release(claim, move, event->news->status);
-    }
-    /* What was cut may have been a refresh of the queue place that the release overtook. */
-    claim->doubt |= event->in == HF_I_CUT && claim->queued;
+    if (event->in != INPUT_FAILED || event->reply->outcome_unknown)
+        return false;
+    return event->reply->status != HF_DENIED && !claim_transient(event->reply->status);
+}
+
+/* The caller's release ends at once with the reason; the claim tries again until give_up_at. */
+struct claim_effect claim_act_release_failed(struct claim *claim, const struct claim_event *event)
+{
+    assert(claim->state == CLAIM_RELEASING && event->reply);
+
+    struct claim_effect move = {.verb = OP_NONE};
+    bool overtaken = is_overtaken(claim, event->reply), failed = event->in == INPUT_FAILED;
+    /* The broken connection may have carried a refresh of the place that the release overtook. */
+    claim->may_be_in_flight |= event->reply->outcome_unknown || (!failed && claim->queued);
     if (overtaken)
         return move;
-    claim->act_at = event->now + claim->sheet->t.op_timeout;
-    return report_release(claim, move, HF_IN_DOUBT);
+    if (is_final(event)) {
+        claim->state = CLAIM_OVER;
+        return report_release(claim, move, event->reply->status);
+    }
+    claim->act_at = event->now + timing_sheet_op_timeout(claim->sheet);
+    bool is_reason = failed && !claim_transient(event->reply->status);
+    return report_release(claim, move, is_reason ? event->reply->status : HF_IN_DOUBT);
 }
 
-struct hf_deed hf_act_timer_releasing(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_timer_releasing(struct claim *claim, const struct claim_event *event)
 {
-    struct hf_deed move = {.verb = HF_V_NONE};
+    struct claim_effect move = {.verb = OP_NONE};
     if (event->now >= claim->give_up_at) {
-        claim->state = HF_S_OVER;
+        claim->state = CLAIM_OVER;
         return report_release(claim, move, HF_IN_DOUBT);
     }
     if (event->now >= claim->act_at)
@@ -108,27 +127,37 @@ struct hf_deed hf_act_timer_releasing(struct hf_claim *claim, const struct hf_ev
     return move;
 }
 
-/* A grant that nobody wants: a ghost of an earlier ask. The tombstone refuses the next one. */
-struct hf_deed hf_act_give_back(struct hf_claim *claim, const struct hf_event *event)
+/* A grant that came too late, from an earlier ACQUIRE. The tombstone refuses the next one. */
+struct claim_effect claim_act_give_back(struct claim *claim, const struct claim_event *event)
 {
-    if (claim->asked_release && is_overtaken(claim, event->news)) /* the caller's release was sent behind it */
-        return (struct hf_deed){.verb = HF_V_NONE};
-    claim->doubt = true;
-    if (claim->state == HF_S_OVER)
+    assert(claim->valid_until == 0);
+
+    bool is_covered = claim->asked_release && is_overtaken(claim, event->reply);
+    if (is_covered) /* the caller's release was sent after the request that was granted */
+        return (struct claim_effect){.verb = OP_NONE};
+
+    claim->may_be_in_flight = true;
+    if (claim->state == CLAIM_OVER)
         claim->give_up_at = event->now + claim->sheet->t.release_for;
     return send_release(claim, event->now);
 }
 
-/* The claim ended, and then a request of it turns out to be unanswered: the answer that ended it was an older one's (a
- * leave and a release crossed), or a refresh of the queue place comes to light. Seen in one of a million simulated
- * schedules: the ghost takes a place in the queue. One more release, within the time that was set for them. */
-struct hf_deed hf_act_unanswered_end(struct hf_claim *claim, const struct hf_event *event)
+/* The claim is over, and then a request of it turns out to have an unknown outcome. Either the
+ * reply that ended the claim belonged to an older request (a LEAVE and a RELEASE crossed), or the
+ * request was a refresh of the place in the queue. In one of a million simulated schedules such a
+ * request takes a place in the queue. So one more RELEASE is sent, within the time that is set for
+ * them. */
+struct claim_effect claim_act_unanswered_end(struct claim *claim, const struct claim_event *event)
 {
-    bool ghost = event->in == HF_I_CUT || (claim->doubt && hf_claim_transient(event->news->status));
-    if (!ghost || event->now >= claim->give_up_at)
-        return (struct hf_deed){.verb = HF_V_NONE};
-    if (claim->give_up_at == HF_NEVER)
+    assert(claim->state == CLAIM_OVER && event->reply);
+
+    bool is_unknown = event->in == INPUT_UNKNOWN || event->reply->outcome_unknown;
+    bool was_transient = !is_unknown && claim_transient(event->reply->status);
+    bool may_be_executed = is_unknown || (claim->may_be_in_flight && was_transient);
+    if (!may_be_executed || event->now >= claim->give_up_at)
+        return (struct claim_effect){.verb = OP_NONE};
+    if (claim->give_up_at == TIME_NEVER)
         claim->give_up_at = event->now + claim->sheet->t.release_for;
-    claim->doubt = true;
+    claim->may_be_in_flight = true;
     return send_release(claim, event->now);
 }

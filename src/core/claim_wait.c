@@ -1,222 +1,288 @@
-/* claim_wait.c - a claim from its first ask to its outcome: asking, queueing, pausing, leaving.
+/* claim_wait.c - a claim from its first ACQUIRE to its outcome: acquiring, queueing, pausing,
+ * leaving.
  *
- * Every path out of here reports GRANTED or DENIED, once. While the wait goes on the same attempt is asked for again
- * and again, so a request that was cut may be executed late without harm; only the end of the wait must leave a
- * tombstone behind a doubt. */
+ * Every path out of here reports GRANTED or DENIED, once. While the wait goes on, the same attempt
+ * is sent again and again, so a request with unknown outcome may be executed late without harm.
+ * Only at the end of the wait must such a request leave a tombstone. */
+#include "backoff.h"
 #include "claim_actions.h"
-#include "retry.h"
 
-static bool waits(const struct hf_claim *claim)
+static bool waits(const struct claim *claim)
 {
     return claim->deadline > claim->started_at;
 }
 
-static struct hf_deed ask(struct hf_claim *claim, hf_nanos now)
+static struct claim_effect send_acquire(struct claim *claim, nanos now)
 {
-    claim->state = HF_S_ASKING;
-    claim->hinted = false;
-    return hf_claim_send(claim, HF_V_ACQUIRE, now);
+    claim->state = CLAIM_ACQUIRING;
+    claim->notified = false;
+    return claim_send(claim, OP_ACQUIRE, now);
 }
 
-/* The end of the wait without a grant; what the engine may still know of the attempt is taken back in the background.
- */
-static struct hf_deed deny(struct hf_claim *claim, hf_status status, hf_nanos now)
+/* Ends the wait without a grant. If the engine may still know the attempt, it is released in the
+ * background. */
+static struct claim_effect deny(struct claim *claim, hf_status status, nanos now)
 {
-    if (claim->doubt)
-        return hf_claim_end_releasing(claim, HF_R_DENIED, status, now);
-    return hf_claim_end(claim, HF_R_DENIED, status);
+    assert(claim->state < CLAIM_OVER && status != HF_OK);
+
+    if (claim->may_be_in_flight)
+        return claim_end_releasing(claim, REPORT_DENIED, status, now);
+    return claim_end(claim, REPORT_DENIED, status);
 }
 
-/* Asks again after a pause, or ends with `outcome` if the wait is over by then. `hint`: when it may well be free. */
-static struct hf_deed pause_or_deny(struct hf_claim *claim, hf_status outcome, hf_nanos hint,
-                                    const struct hf_event *event)
+/* Plans the next ACQUIRE after a pause, or ends with `outcome` if the wait is over. `free_at`: when
+ * the lock may become free; TIME_NEVER: not known. */
+static struct claim_effect pause_or_deny(struct claim *claim, hf_status outcome, nanos free_at,
+                                         const struct claim_event *event)
 {
+    assert(outcome != HF_OK);
+
     if (event->now >= claim->deadline)
         return deny(claim, outcome, event->now);
-    hf_nanos again = event->now + hf_retry_pause(&claim->sheet->t, claim->tries++, event->random);
-    if (hint < again)
-        again = hint > event->now + claim->sheet->t.retry_floor ? hint : event->now + claim->sheet->t.retry_floor;
+
+    nanos soonest = event->now + claim->sheet->t.retry_floor;
+    nanos again = event->now + backoff_pause(&claim->sheet->t, claim->tries++, event->random);
+    if (free_at < again)
+        again = free_at > soonest ? free_at : soonest;
+
     claim->act_at = again;
     claim->outcome = outcome;
-    claim->state = HF_S_PAUSED;
-    return (struct hf_deed){.verb = HF_V_NONE};
+    claim->state = CLAIM_PAUSED;
+    return (struct claim_effect){.verb = OP_NONE};
 }
 
-static struct hf_deed leave(struct hf_claim *claim, hf_status outcome, hf_nanos now)
+/* A wait ends within one op_timeout of its deadline. A caller that does not wait has given the
+ * engine its time already, so only a reply that comes at once counts. */
+static struct claim_effect leave(struct claim *claim, hf_status outcome, nanos now)
 {
-    claim->state = HF_S_LEAVING;
+    assert(claim->state <= CLAIM_PAUSED && outcome != HF_OK);
+
+    bool is_patient = waits(claim) || claim->cancelled;
+    claim->state = CLAIM_LEAVING;
     claim->outcome = outcome;
-    claim->act_at = now + 2 * claim->sheet->t.op_timeout;
-    return hf_claim_send(claim, HF_V_LEAVE, now);
+    claim->act_at = is_patient ? now + timing_sheet_op_timeout(claim->sheet) : now;
+    return claim_send(claim, OP_LEAVE, now);
 }
 
-struct hf_deed hf_act_start(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_start(struct claim *claim, const struct claim_event *event)
 {
     claim->started_at = event->now;
-    return ask(claim, event->now);
+    return send_acquire(claim, event->now);
 }
 
-struct hf_deed hf_act_ask_now(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_acquire_now(struct claim *claim, const struct claim_event *event)
 {
-    return ask(claim, event->now);
+    return send_acquire(claim, event->now);
 }
 
-struct hf_deed hf_act_note_hint(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_note_notify(struct claim *claim, const struct claim_event *event)
 {
     (void)event;
-    claim->hinted = true;
-    return (struct hf_deed){.verb = HF_V_NONE};
+    claim->notified = true;
+    return (struct claim_effect){.verb = OP_NONE};
 }
 
-struct hf_deed hf_act_grant(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_grant(struct claim *claim, const struct claim_event *event)
 {
-    hf_nanos until = hf_claim_validity(claim, event->news);
+    nanos until = claim_validity(claim, event->reply);
     if (claim->cancelled)
-        return hf_claim_end_releasing(claim, HF_R_DENIED, claim->outcome, event->now);
+        return claim_end_releasing(claim, REPORT_DENIED, claim->outcome, event->now);
     if (until <= event->now) {
-        /* A lease without time is not reported. Asking again is safe, the engine grants an attempt once; but should
-         * the wait end first, the record may still be ours: that is a doubt. */
-        claim->doubt = true;
-        if (claim->state == HF_S_LEAVING)
+        /* A grant that has already expired is not reported. Sending ACQUIRE again is safe, because
+         * the engine grants an attempt once. If the wait ends first, the engine's record may still
+         * be ours, so a tombstone is needed. */
+        claim->may_be_in_flight = true;
+        if (claim->state == CLAIM_LEAVING)
             return deny(claim, claim->outcome, event->now);
-        return pause_or_deny(claim, HF_TIMEOUT, HF_NEVER, event);
+        return pause_or_deny(claim, HF_TIMEOUT, TIME_NEVER, event);
     }
-    claim->state = HF_S_HELD;
-    hf_claim_set_token(claim, event->news->token);
-    claim->hinted = false;
+    claim->state = CLAIM_HELD;
+    claim_set_token(claim, event->reply->token);
+    claim->notified = false;
     claim->granted_at = event->now;
-    claim->brief = event->news->brief;
-    /* What is left of a brief grant is planned from now: the ask that it counts from may be long ago. */
-    hf_claim_believe(claim, claim->brief ? event->now : event->news->asked_at, until);
-    return (struct hf_deed){.report = HF_R_GRANTED, .status = HF_OK};
+    claim->brief = event->reply->brief;
+    /* For a brief grant the plan counts from now: its request may have been sent long ago. */
+    claim_believe(claim, claim->brief ? event->now : event->reply->asked_at, until);
+    return (struct claim_effect){.report = REPORT_GRANTED, .status = HF_OK};
 }
 
-/* Only what leaving itself found. A grant of before may have been read late, when the engine gives it back already;
- * where it does not, it says so in its answer. */
-struct hf_deed hf_act_grant_leaving(struct hf_claim *claim, const struct hf_event *event)
+/* Only a grant that replies to the LEAVE counts. An earlier grant may have been read late, when the
+ * engine is already releasing it; if it is not, its reply to LEAVE says so. */
+struct claim_effect claim_act_grant_leaving(struct claim *claim, const struct claim_event *event)
 {
-    if (event->news->asked_at < claim->asked_at)
-        return (struct hf_deed){.verb = HF_V_NONE};
-    return hf_act_grant(claim, event);
+    if (event->reply->asked_at < claim->asked_at)
+        return (struct claim_effect){.verb = OP_NONE};
+    return claim_act_grant(claim, event);
 }
 
-struct hf_deed hf_act_queue(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_queue(struct claim *claim, const struct claim_event *event)
 {
-    hf_nanos soonest = event->now + claim->sheet->t.retry_floor;
+    assert(claim->state == CLAIM_ACQUIRING || claim->state == CLAIM_QUEUED);
+
+    nanos soonest = event->now + claim->sheet->t.retry_floor;
     bool first = !claim->queued;
-    struct hf_deed move = {.report = HF_R_NONE};
+    struct claim_effect move = {.report = REPORT_NONE};
     claim->queued = true;
-    claim->outcome = HF_TIMEOUT; /* the engine is there, whatever came before */
-    claim->act_at = event->news->retry_at > soonest ? event->news->retry_at : soonest;
-    claim->state = HF_S_QUEUED;
-    if (claim->hinted)
-        move = ask(claim, event->now);
-    move.report = first ? HF_R_QUEUED : HF_R_NONE;
+    claim->answered = true;
+    claim->outcome = HF_TIMEOUT; /* the engine replied: earlier failures no longer matter */
+    claim->act_at = event->reply->retry_at > soonest ? event->reply->retry_at : soonest;
+    claim->state = CLAIM_QUEUED;
+    if (claim->notified)
+        move = send_acquire(claim, event->now);
+    move.report = first ? REPORT_QUEUED : REPORT_NONE;
     return move;
 }
 
-struct hf_deed hf_act_busy(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_busy(struct claim *claim, const struct claim_event *event)
 {
-    if (claim->hinted && event->now < claim->deadline)
-        return ask(claim, event->now);
-    return pause_or_deny(claim, waits(claim) ? HF_TIMEOUT : HF_BUSY, event->news->retry_at, event);
+    claim->answered = true;
+    if (claim->notified && event->now < claim->deadline)
+        return send_acquire(claim, event->now);
+    return pause_or_deny(claim, waits(claim) ? HF_TIMEOUT : HF_BUSY, event->reply->retry_at, event);
 }
 
-struct hf_deed hf_act_cut(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_cut(struct claim *claim, const struct claim_event *event)
 {
-    claim->doubt = true;
-    return pause_or_deny(claim, claim->queued ? HF_TIMEOUT : HF_IN_DOUBT, HF_NEVER, event);
+    claim->may_be_in_flight = true;
+    return pause_or_deny(claim, claim->queued ? HF_TIMEOUT : HF_IN_DOUBT, TIME_NEVER, event);
 }
 
-/* FULL and NO_MEMORY count as transient too (the retry column of status.def): room comes back when others release, and
- * the caller said how long that may take. */
-struct hf_deed hf_act_fail(struct hf_claim *claim, const struct hf_event *event)
+/* FULL and NO_MEMORY are transient too (the retry column of status.def): room comes back when
+ * others release, and the caller said how long that may take.
+ *
+ * A request with unknown outcome ends the attempt, and the release removes whatever was done of it.
+ * It must not be sent again: half a grant that it left behind would count as a whole one, with a
+ * token that was never counted. */
+struct claim_effect claim_act_fail(struct claim *claim, const struct claim_event *event)
 {
-    /* Nothing happened, so the place in the queue that an earlier ask got is still there: nobody else gives it up. */
-    claim->doubt |= claim->queued;
-    if (!hf_claim_transient(event->news->status))
-        return deny(claim, event->news->status, event->now);
-    return pause_or_deny(claim, claim->queued ? HF_TIMEOUT : event->news->status, event->news->retry_at, event);
+    assert(event->reply->status != HF_OK);
+
+    /* A place in the queue that an earlier ACQUIRE got is still there, and only a release removes
+     * it. */
+    claim->may_be_in_flight |= claim->queued || event->reply->outcome_unknown;
+    hf_status status = event->reply->status;
+    if (event->reply->outcome_unknown || !claim_transient(status))
+        return deny(claim, status, event->now);
+
+    /* HF_NOT_REPLICATED: the wait in the queue ended with a grant that was not replicated, so
+     * TIMEOUT would be wrong. */
+    bool still_waits = claim->queued && status != HF_NOT_REPLICATED;
+    return pause_or_deny(claim, still_waits ? HF_TIMEOUT : status, event->reply->retry_at, event);
 }
 
-struct hf_deed hf_act_timer_asking(struct hf_claim *claim, const struct hf_event *event)
+/* The failure of an earlier ACQUIRE, after the claim had already paused. */
+struct claim_effect claim_act_fail_paused(struct claim *claim, const struct claim_event *event)
 {
-    hf_nanos end = waits(claim) ? claim->deadline : claim->asked_at + claim->sheet->t.answer;
+    if (event->reply->outcome_unknown)
+        return claim_act_fail(claim, event);
+    return (struct claim_effect){.verb = OP_NONE};
+}
+
+struct claim_effect claim_act_timer_acquiring(struct claim *claim, const struct claim_event *event)
+{
+    nanos end =
+        waits(claim) ? claim->deadline : claim->asked_at + timing_sheet_answer(claim->sheet);
     if (event->now < end)
-        return (struct hf_deed){.verb = HF_V_NONE};
-    /* Who heard of nothing but failures so far has not found it taken; nor has one that does not wait, and heard of
-     * nothing at all. */
-    hf_status unheard = waits(claim) ? HF_TIMEOUT : HF_UNAVAILABLE;
-    return leave(claim, claim->outcome != HF_OK ? claim->outcome : unheard, event->now);
+        return (struct claim_effect){.verb = OP_NONE};
+
+    /* If only failures came so far, the outcome is the last of them: the lock was not seen held.
+     * Without any reply a caller that does not wait gets UNAVAILABLE. */
+    hf_status silent = waits(claim) ? HF_TIMEOUT : HF_UNAVAILABLE;
+    return leave(claim, claim->outcome != HF_OK ? claim->outcome : silent, event->now);
 }
 
-struct hf_deed hf_act_timer_queued(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_timer_queued(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->deadline)
         return leave(claim, waits(claim) ? HF_TIMEOUT : HF_BUSY, event->now);
     if (event->now >= claim->act_at)
-        return ask(claim, event->now);
-    return (struct hf_deed){.verb = HF_V_NONE};
+        return send_acquire(claim, event->now);
+    return (struct claim_effect){.verb = OP_NONE};
 }
 
-struct hf_deed hf_act_timer_paused(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_timer_paused(struct claim *claim, const struct claim_event *event)
 {
+    assert(claim->outcome != HF_OK);
+
     if (event->now >= claim->deadline)
         return deny(claim, claim->outcome, event->now);
     if (event->now >= claim->act_at)
-        return ask(claim, event->now);
-    return (struct hf_deed){.verb = HF_V_NONE};
+        return send_acquire(claim, event->now);
+    return (struct claim_effect){.verb = OP_NONE};
 }
 
-struct hf_deed hf_act_cancel(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_cancel(struct claim *claim, const struct claim_event *event)
 {
+    assert(event->status != HF_OK);
+
     claim->cancelled = true;
     return leave(claim, event->status, event->now);
 }
 
-struct hf_deed hf_act_cancel_paused(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_cancel_paused(struct claim *claim, const struct claim_event *event)
 {
-    if (claim->doubt)
-        return hf_act_cancel(claim, event);
+    if (claim->may_be_in_flight)
+        return claim_act_cancel(claim, event);
     claim->cancelled = true;
-    return hf_claim_end(claim, HF_R_DENIED, event->status);
+    return claim_end(claim, REPORT_DENIED, event->status);
 }
 
-struct hf_deed hf_act_deny_all(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_deny_all(struct claim *claim, const struct claim_event *event)
 {
-    return hf_claim_end(claim, HF_R_DENIED, event->status);
+    return claim_end(claim, REPORT_DENIED, event->status);
 }
 
-struct hf_deed hf_act_timer_leaving(struct hf_claim *claim, const struct hf_event *event)
+struct claim_effect claim_act_timer_leaving(struct claim *claim, const struct claim_event *event)
 {
     if (event->now < claim->act_at)
-        return (struct hf_deed){.verb = HF_V_NONE};
-    return hf_act_leave_unanswered(claim, event);
+        return (struct claim_effect){.verb = OP_NONE};
+    return claim_act_leave_unanswered(claim, event);
 }
 
-/* The first reason stays the outcome, unless it was the time-out: then the grant that may come is not wanted either. */
-struct hf_deed hf_act_cancel_leaving(struct hf_claim *claim, const struct hf_event *event)
+/* The first cancel stays the outcome. If the wait was only over by time, the cancel replaces that,
+ * and a grant that may still come is not wanted either. */
+struct claim_effect claim_act_cancel_leaving(struct claim *claim, const struct claim_event *event)
 {
+    assert(claim->outcome != HF_OK && event->status != HF_OK);
+
     if (!claim->cancelled)
         claim->outcome = event->status;
     claim->cancelled = true;
-    return (struct hf_deed){.verb = HF_V_NONE};
+    return (struct claim_effect){.verb = OP_NONE};
 }
 
-/* An engine that could not even ask says so: then it is not the wait that was too short, unless it was shorter than any
- * request may take. */
-struct hf_deed hf_act_left(struct hf_claim *claim, const struct hf_event *event)
+/* The engine may say why the wait ended without a grant. If no ask of this claim was answered, that
+ * reason replaces TIMEOUT, which would say that others hold the lock. If a grant was not yet
+ * durable, the reason always does. */
+struct claim_effect claim_act_left(struct claim *claim, const struct claim_event *event)
 {
-    hf_status unasked = event->news ? event->news->status : HF_OK;
-    bool had_time = claim->deadline - claim->started_at >= claim->sheet->t.op_timeout;
-    bool guess = claim->outcome == HF_TIMEOUT && !claim->queued && unasked != HF_OK && had_time;
-    return hf_claim_end(claim, HF_R_DENIED, guess ? unasked : claim->outcome);
+    assert(claim->state == CLAIM_LEAVING && claim->outcome != HF_OK);
+
+    hf_status reason = event->reply ? event->reply->status : HF_OK;
+    bool was_unsent = reason != HF_OK && !claim->answered;
+    bool replaces = claim->outcome == HF_TIMEOUT && (was_unsent || reason == HF_NOT_REPLICATED);
+    return claim_end(claim, REPORT_DENIED, replaces ? reason : claim->outcome);
 }
 
-/* Who does not wait knows no more than that it asked. */
-struct hf_deed hf_act_leave_unanswered(struct hf_claim *claim, const struct hf_event *event)
+/* The outcome of a wait whose end the engine did not answer. TIMEOUT is only true if the engine has
+ * said before that others hold the lock. Otherwise the failure that ended the ask is the outcome,
+ * and IN_DOUBT if the server was silent. */
+static hf_status unanswered_outcome(const struct claim *claim, const struct claim_event *event)
 {
-    bool knows = waits(claim) || claim->cancelled || claim->queued;
-    claim->doubt = true;
-    return hf_claim_end_releasing(claim, HF_R_DENIED, knows ? claim->outcome : HF_IN_DOUBT, event->now);
+    bool is_known = waits(claim) || claim->cancelled || claim->queued;
+    bool failed = event->in == INPUT_FAILED && event->reply && event->reply->status != HF_OK;
+    if (!is_known)
+        return HF_IN_DOUBT;
+    if (claim->outcome != HF_TIMEOUT || claim->answered)
+        return claim->outcome;
+    return failed ? event->reply->status : HF_IN_DOUBT;
+}
+
+struct claim_effect claim_act_leave_unanswered(struct claim *claim, const struct claim_event *event)
+{
+    assert(claim->state == CLAIM_LEAVING && claim->outcome != HF_OK);
+
+    hf_status outcome = unanswered_outcome(claim, event);
+    claim->may_be_in_flight = true;
+    return claim_end_releasing(claim, REPORT_DENIED, outcome, event->now);
 }

@@ -1,123 +1,164 @@
-/* timing.c - the timing sheet: derives every interval of a lease from its ttl and the engine's drift. */
+/* timing.c - the timing sheet: derives every interval of a lease from its ttl and the engine's
+ * drift. */
 #include "timing.h"
 
 #include "base/settings.h"
 
-#define OP_TIMEOUT_LEAST HF_MS(50)
-#define OP_TIMEOUT_MOST HF_MS(500)
-#define PATIENCE HF_MS(5)
-#define RETRY_MIN HF_MS(50)
-#define RETRY_MAX HF_MS(1000)
-#define RETRY_FLOOR HF_MS(1)     /* keeps a loop of retries from spinning; full jitter wants it near 0 */
-#define RELEASE_FOR HF_MS(60000) /* longer than any request can be under way */
-#define REFRESH_LEAST HF_MS(50)
-#define REFRESH_MOST HF_MS(5000)
-#define REFRESH_FIRST_MOST HF_MS(500)
-#define TURN_MOST HF_MS(2000)
-#define TURN_TRIES 4 /* half as many, and simulated waiters lose their turn */
-#define MARGIN HF_MS(4)
-#define STAGGER HF_MS(20)
+#include <assert.h>
 
-/* No interval is longer than this, so that a time plus a few intervals cannot overflow. */
-#define LONGEST (HF_NEVER / 8)
+#define OP_TIMEOUT_LEAST NANOS_OF_MS(50)
+#define OP_TIMEOUT_MOST NANOS_OF_MS(500)
+#define OP_TIMEOUT_SLOW NANOS_OF_MS(2000) /* most on a slow connection */
+#define PATIENCE NANOS_OF_MS(5)
+#define RETRY_MIN NANOS_OF_MS(50)
+#define RETRY_MAX NANOS_OF_MS(1000)
+#define RETRY_FLOOR NANOS_OF_MS(1)     /* near 0, as full jitter wants it */
+#define RELEASE_FOR NANOS_OF_MS(60000) /* longer than any request can be in flight */
+#define REFRESH_LEAST NANOS_OF_MS(50)
+#define REFRESH_MOST NANOS_OF_MS(5000)
+#define REFRESH_FIRST_MOST NANOS_OF_MS(500)
+#define HANDOFF_GRACE_MAX NANOS_OF_MS(900)
+#define MARGIN NANOS_OF_MS(4)
+#define STAGGER NANOS_OF_MS(20)
 
-static hf_nanos least(hf_nanos a, hf_nanos b)
+/* The longest interval: a time plus a few of them cannot overflow. */
+#define LONGEST (TIME_NEVER / 8)
+
+static nanos least(nanos a, nanos b)
 {
     return a < b ? a : b;
 }
 
-static hf_nanos most(hf_nanos a, hf_nanos b)
+static nanos most(nanos a, nanos b)
 {
     return a > b ? a : b;
 }
 
-hf_nanos hf_timing_nanos(int64_t ms)
+nanos timing_nanos(int64_t ms)
 {
-    return ms >= LONGEST / HF_MS(1) ? LONGEST : HF_MS(ms);
+    return ms >= LONGEST / NANOS_OF_MS(1) ? LONGEST : NANOS_OF_MS(ms);
 }
 
-static hf_nanos wish_or(int64_t wish_ms, hf_nanos derived)
+static nanos setting_or(int64_t set_ms, nanos derived)
 {
-    return wish_ms > 0 ? hf_timing_nanos(wish_ms) : derived;
+    return set_ms > 0 ? timing_nanos(set_ms) : derived;
 }
 
-hf_nanos hf_timing_drift_ppm(const struct hf_limits *limits, hf_nanos length)
+nanos timing_drift_ppm(const struct engine_limits *limits, nanos length)
 {
-    /* Whole and rest apart: ppm times a day in nanoseconds would come close to the end of the range. The rest is
-     * rounded up, because a drift that is too small is a second holder. */
-    const hf_nanos million = 1000000;
-    hf_nanos part = length / million * limits->drift_ppm;
-    hf_nanos rest = (length % million * limits->drift_ppm + million - 1) / million;
-    return part + rest + HF_MS(limits->drift_ms);
+    /* Quotient and remainder apart: ppm times a day in nanoseconds would come close to the end of
+     * the range. Rounded up, because a drift that is too small allows a second holder. */
+    const nanos million = 1000000;
+    nanos part = length / million * limits->drift_ppm;
+    nanos rest = (length % million * limits->drift_ppm + million - 1) / million;
+    return part + rest + NANOS_OF_MS(limits->drift_ms);
 }
 
-hf_nanos hf_timing_share(const struct hf_timing *t, hf_nanos part, hf_nanos length)
+nanos timing_share(const struct timing *t, nanos part, nanos length)
 {
+    assert(part >= 0 && t->stop >= 0);
+
     if (length >= t->stop)
         return part;
-    /* 1/1024 is fine enough for a plan, and ttl times 1024 fits for any ttl that an engine offers. */
-    hf_nanos in_1024 = part / most(t->stop / 1024, 1);
+
+    /* Shares of 1/1024 are fine enough for a plan, and ttl * 1024 fits for every ttl. */
+    nanos in_1024 = part / most(t->stop / 1024, 1);
     return length / 1024 * in_1024 + length % 1024 * in_1024 / 1024;
 }
 
-static void fill_queue(struct hf_timing *t)
+static void fill_queue(struct timing *t)
 {
     t->refresh = least(most(t->ttl / 2, REFRESH_LEAST), REFRESH_MOST);
     t->refresh_first = least(most(t->ttl / 20, REFRESH_LEAST), REFRESH_FIRST_MOST);
-    t->turn = most(TURN_TRIES * t->op_timeout, least(t->ttl / 5, TURN_MOST));
+    t->handoff_grace =
+        most(least(t->ttl / 5, HANDOFF_GRACE_MAX), most(t->op_timeout, t->refresh_first) * 7 / 4);
     t->margin = MARGIN;
     t->stagger = STAGGER;
 }
 
-void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits *limits,
-                    const struct hf_timing_wishes *wishes)
+/* The setting, if there is one. Otherwise it follows from the ttl and from the time that requests
+ * take on the connection. */
+static nanos op_timeout_of(nanos ttl, const struct timing_overrides *overrides)
 {
-    hf_nanos ttl = hf_timing_nanos(ttl_ms);
+    nanos derived = least(most(ttl / 20, OP_TIMEOUT_LEAST), OP_TIMEOUT_MOST);
+    nanos seen = most(derived, least(overrides->takes, OP_TIMEOUT_SLOW));
+    return most(least(setting_or(overrides->op_timeout_ms, seen), ttl / 5), 1);
+}
+
+/* Unless op_timeout is set, the answer includes time to connect: before the first connection nobody
+ * knows how long requests take. */
+static nanos answer_of(nanos op_timeout, const struct engine_limits *limits,
+                       const struct timing_overrides *overrides)
+{
+    /* Twice, because the grant of another caller may be acknowledged first. */
+    nanos acknowledge = 2 * timing_nanos(overrides->acknowledge_ms);
+    if (!(limits->offers & ENGINE_QUEUES))
+        return 2 * op_timeout + acknowledge;
+    if (overrides->op_timeout_ms > 0)
+        return op_timeout + acknowledge;
+    return most(op_timeout, OP_TIMEOUT_MOST) + least(2 * overrides->takes, OP_TIMEOUT_MOST) +
+           acknowledge;
+}
+
+void timing_fill(struct timing *t, int64_t ttl_ms, const struct engine_limits *limits,
+                 const struct timing_overrides *overrides)
+{
+    nanos ttl = timing_nanos(ttl_ms);
     t->ttl = ttl;
-    t->drift = hf_timing_drift(limits, ttl);
+    t->drift = timing_drift(limits, ttl);
     t->stop = most(ttl - t->drift, 0);
-    t->op_timeout = least(most(ttl / 20, OP_TIMEOUT_LEAST), OP_TIMEOUT_MOST);
-    t->op_timeout = most(least(wish_or(wishes->op_timeout_ms, t->op_timeout), ttl / 5), 1);
-    t->answer = 2 * t->op_timeout + hf_timing_nanos(wishes->acknowledge_ms);
+    t->op_timeout = op_timeout_of(ttl, overrides);
+    t->answer = answer_of(t->op_timeout, limits, overrides);
     t->patience = least(PATIENCE, t->op_timeout);
-    /* A renewal that is planned too late to be tried twice would be a plan to lose the lease. */
-    hf_nanos latest = most(t->stop - 2 * t->op_timeout, t->stop / 3);
-    t->renew = wishes->renew_permille > 0 ? ttl / 1000 * wishes->renew_permille : ttl / 3;
+
+    /* Not so late that a failed renewal could not be tried again. */
+    nanos latest = most(t->stop - 2 * t->op_timeout, t->stop / 3);
+    t->renew = overrides->renew_permille > 0 ? ttl / 1000 * overrides->renew_permille : ttl / 3;
     t->renew = least(t->renew, latest);
     t->warn = most(least(ttl / 3 * 2, t->stop), t->renew);
-    t->retry_min = wish_or(wishes->retry_min_ms, RETRY_MIN);
-    t->retry_max = most(wish_or(wishes->retry_max_ms, RETRY_MAX), t->retry_min);
+    t->retry_min = setting_or(overrides->retry_min_ms, RETRY_MIN);
+    t->retry_max = most(setting_or(overrides->retry_max_ms, RETRY_MAX), t->retry_min);
     t->retry_floor = least(t->retry_min, RETRY_FLOOR);
     t->release_for = RELEASE_FOR;
     fill_queue(t);
+    assert(t->renew <= t->warn && t->renew <= t->stop && t->stop <= t->ttl);
 }
 
-void hf_sheet_fill(struct hf_sheet *sheet, int64_t ttl_ms, const struct hf_limits *limits,
-                   const struct hf_timing_wishes *wishes)
+void timing_sheet_fill(struct timing_sheet *sheet, int64_t ttl_ms,
+                       const struct engine_limits *limits, const struct timing_overrides *overrides)
 {
     sheet->limits = *limits;
-    hf_timing_fill(&sheet->t, ttl_ms, limits, wishes);
+    timing_fill(&sheet->t, ttl_ms, limits, overrides);
+    atomic_init(&sheet->op_timeout, sheet->t.op_timeout);
+    atomic_init(&sheet->answer, sheet->t.answer);
 }
 
-static int64_t wish(const struct hf_settings *settings, enum hf_setting_id id)
+void timing_sheet_adapt(struct timing_sheet *sheet, int64_t ttl_ms,
+                        const struct timing_overrides *overrides)
+{
+    struct timing t;
+    timing_fill(&t, ttl_ms, &sheet->limits, overrides);
+    atomic_store_explicit(&sheet->op_timeout, t.op_timeout, memory_order_relaxed);
+    atomic_store_explicit(&sheet->answer, t.answer, memory_order_relaxed);
+}
+
+static int64_t set_or_zero(const struct settings *settings, enum setting_id id)
 {
     return settings->value[id] > 0 ? settings->value[id] : 0;
 }
 
-struct hf_timing_wishes hf_timing_wishes_of(const struct hf_settings *settings)
+struct timing_overrides timing_overrides_of(const struct settings *settings)
 {
-    bool strong = settings->value[HF_SET_REPLICAS] || settings->value[HF_SET_FSYNC];
-    return (struct hf_timing_wishes){
-        .op_timeout_ms = wish(settings, HF_SET_OP_TIMEOUT),
-        .retry_min_ms = wish(settings, HF_SET_RETRY_MIN),
-        .retry_max_ms = wish(settings, HF_SET_RETRY_MAX),
-        .renew_permille = wish(settings, HF_SET_RENEW_AT),
-        .acknowledge_ms = strong ? settings->value[HF_SET_REPLICA_TIMEOUT] : 0,
+    return (struct timing_overrides){
+        .op_timeout_ms = set_or_zero(settings, SETTING_OP_TIMEOUT),
+        .retry_min_ms = set_or_zero(settings, SETTING_RETRY_MIN),
+        .retry_max_ms = set_or_zero(settings, SETTING_RETRY_MAX),
+        .renew_permille = set_or_zero(settings, SETTING_RENEW_AT),
     };
 }
 
-void hf_timing_set_drift(struct hf_limits *limits, const struct hf_settings *settings)
+void timing_set_drift(struct engine_limits *limits, const struct settings *settings)
 {
-    if (settings->value[HF_SET_DRIFT] >= 0)
-        limits->drift_ppm = settings->value[HF_SET_DRIFT];
+    if (settings->value[SETTING_DRIFT] >= 0)
+        limits->drift_ppm = settings->value[SETTING_DRIFT];
 }

@@ -1,65 +1,105 @@
-/* timing.h - the timing sheet: every interval that follows from a ttl, in one place. No duration literal that concerns
- * a lease lives anywhere else. */
+/* timing.h - the timing sheet: every interval that follows from a ttl, in one place. No other file
+ * has a literal duration that belongs to a lease. */
 #pragma once
-#include "message.h"
+#include "engine_protocol.h"
 
-struct hf_settings;
+#include <stdatomic.h>
 
-/* Nanoseconds. renew, warn and stop count from the moment that a validity is counted from (asked_at). */
-struct hf_timing {
-    hf_nanos ttl;
-    hf_nanos renew;      /* ttl/3: two more tries fit before the end */
-    hf_nanos warn;       /* 2/3 of ttl: nothing came through so far */
-    hf_nanos stop;       /* ttl less drift: whoever still uses it now may not be alone */
-    hf_nanos drift;      /* what was taken off */
-    hf_nanos op_timeout; /* one request: ttl/20, between 50 ms and 500 ms, never above ttl/5 */
-    hf_nanos answer;   /* how long one who does not wait gives a request: two op_timeouts, and what replicas may take */
-    hf_nanos patience; /* how long the background thread waits to get through to the engine: others' leases wait too */
-    hf_nanos retry_min, retry_max;
-    hf_nanos retry_floor; /* no pause is shorter, so that nothing spins */
-    hf_nanos release_for; /* how long a release without an answer is tried again */
-    /* Queues on servers (they pass these on to their waiters): */
-    hf_nanos refresh;       /* the longest time between two looks of a waiter: ttl/2, between 50 ms and 5 s */
-    hf_nanos refresh_first; /* that of the first in line, each place behind it waits as much longer: ttl/20, between 50
-                               ms and 500 ms */
-    hf_nanos turn;          /* how long it stays the turn of one that is silent: the time for a lost request, its
-                               time-out, a new connection and a second try; min(ttl/5, 2 s), at least 4 op_timeouts */
-    hf_nanos margin;        /* after the end of the hold ahead, */
-    hf_nanos stagger;       /* and this much for each place in line: not all look at once */
+struct settings;
+
+/* All in nanoseconds. renew, warn and stop count from the start of a validity (asked_at). */
+struct timing {
+    nanos ttl;
+    nanos renew; /* ttl/3, so that two more tries fit before the end */
+    nanos warn;  /* 2/3 of the ttl without a renewal */
+    nanos stop;  /* ttl less drift: after this another client may hold the lock */
+    nanos drift; /* part of the ttl that is taken off because clocks differ */
+    /* Time for one request: ttl/20, between 50 ms and 500 ms; on a slow connection up to 2 s; never
+     * above ttl/5. */
+    nanos op_timeout;
+    /* Time that a caller that does not wait gives its request, connecting included: one op_timeout;
+     * unless that is set, at least 500 ms, and on a slow connection up to 500 ms more. Two
+     * op_timeouts where there is no queue. To all of these twice the time of an acknowledgement is
+     * added. */
+    nanos answer;
+    /* How long the background thread may block in the engine for one lease: other leases wait. */
+    nanos patience;
+    nanos retry_min, retry_max;
+    nanos retry_floor; /* shortest pause, so that no retry loop spins */
+    nanos release_for; /* how long a release without reply is tried again */
+
+    /* Queues on servers, which pass these to their waiters: */
+
+    /* Longest time between two refreshes of a waiter: ttl/2, between 50 ms and 5 s. */
+    nanos refresh;
+    /* The same for the first waiter; each place behind it adds as much: ttl/20, between 50 ms and
+     * 500 ms. */
+    nanos refresh_first;
+    /* Grace of a handoff: the new holder must extend its hold within this time, else the lock is
+     * free again. min(ttl/5, 900 ms), at least 7/4 of op_timeout and of refresh_first, so that a
+     * lost request, its time-out and a second try fit. */
+    nanos handoff_grace;
+    /* A waiter asks `margin` after the end of the hold ahead, and `stagger` later for each place in
+     * the queue, so that waiters do not ask all at once. */
+    nanos margin, stagger;
 };
 
-/* What the settings override; 0 (or for renew_permille 0) means: as derived. */
-struct hf_timing_wishes {
+/* A client that waits for locks on a server proves that it is alive: its presence key lasts for
+ * PRESENCE_MS (scripts/holdfast.lua has the same number) and is renewed so often that one lost
+ * renewal does no harm. PRESENCE_MS is below the longest handoff_grace: after one handoff that
+ * nobody claimed, every client that had died before it is known to be dead. */
+enum { PRESENCE_MS = 850, PRESENCE_RENEW_MS = 350 };
+
+/* What settings and connection change in a timing; 0: as derived from the ttl. */
+struct timing_overrides {
     int64_t op_timeout_ms, retry_min_ms, retry_max_ms;
-    int64_t renew_permille; /* renew at this part of the ttl; 0: a third */
-    int64_t acknowledge_ms; /* what replicas have to acknowledge a grant; 0: none is asked to */
+    int64_t renew_permille; /* part of the ttl after which to renew; 0: a third */
+    int64_t acknowledge_ms; /* time for others to acknowledge a grant; 0: none has to */
+    nanos takes;            /* how long requests take on the connection (rtt.h); 0: not known */
 };
 
-/* What a client's settings say of it: the wishes, and how far clocks may run apart. */
-struct hf_timing_wishes hf_timing_wishes_of(const struct hf_settings *settings);
-void hf_timing_set_drift(struct hf_limits *limits, const struct hf_settings *settings);
+/* What a client's settings say: the overrides, and how far clocks may run apart. */
+struct timing_overrides timing_overrides_of(const struct settings *settings);
+void timing_set_drift(struct engine_limits *limits, const struct settings *settings);
 
-void hf_timing_fill(struct hf_timing *t, int64_t ttl_ms, const struct hf_limits *limits,
-                    const struct hf_timing_wishes *wishes);
+void timing_fill(struct timing *t, int64_t ttl_ms, const struct engine_limits *limits,
+                 const struct timing_overrides *overrides);
 
-/* A timing sheet with the limits that it was made from. Claims of the same client with the same ttl share one. */
-struct hf_sheet {
-    struct hf_timing t;
-    struct hf_limits limits;
+/* A timing with its limits. Claims of a client with the same ttl share one. */
+struct timing_sheet {
+    struct timing t;
+    struct engine_limits limits;
+    /* As in t, but adapted to the connection while claims use the sheet. */
+    _Atomic nanos op_timeout, answer;
 };
-void hf_sheet_fill(struct hf_sheet *sheet, int64_t ttl_ms, const struct hf_limits *limits,
-                   const struct hf_timing_wishes *wishes);
+void timing_sheet_fill(struct timing_sheet *sheet, int64_t ttl_ms,
+                       const struct engine_limits *limits,
+                       const struct timing_overrides *overrides);
+/* Adapts op_timeout and answer to a new overrides->takes. */
+void timing_sheet_adapt(struct timing_sheet *sheet, int64_t ttl_ms,
+                        const struct timing_overrides *overrides);
 
-/* The drift over an interval of that length, rounded up. */
-hf_nanos hf_timing_drift_ppm(const struct hf_limits *limits, hf_nanos length);
-static inline hf_nanos hf_timing_drift(const struct hf_limits *limits, hf_nanos length)
+static inline nanos timing_sheet_op_timeout(const struct timing_sheet *sheet)
 {
-    return limits->drift_ppm ? hf_timing_drift_ppm(limits, length) : HF_MS(limits->drift_ms);
+    return atomic_load_explicit(&sheet->op_timeout, memory_order_relaxed);
 }
 
-/* What `part` of the sheet (renew, warn) becomes for a validity that is shorter than the sheet's own: the same share. A
- * longer one changes nothing. */
-hf_nanos hf_timing_share(const struct hf_timing *t, hf_nanos part, hf_nanos length);
+static inline nanos timing_sheet_answer(const struct timing_sheet *sheet)
+{
+    return atomic_load_explicit(&sheet->answer, memory_order_relaxed);
+}
 
-/* Milliseconds as nanoseconds; what would overflow becomes the longest interval that can still be added to a time. */
-hf_nanos hf_timing_nanos(int64_t ms);
+/* The drift over an interval of that length, rounded up. */
+nanos timing_drift_ppm(const struct engine_limits *limits, nanos length);
+static inline nanos timing_drift(const struct engine_limits *limits, nanos length)
+{
+    return limits->drift_ppm ? timing_drift_ppm(limits, length) : NANOS_OF_MS(limits->drift_ms);
+}
+
+/* Scales `part` (renew or warn) to a validity that is shorter than the sheet's own. A longer
+ * validity changes nothing. */
+nanos timing_share(const struct timing *t, nanos part, nanos length);
+
+/* Milliseconds as nanoseconds. A value that would overflow becomes the longest interval that can
+ * still be added to a time. */
+nanos timing_nanos(int64_t ms);

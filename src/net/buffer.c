@@ -6,15 +6,15 @@
 
 enum { FIRST_ROOM = 4096 };
 
-static void move_to_front(struct hf_buffer *buffer)
+static void move_to_front(struct buffer *buffer)
 {
-    size_t len = hf_buffer_len(buffer);
+    size_t len = buffer_len(buffer);
     if (buffer->from && len)
         memmove(buffer->bytes, buffer->bytes + buffer->from, len);
     buffer->from = 0, buffer->to = len;
 }
 
-static bool grow(struct hf_buffer *buffer, size_t wanted)
+static bool grow(struct buffer *buffer, size_t wanted)
 {
     size_t room = buffer->room ? buffer->room : FIRST_ROOM;
     while (room < wanted)
@@ -22,16 +22,18 @@ static bool grow(struct hf_buffer *buffer, size_t wanted)
     char *bytes = realloc(buffer->bytes, room);
     if (!bytes)
         return false;
+
     buffer->bytes = bytes;
     buffer->room = room;
     return true;
 }
 
-char *hf_buffer_reserve(struct hf_buffer *buffer, size_t len)
+char *buffer_reserve(struct buffer *buffer, size_t len)
 {
-    size_t used = hf_buffer_len(buffer);
-    if (len > HF_BUFFER_MAX || used + len > HF_BUFFER_MAX)
+    size_t used = buffer_len(buffer);
+    if (len > BUFFER_MAX || used + len > BUFFER_MAX)
         return NULL;
+
     if (buffer->room - buffer->to < len) {
         move_to_front(buffer);
         if (buffer->room < used + len && !grow(buffer, used + len))
@@ -40,9 +42,9 @@ char *hf_buffer_reserve(struct hf_buffer *buffer, size_t len)
     return buffer->bytes + buffer->to;
 }
 
-bool hf_buffer_append(struct hf_buffer *buffer, const void *bytes, size_t len)
+bool buffer_append(struct buffer *buffer, const void *bytes, size_t len)
 {
-    char *end = hf_buffer_reserve(buffer, len);
+    char *end = buffer_reserve(buffer, len);
     if (!end)
         return false;
     memcpy(end, bytes, len);
@@ -50,15 +52,15 @@ bool hf_buffer_append(struct hf_buffer *buffer, const void *bytes, size_t len)
     return true;
 }
 
-void hf_buffer_take(struct hf_buffer *buffer, size_t len)
+void buffer_take(struct buffer *buffer, size_t len)
 {
     buffer->from += len;
     if (buffer->from == buffer->to)
         buffer->from = buffer->to = 0;
 }
 
-void hf_buffer_free(struct hf_buffer *buffer)
+void buffer_free(struct buffer *buffer)
 {
     free(buffer->bytes);
-    *buffer = (struct hf_buffer){0};
+    *buffer = (struct buffer){0};
 }

@@ -1,24 +1,25 @@
-/* buffer.h - bytes that wait to be sent: appended at the end, taken from the front. It grows when it must, up to a
- * bound, and keeps its memory. */
+/* buffer.h - bytes that wait to be sent: appended at the end, taken from the front. It grows as
+ * needed, up to a bound, and keeps its memory. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
-#define HF_BUFFER_MAX ((size_t)64 << 20) /* a server that reads nothing must not take our memory */
+#define BUFFER_MAX ((size_t)64 << 20) /* bound, for a server that does not read */
 
-/* Zero is an empty buffer. */
-struct hf_buffer {
+/* A zeroed buffer is empty. */
+struct buffer {
     char *bytes;
     size_t from, to, room;
 };
 
-/* Room for `len` more bytes behind the last one; NULL: no memory, or beyond the bound, and nothing changed. */
-char *hf_buffer_reserve(struct hf_buffer *buffer, size_t len);
-bool hf_buffer_append(struct hf_buffer *buffer, const void *bytes, size_t len); /* all or nothing */
-void hf_buffer_take(struct hf_buffer *buffer, size_t len);                      /* they are dealt with */
-void hf_buffer_free(struct hf_buffer *buffer);                                  /* it is empty then */
+/* Makes room for `len` more bytes and returns it. NULL: no memory, or above the bound; nothing
+ * changed. */
+char *buffer_reserve(struct buffer *buffer, size_t len);
+bool buffer_append(struct buffer *buffer, const void *bytes, size_t len); /* all or nothing */
+void buffer_take(struct buffer *buffer, size_t len);                      /* removes them */
+void buffer_free(struct buffer *buffer);                                  /* and empties it */
 
-static inline size_t hf_buffer_len(const struct hf_buffer *buffer)
+static inline size_t buffer_len(const struct buffer *buffer)
 {
     return buffer->to - buffer->from;
 }

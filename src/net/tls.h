@@ -1,27 +1,29 @@
-/* tls.h - one side of a TLS session that does no I/O: bytes from the wire go in, bytes for the wire come out, so that
- * every system call is made by the link (and no SIGPIPE by OpenSSL).
+/* tls.h - the client side of a TLS session without I/O: encrypted bytes go in, encrypted bytes come
+ * out. So conn.c makes every system call, and OpenSSL cannot raise SIGPIPE.
  *
- * Certificate and host name are verified, always. Functions that fail return a status with the cause in hf_why_text(),
- * without the server's name: HF_CONFIG for what no retry heals, HF_UNAVAILABLE for the rest. */
+ * Certificate and host name are always verified. Functions that fail return a status with the cause
+ * in error_text(), without the server's name: HF_CONFIG if a retry cannot help, else
+ * HF_UNAVAILABLE. */
 #pragma once
 #include "buffer.h"
 
-#include "base/address.h"
+#include "base/endpoint.h"
 #include "holdfast.h"
 
-struct hf_tls;
+struct tls;
 
-/* Reads the files of the address anew, so that replaced ones count from the next connection on. On failure *tls is
- * NULL. */
-hf_status hf_tls_new(struct hf_tls **tls, const struct hf_address *to);
-void hf_tls_free(struct hf_tls *tls); /* NULL is fine */
+/* Reads the files of the endpoint each time, so that replaced files count from the next connection
+ * on. On failure *tls is NULL. */
+hf_status tls_new(struct tls **tls, const struct endpoint *to);
+void tls_free(struct tls *tls); /* NULL is fine */
 
-hf_status hf_tls_take_in(struct hf_tls *tls, const char *bytes, size_t len); /* came from the wire */
-hf_status hf_tls_greet(struct hf_tls *tls, bool *done);                      /* goes on with the handshake */
-hf_status hf_tls_read(struct hf_tls *tls, char *bytes, size_t size, size_t *got);
-bool hf_tls_more(const struct hf_tls *tls); /* has not yet given out all that came in */
-hf_status hf_tls_write(struct hf_tls *tls, const char *bytes, size_t len);
-void hf_tls_farewell(struct hf_tls *tls); /* says that nothing follows */
+hf_status tls_take_in(struct tls *tls, const char *bytes, size_t len); /* received bytes */
+hf_status tls_handshake(struct tls *tls, bool *done); /* goes on with the handshake */
+hf_status tls_read(struct tls *tls, char *bytes, size_t size, size_t *got);
+bool tls_more(const struct tls *tls); /* received bytes wait to be read */
+hf_status tls_write(struct tls *tls, const char *bytes, size_t len);
+void tls_shutdown(struct tls *tls); /* tells the server that no more bytes follow */
 
-/* What is to go to the wire, moved into `out`. False: no memory. Due after each of the calls above. */
-bool hf_tls_take_out(struct hf_tls *tls, struct hf_buffer *out);
+/* Moves the encrypted bytes to send into `out`; to be called after each of the calls above. Returns
+ * false if there is no memory. */
+bool tls_take_out(struct tls *tls, struct buffer *out);

@@ -12,39 +12,40 @@ static int64_t read_clock(clockid_t clock)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int64_t hf_clock_boot(void)
+int64_t clock_boot(void)
 {
     return read_clock(CLOCK_BOOTTIME);
 }
 
-/* CLOCK_BOOTTIME less CLOCK_MONOTONIC, which has a coarse form: the time that the machine slept. */
-static _Atomic int64_t asleep = INT64_MIN / 2; /* in a time namespace it may be less than none */
+/* CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time that the machine slept. In a time namespace it may
+ * be negative. CLOCK_MONOTONIC has a coarse, cheaper form; CLOCK_BOOTTIME has none. */
+static _Atomic int64_t asleep = INT64_MIN / 2;
 
-/* The boot time is read first, so what is measured is too little by the moment between the two, never too much; and the
- * true number only grows. */
-void hf_clock_tune(void)
+/* The boot time is read first, so the measured time is never too long. The true value only grows,
+ * so the largest measurement is the best. */
+void clock_tune(void)
 {
-    int64_t boot = hf_clock_boot(), measured = boot - hf_clock_monotonic();
+    int64_t boot = clock_boot(), measured = boot - clock_monotonic();
     if (measured > atomic_load_explicit(&asleep, memory_order_relaxed))
         atomic_store_explicit(&asleep, measured, memory_order_relaxed);
 }
 
-int64_t hf_clock_boot_lately(void)
+int64_t clock_boot_lately(void)
 {
     return read_clock(CLOCK_MONOTONIC_COARSE) + atomic_load_explicit(&asleep, memory_order_relaxed);
 }
 
-int64_t hf_clock_monotonic(void)
+int64_t clock_monotonic(void)
 {
     return read_clock(CLOCK_MONOTONIC);
 }
 
-int64_t hf_clock_wall_us(void)
+int64_t clock_wall_us(void)
 {
     return read_clock(CLOCK_REALTIME) / 1000;
 }
 
-void hf_sleep_until(int64_t boot)
+void clock_sleep_until(int64_t boot)
 {
     struct timespec until = {.tv_sec = boot / 1000000000, .tv_nsec = boot % 1000000000};
     while (clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &until, NULL) == EINTR) {

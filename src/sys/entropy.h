@@ -1,33 +1,33 @@
-/* entropy.h - unguessable ids without a system call each: ChaCha keyed once by getrandom (which costs 381 ns a call),
- * with 8 rounds: the best known attack reaches 7, and ids are made with every lock that is taken. */
+/* entropy.h - random ids without a system call each: ChaCha with 8 rounds, keyed once by getrandom.
+ * A call of getrandom costs 381 ns, and every acquire needs an id. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-struct hf_entropy {
+struct entropy {
     uint32_t state[16]; /* constants, key, counter, nonce */
     uint8_t block[64];
-    uint32_t used; /* bytes of block that were given out */
+    uint32_t used; /* bytes of block that were used */
 };
 
-int hf_entropy_seed(struct hf_entropy *e); /* 0 or an errno */
-void hf_entropy_take(struct hf_entropy *e, void *out, size_t len);
+int entropy_seed(struct entropy *e); /* 0 or an errno */
+void entropy_take(struct entropy *e, void *out, size_t len);
 
-enum { HF_ENTROPY_ID = 16 };
+enum { ENTROPY_ID = 16 };
 
-/* The same for the usual size, without a call as long as there are bytes left. An id that was given out cannot be read
- * back. */
-static inline void hf_entropy_id(struct hf_entropy *e, void *out)
+/* entropy_take() for the usual size, inline while there are bytes left. */
+static inline void entropy_id(struct entropy *e, void *out)
 {
-    if (e->used > sizeof e->block - HF_ENTROPY_ID) {
-        hf_entropy_take(e, out, HF_ENTROPY_ID);
+    if (e->used > sizeof e->block - ENTROPY_ID) {
+        entropy_take(e, out, ENTROPY_ID);
         return;
     }
-    memcpy(out, e->block + e->used, HF_ENTROPY_ID);
-    memset(e->block + e->used, 0, HF_ENTROPY_ID);
-    e->used += HF_ENTROPY_ID;
+    memcpy(out, e->block + e->used, ENTROPY_ID);
+    memset(e->block + e->used, 0, ENTROPY_ID);
+    e->used += ENTROPY_ID;
 }
 
-/* One block of the cipher with that many rounds; apart so that a test can hold it against RFC 8439, which has 20. */
-void hf_chacha_block(const uint32_t state[16], int rounds, uint8_t out[64]);
+/* One block of the cipher. A function of its own, so that a test can compare it with RFC 8439,
+ * which has 20 rounds. */
+void entropy_chacha_block(const uint32_t state[16], int rounds, uint8_t out[64]);

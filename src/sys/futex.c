@@ -16,48 +16,59 @@ static struct timespec to_timespec(int64_t nanos)
     return (struct timespec){.tv_sec = nanos / 1000000000, .tv_nsec = nanos % 1000000000};
 }
 
-static void wait_by(int operation, hf_word *word, uint32_t expected, int64_t until)
+static void wait_by(int operation, futex_word *word, uint32_t expected, int64_t until)
 {
     struct timespec left, *limit = NULL;
     if (until != INT64_MAX) {
-        left = to_timespec(until - hf_clock_boot());
+        left = to_timespec(until - clock_boot());
         limit = &left;
     }
     syscall(SYS_futex, word, operation, expected, limit, NULL, 0);
 }
 
-void hf_futex_wait(hf_word *word, uint32_t expected, int64_t until)
+void futex_wait(futex_word *word, uint32_t expected, int64_t until)
 {
     wait_by(FUTEX_WAIT, word, expected, until);
 }
 
-void hf_futex_wait_here(hf_word *word, uint32_t expected, int64_t until)
+void futex_wait_here(futex_word *word, uint32_t expected, int64_t until)
 {
     wait_by(FUTEX_WAIT_PRIVATE, word, expected, until);
 }
 
-bool hf_futex_wait_two(hf_word *a, uint32_t expect_a, hf_word *b, uint32_t expect_b, int64_t until)
+bool futex_wait_two(futex_word *a, uint32_t expect_a, futex_word *b, uint32_t expect_b,
+                    int64_t until)
 {
     struct futex_waitv words[2] = {
         {.val = expect_a, .uaddr = (uintptr_t)a, .flags = FUTEX_32},
         {.val = expect_b, .uaddr = (uintptr_t)b, .flags = FUTEX_32},
     };
     struct timespec end, *limit = NULL;
+
     if (until != INT64_MAX) {
-        end = to_timespec(hf_clock_monotonic() + (until - hf_clock_boot()));
+        end = to_timespec(clock_monotonic() + (until - clock_boot()));
         limit = &end;
     }
+
     if (syscall(SYS_futex_waitv, words, 2, 0, limit, CLOCK_MONOTONIC) >= 0)
         return true;
-    return errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT; /* else it is not there: a filter may say EPERM */
+
+    return errno == EAGAIN || errno == EINTR ||
+           /* another error: the system call is missing, or a filter forbids it (EPERM) */
+           errno == ETIMEDOUT;
 }
 
-void hf_futex_wake(hf_word *word, int count)
+void futex_wake(futex_word *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
 }
 
-void hf_futex_wake_here(hf_word *word, int count)
+void futex_wake_all(futex_word *word)
+{
+    futex_wake(word, INT32_MAX);
+}
+
+void futex_wake_here(futex_word *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }

@@ -1,5 +1,5 @@
-/* barrage.c - starts N copies of a command at the same moment and prints the exit code of each, a line each, as it
- * ends.
+/* barrage.c - starts N copies of a command at the same moment and prints the exit code of each, a
+ * line each, as it ends.
  *
  *     barrage N CMD... */
 #include <stdio.h>

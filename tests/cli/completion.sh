@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # completion.sh - the scripts for bash, zsh and fish complete what the tables of the command say, tried in the shells
 # themselves.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 "$HOLDFAST" __describe >described
 for shell in bash zsh fish; do
@@ -48,9 +48,44 @@ is "bash: a file where a file is meant" "$(bash_offers release --lease some)" so
 is "bash: nothing where anything may stand" "$(bash_offers run --label '')" ""
 is "bash: a command after NAME" "$(bash_offers run -w 5 --ttl 10s job mkfif)" mkfifo
 is "bash: and after --" "$(bash_offers run job -- mkfif)" mkfifo
+is "bash: also where -l stands for NAME" "$(bash_offers run -l a -w 5 --lock b mkfif)" mkfifo
+is "bash: and after -l and --" "$(bash_offers run -l a -- mkfif)" mkfifo
+is "bash: behind -l there may be more options" "$(bash_offers run -l a --gra)" --grace
+is "bash: but no command as the argument of -l, nor of what follows it" "$(bash_offers run -l a -l mkfif)$(bash_offers run -l a --ttl mkfif)" ""
 is "bash: but no command as NAME" "$(bash_offers run -w 5 mkfif)" ""
 is "bash: the command's arguments are files" "$(bash_offers run job cat --ttl some)" some.lease
 is "bash: hidden verbs are not offered" "$(bash_offers __)" ""
+
+
+# readline splits words at ":"; the line says what belongs together.
+cat >split.bash <<'END'
+source script.bash
+COMP_LINE=$1
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_holdfast
+printf '%s\n' "${COMPREPLY[@]}" | sort -u
+END
+is "bash: the verb is found behind a URL with colons" \
+    "$(bash --norc split.bash 'holdfast -u redis://h:6379/0 sho' holdfast -u redis : //h : 6379/0 sho)" show
+is "bash: and its options" "$(bash --norc split.bash 'holdfast -u redis://h:6379/0 show --js' holdfast -u redis : //h : 6379/0 show --js)" --json
+is "bash: the URL itself is not completed as a verb" "$(bash --norc split.bash 'holdfast -u lis' holdfast -u lis)" ""
+
+# Names of locks, of the engine that is named.
+"$HOLDFAST" acquire named/a >/dev/null
+"$HOLDFAST" acquire named:b >/dev/null
+"$HOLDFAST" acquire 'tricky$(touch expanded)' >/dev/null
+other=local:$SCRATCH/other
+"$HOLDFAST" -u "$other" acquire named/elsewhere >/dev/null
+names_of() { bash --norc try.bash "$HOLDFAST" "$@"; }
+for verb in show break history why resize list watch top acquire run; do
+    is "bash: names of locks for $verb" "$(names_of "$verb" named/)" named/a
+done
+is "bash: those of the engine behind -u" "$(names_of -u "$other" show named)" named/elsewhere
+is "bash: behind a colon the rest is offered" "$(bash --norc split.bash "$HOLDFAST show named:" "$HOLDFAST" show named :)" b
+is "bash: a name is never expanded" "$(names_of show tri)" 'tricky\$\(touch\ expanded\)'
+fails "not even by the way" test -e expanded
 
 # ---- fish: it completes a line by itself.
 fish_offers() {
@@ -64,6 +99,10 @@ while IFS=$'\t' read -r verb option words; do
     is "fish: what $verb --$option may be" "$(fish_offers "holdfast $verb --$option " | tr '\n' ' ')" "$words "
 done < <(choices)
 is "fish: operands that are words" "$(fish_offers 'holdfast completion ' | tr '\n' ' ')" "bash fish zsh "
+
+is "fish: the verb behind -u URL" "$(fish_offers 'holdfast -u redis://h:6379/0 sho')" show
+is "fish: names of locks" "$(PATH=$(dirname "$HOLDFAST"):$PATH fish_offers 'holdfast show named/')" named/a
+is "fish: those of the engine behind -u" "$(PATH=$(dirname "$HOLDFAST"):$PATH fish_offers "holdfast -u $other show named")" named/elsewhere
 
 # ---- zsh: it completes on a terminal only, so one is given to it.
 mkdir home
@@ -86,6 +125,7 @@ like "zsh: operands that are words" "$(zsh_completes 'holdfast completion fi' 's
 like "zsh: a file where a file is meant" "$(zsh_completes 'holdfast release --lease some' '.lease')" $'\nexit 3$'
 mkdir bin && printf '#!/bin/sh\n' >bin/unmistakable-command && chmod +x bin/unmistakable-command
 like "zsh: a command after NAME" "$(PATH=$PWD/bin:$PATH zsh_completes 'holdfast run job unmist' 'akable-command')" $'\nexit 3$'
+like "zsh: also where -l stands for NAME" "$(PATH=$PWD/bin:$PATH zsh_completes 'holdfast run -l a -l b unmist' 'akable-command')" $'\nexit 3$'
 missing_in_zsh() {
     local verb option
     for verb in $verbs; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # exit_codes.sh - each row of status.def is provoked through the command and gives the exit code that stands there, or
 # stands here with the reason why the command cannot meet it on the embedded engine.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 "$HOLDFAST" run --capacity 4 pool -- sh -c 'echo >held; exec sleep 1000' &
 holder=$!

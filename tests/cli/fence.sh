@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fence.sh - the SQL that `fence sql` prints does in a real SQLite what it promises: equal tokens pass, lower ones do not.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 sql() {
     sqlite3 -bail jobs.db "$@"

@@ -1,11 +1,11 @@
-/* heir.c - a command for `holdfast run` that reports when it began and who it is, and leaves its session with a
- * grandchild.
+/* heir.c - a command for `holdfast run` that reports when it began and who it is, and leaves its
+ * session with a grandchild.
  *
  *     heir REPORT
  *
- * Appends to REPORT, in one write: nanoseconds of CLOCK_MONOTONIC at its start, the pids of its front, its guard,
- * itself, and of a grandchild that was forked twice and made a session of its own. Then all of them wait to be killed.
- */
+ * Appends to REPORT, in one write: nanoseconds of CLOCK_MONOTONIC at its start, the pids of its
+ * front, its guard, itself, and of a grandchild that was forked twice and made a session of its
+ * own. Then all of them wait to be killed. / */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,8 +62,9 @@ int main(int argc, char **argv)
     int grandchild = start_grandchild();
     if (report < 0 || grandchild <= 0)
         return 64;
-    int len = snprintf(line, sizeof line, "%" PRId64 " %d %d %d %d\n", (int64_t)now.tv_sec * 1000000000 + now.tv_nsec,
-                       parent_of(getppid()), (int)getppid(), (int)getpid(), grandchild);
+    int len = snprintf(line, sizeof line, "%" PRId64 " %d %d %d %d\n",
+                       (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, parent_of(getppid()),
+                       (int)getppid(), (int)getpid(), grandchild);
     if (write(report, line, (size_t)len) != len)
         return 74;
     for (;;)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # list_show.sh - what `list` and `show` print: the table, the JSON, foreign text made harmless.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 exits "list of nothing is 0" 0 "$HOLDFAST" list
 is "and prints nothing" "$said" ""
@@ -48,12 +48,12 @@ json=$("$HOLDFAST" list --json)
 is "the JSON parses and has a row for each" "$(jq length <<<"$json")" 5
 is "a line for each row" "$(wc -l <<<"$json")" 7
 is "every row has all keys" "$(jq -r '.[] | keys_unsorted | join(" ")' <<<"$json" | sort -u)" \
-    "name kind role capacity used units count place token left_ms since_ms ttl_ms pid host label detached foreign servers"
+    "name role kind capacity used units depth place token leftMs sinceMs ttlMs pid host label detached ticket foreign servers"
 is "strings survive" "$(jq -r '.[0].label' <<<"$json")" 'say "hi" \o/'
 is "waiters are in their order" "$(jq -c '[.[] | select(.role == "waiter") | [.place, .label]]' <<<"$json")" \
     '[[1,"second"],[2,"third"]]'
-is "a waiter has neither token nor time left" "$(jq -c '.[1] | [.token, .left_ms, .ttl_ms]' <<<"$json")" '[null,null,10000]'
-ok "a holder has both" jq -e '.[0] | .token > 0 and .left_ms > 0 and .left_ms <= 30000 and .place == null' <<<"$json"
+is "a waiter has neither token nor time left" "$(jq -c '.[1] | [.token, .leftMs, .ttlMs]' <<<"$json")" '[null,null,10000]'
+ok "a holder has both" jq -e '.[0] | (.token | test("^[1-9][0-9]+$")) and .leftMs > 0 and .leftMs <= 30000 and .place == null' <<<"$json"
 is "a semaphore tells capacity and use" "$(jq -c '.[3] | [.kind, .capacity, .used, .units]' <<<"$json")" '["semaphore",5,2,2]'
 is "the pid is that of a process of the run" "$(parent "$(jq '.[0].pid' <<<"$json")")" "${pids[0]}"
 is "the host is ours" "$(jq -r '.[0].host' <<<"$json")" "$(uname -n)"

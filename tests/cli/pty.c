@@ -2,9 +2,10 @@
  *
  *     pty STEP... -- CMD...
  *
- * STEP is send:TEXT (\r, \n, \\ and \xNN are understood), expect:TEXT (waits until TEXT comes after what was last
- * expected), or size:COLUMNS. After the steps it waits for CMD to end. Prints the whole transcript, then a line
- * "exit CODE". Ends with 1 when something expected did not come within 20 seconds; CMD's session then gets SIGKILL. */
+ * STEP is send:TEXT (\r, \n, \\ and \xNN are understood), expect:TEXT (waits until TEXT comes
+ * after what was last expected), or size:COLUMNS. After the steps it waits for CMD to end. Prints
+ * the whole transcript, then a line "exit CODE". Ends with 1 when something expected did not come
+ * within 20 seconds; CMD's session then gets SIGKILL. */
 #include <errno.h>
 #include <poll.h>
 #include <pty.h>
@@ -38,7 +39,8 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Reads what there is, or waits for it until then; false when the time is over or nothing can come any more. */
+/* Reads what there is, or waits for it until then; false when the time is over or nothing can come
+ * any more. */
 static bool hear(int64_t until_ms)
 {
     struct pollfd ready = {.fd = session.master, .events = POLLIN};
@@ -47,7 +49,8 @@ static bool hear(int64_t until_ms)
         return false;
     if (poll(&ready, 1, (int)left) <= 0)
         return errno == EINTR;
-    ssize_t got = read(session.master, session.text + session.len, sizeof session.text - 1 - session.len);
+    ssize_t got =
+        read(session.master, session.text + session.len, sizeof session.text - 1 - session.len);
     if (got <= 0) {
         session.closed = true;
         return false;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run_clocks.sh - `run` on a machine whose clocks step apart: only the one that goes on while the machine sleeps ends a
-# lease. The command is the shipped one; a library that is preloaded gives it its clocks (tests/wrong_clock.c).
-. "$(dirname "$0")/tap.sh"
-. "$ROOT/tests/servers.sh"
+# lease. The command is the shipped one; a library that is preloaded gives it its clocks (tests/lib/wrong_clock.c).
+. "$(dirname "$0")/../lib/cli_tap.sh"
+. "$ROOT/tests/lib/servers.sh"
 trap 'end_servers; rm -rf "$SCRATCH"' EXIT
 start_redis || exit 70
 WALL=1 MONOTONIC=2 BOOTTIME=3 TOLD=4 # numbers of the file "clock"
@@ -21,7 +21,7 @@ clock() {
 }
 
 scripts_run() {
-    redis_cli INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p'
+    redis_cli INFO commandstats | sed -n 's/^cmdstat_fcall:calls=\([0-9]*\),.*/\1/p'
 }
 
 # begin: a run of $job whose command works until there is a file "enough".

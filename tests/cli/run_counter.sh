@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run_counter.sh - many runs that change one file without any other care lose nothing.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 RUNS=${RUNS:-200}
 echo 0 >f

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run_kill.sh - the front is killed with SIGKILL while others wait: the next one holds at once, nothing of the old lives on.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 ROUNDS=${ROUNDS:-50}
 MOST_US=20000

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run_lost.sh - `run` when its lease cannot be kept (--on-lost), and what it tells other programs: --status-fd, --log,
 # --correlation-id.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 # lose WORD SCRIPT: a run whose lease is not renewed any more soon after its grant; its exit code is in $code, its words
 # in `said`, its events in `status`.
@@ -47,7 +47,7 @@ is "warn: the release finds nothing" "$(jq -r 'select(.event == "released") | .s
 is "warn: a lease that is kept changes nothing" $? 8
 "$HOLDFAST" run --on-lost warn --ttl 1s --max-hold 50ms job -- sh -c 'echo $$ >orphan; exec sleep 1000' 2>said &
 front=$!
-eventually grep -q 'goes on' said
+eventually grep -q 'goes on' said && eventually test -s orphan
 kill -KILL $front
 wait $front 2>/dev/null
 eventually gone "$(cat orphan)"
@@ -80,7 +80,7 @@ done
 is "a signal that ended it is told" "$(jq -c 'select(.event == "exited") | [.code, .signal]' status)" '[null,9]'
 is "token, ttl and pid are told" \
     "$("$HOLDFAST" run --status-fd 3 --ttl 5s other -- sh -c 'echo $HOLDFAST_TOKEN $HOLDFAST_TTL_MS $$' 3>status)" \
-    "$(jq -rs '"\(.[0].token) \(.[0].ttl_ms) \(.[1].pid)"' status)"
+    "$(jq -rs '"\(.[0].token) \(.[0].ttlMs) \(.[1].pid)"' status)"
 is "the command does not inherit the descriptor" "$("$HOLDFAST" run --status-fd 9 other -- sh -c '[ -e /proc/self/fd/9 ] || echo none' 9>status)" none
 exits "--status-fd 1 mixes with the command's output" 0 "$HOLDFAST" run --status-fd 1 other echo own
 is "in order" "$(sed 's/.*"event":"\([a-z]*\)".*/\1/' <<<"$said" | tr '\n' ' ')" "granted started own exited released "
@@ -100,15 +100,15 @@ HOLDFAST_CORRELATION_ID=from-environment TRACEPARENT=00-trace "$HOLDFAST" run --
 TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 "$HOLDFAST" run --log log logged -- true
 HOLDFAST_CORRELATION_ID=from-environment "$HOLDFAST" run --log log --correlation-id given logged -- true
 is "a log is appended to, with the correlation id of option, our variable, TRACEPARENT" \
-    "$(jq -rs '[.[] | select(.event == "granted") | .correlation_id] | join(" ")' log)" \
+    "$(jq -rs '[.[] | select(.event == "granted") | .correlationId] | join(" ")' log)" \
     " from-environment 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 given"
 is "every grant has its release with the same token" "$(jq -cs 'group_by(.token) | map(map(.event)) | unique' log)" '[["granted","released"]]'
 is "a new log is for its owner alone" "$(stat -c %a log)" 600
 "$HOLDFAST" run --log log --correlation-id waits -w 0.2 busy -- true 2>/dev/null
-is "waiting and its end are in the log" "$(jq -r 'select(.correlation_id == "waits") | .event + " " + .status' log | tr '\n' ' ')" \
+is "waiting and its end are in the log" "$(jq -r 'select(.correlationId == "waits") | .event + " " + .status' log | tr '\n' ' ')" \
     "queued OK denied TIMEOUT "
 "$HOLDFAST" run --ttl 1s --max-hold 50ms --log log --correlation-id loses --on-lost warn logged -- sh -c 'read x <&$HOLDFAST_LOST_FD' 2>/dev/null
-ok "a loss is in the log" jq -se '[.[] | select(.correlation_id == "loses" and .event == "lost" and .level == "error")] | length == 1' log
+ok "a loss is in the log" jq -se '[.[] | select(.correlationId == "loses" and .event == "lost" and .level == "error")] | length == 1' log
 exits "a log that cannot be opened is 78" 78 "$HOLDFAST" run --log nowhere/log logged true
 like "the message names it" "$said" 'cannot open the log "nowhere/log"'
 exits "a full log does not end the command" 5 "$HOLDFAST" run --log /dev/full logged -- sh -c 'exit 5'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run_pending.sh - signals that come at the worst moment, which strace makes long: one that comes after the grant and
 # before the exec of CMD is honoured, CMD is not run; a stop that is taken back before it was carried out lasts no longer.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 LONG_US=2000000
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run_pty.sh - `holdfast run` on a terminal: the foreground group, Ctrl-C, Ctrl-Z and fg, the waiting line.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 PTY=$TEST_BIN/pty
 export HOLDFAST TERM=xterm PS1='PROMPT> ' ENV=

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run_semaphore.sh - a thousand attempts on five permits at once: five hold, the others are told, none is lost.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 ATTEMPTS=${ATTEMPTS:-1000}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run_stop.sh - all processes of a run are stopped beyond the ttl: another one holds, and the old command never goes on.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 # G27
 "$HOLDFAST" run --ttl 500ms job -- bash -c 'echo "$$ $HOLDFAST_TOKEN" >old; while :; do echo >>steps; read -rt 0.005 <> <(:); done' 2>said &

@@ -1,10 +1,11 @@
-/* succession.c - kills the front of a `holdfast run` again and again while others wait, and measures how long the next
- * one takes to hold.
+/* succession.c - kills the front of a `holdfast run` again and again while others wait, and
+ * measures how long the next one takes to hold.
  *
  *     succession HOLDFAST HEIR REPORT ROUNDS WAITERS
  *
- * Before each kill it waits until WAITERS wait. Prints the times in microseconds, median and worst, and how many of the
- * old command's processes were alive when the next one had begun (0 is wanted). */
+ * Before each kill it waits until WAITERS wait. Prints the times in microseconds, median and
+ * worst, and how many of the old command's processes were alive when the next one had begun (0 is
+ * wanted). */
 #include "holdfast.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -75,8 +76,8 @@ static struct reign await_reign(const char *report, long n)
         if (file)
             fclose(file);
         if (read == n + 1 && strchr(line, '\n') &&
-            sscanf(line, "%" SCNd64 " %d %d %d %d", &reign.began_ns, &reign.front, &reign.guard, &reign.self,
-                   &reign.grandchild) == 5)
+            sscanf(line, "%" SCNd64 " %d %d %d %d", &reign.began_ns, &reign.front, &reign.guard,
+                   &reign.self, &reign.grandchild) == 5)
             return reign;
     }
 }

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # verbs.sh - what holds for every verb and every option, read from the tables of the command itself (__describe), and
 # the verbs that only tell something: explain, doctor, bench, advise, version.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 "$HOLDFAST" __describe >described
 ok "__describe prints JSON" jq -e '.verbs | length > 10' described
 is "the verbs are those of the design" "$(jq -r '.verbs[].name' described | sort | tr '\n' ' ')" \
-    "acquire advise bench break completion doctor explain extend fence history list release resize run serve show version watch "
+    "acquire advise bench break completion doctor explain extend fence help history list release resize run serve show top version watch why "
 is "no verb is there twice" "$(jq -r '.verbs[].name' described | sort | uniq -d)" ""
 is "no option of a verb has its name or letter twice" \
     "$(jq -r '.verbs[] | .name as $verb | (.options | map(.name), map(.letter // empty)) | group_by(.)[] | select(length > 1) | $verb' described)" ""
-is "every verb has --json but run, whose output is its command's" \
-    "$(jq -r '.verbs[] | select(all(.options[]; .name != "json")) | .name' described | tr '\n' ' ')" "run "
+is "every verb has --json but run, whose output is its command's, and help and top, which are for people" \
+    "$(jq -r '.verbs[] | select(all(.options[]; .name != "json")) | .name' described | sort | tr '\n' ' ')" "help run top "
 help=$("$HOLDFAST" --help)
 fails "the help does not tell of hidden verbs" grep -q describe <<<"$help"
 fails "and they are not suggested" grep -q __describe < <("$HOLDFAST" __describ 2>&1)
@@ -121,8 +121,11 @@ is "explain: the command waits for ever" "$(source_of wait)" "-1 default"
 like "explain says so in words" "$("$HOLDFAST" explain)" 'wait +forever +default'
 like "explain: another wait" "$(HOLDFAST_WAIT=5s "$HOLDFAST" explain)" 'wait +5000ms +environment'
 ok "explain: renewal comes at a third of the ttl, before the warning, before the end" \
-    jq -e '.timing | .ttl_ms == 9000 and .renew_ms == 3000 and .renew_ms < .warn_ms and .warn_ms < .stop_ms and .stop_ms <= .ttl_ms and .op_timeout_ms == 70' <<<"$json"
+    jq -e '.timing | .ttlMs == 9000 and .renewMs == 3000 and .renewMs < .warnMs and .warnMs < .stopMs and .stopMs <= .ttlMs and .opTimeoutMs == 70' <<<"$json"
 like "explain in words" "$("$HOLDFAST" explain --ttl 9s)" $'A ttl of 9000 ms means.*\n  renew +3000 .*\nttl +9000ms +flag'
+exits "a setting that nothing reads is not taken: 78" 78 "$HOLDFAST" -u "$HOLDFAST_URL?retry_limit=3" explain
+like "the message names it" "$said" retry_limit
+is "nor is it told of" "$("$HOLDFAST" explain | grep -c retry_limit)" 0
 exits "explain with a bad setting is 78" 78 env HOLDFAST_TTL=soon "$HOLDFAST" explain
 like "and names it and its source" "$said" 'ttl.*environment|HOLDFAST_TTL'
 
@@ -131,6 +134,8 @@ json=$("$HOLDFAST" doctor --json)
 is "doctor looks at these" "$(jq -r '.checks[].check' <<<"$json" | tr '\n' ' ')" "engine table mode disk namespace kernel cycle holds clock "
 is "nothing failed" "$(jq -c '[.exit, any(.checks[]; .state == "fail")]' <<<"$json")" "[0,false]"
 like "the table is named" "$(jq -r '.checks[] | select(.check == "table") | .text' <<<"$json")" "^$SCRATCH/table, "
+like "and where several users share one" "$(jq -r '.checks[] | select(.check == "mode") | .text' <<<"$json")" 'local:/run/lock/holdfast/table.mode=0660$'
+like "a shared table is named as such" "$("$HOLDFAST" -u "local:$SCRATCH/shared?mode=0660" doctor)" 'mode +0660, .* trusted with its locks'
 chmod 666 table
 is "a table that others can read is worth a warning" "$("$HOLDFAST" doctor --json | jq -r '.checks[] | select(.check == "mode") | .state')" warn
 chmod 600 table
@@ -152,10 +157,10 @@ exits "doctor of a folder that is not there is 69" 69 "$HOLDFAST" -u "local:$SCR
 is "with --json too" "$("$HOLDFAST" -u "local:$SCRATCH/nowhere/table" doctor --json | jq -c '[.exit, .checks[0].state]')" '[69,"fail"]'
 
 # bench and advise.
-ok "bench measures cycles, hand-overs and a crowd" jq -e '.cycles_per_second > 0 and .handovers > 0 and .handover_median_us > 0 and
-    .handover_median_us <= .handover_worst_us * 1.02 and .workers == 3 and .acquisitions_per_second > 0 and .fewest > 0 and .overlaps == 0' \
+ok "bench measures cycles, handoffs and contention" jq -e '.cyclesPerSecond > 0 and .handoffs > 0 and .handoffMedianUs > 0 and
+    .handoffMedianUs <= .handoffWorstUs * 1.02 and .workers == 3 and .acquisitionsPerSecond > 0 and .fewest > 0 and .overlaps == 0' \
     <("$HOLDFAST" bench --json -d 200ms --workers 3)
-like "and says that it is rough" "$("$HOLDFAST" bench -d 20ms)" 'This is rough'
+like "and says that it is rough" "$("$HOLDFAST" bench -d 20ms)" 'figures are rough'
 is "bench leaves nothing behind" "$("$HOLDFAST" list)" ""
 is "advise --skip is for cron" "$("$HOLDFAST" advise --skip --json | jq -r '.[].use')" "holdfast run -n -E 0 NAME -- CMD"
 is "every trait alone has an advice" "$(jq -r '.verbs[] | select(.name == "advise") | .options[].name' described | grep -vxE 'json|help|weights|ask|from-.*|url' |

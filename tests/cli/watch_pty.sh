@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # watch_pty.sh - `watch` on a terminal: a view that is redrawn, a bar that shrinks, keys and signals that end it.
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
 
 PTY=$TEST_BIN/pty
 export HOLDFAST TERM=xterm

@@ -1,5 +1,6 @@
-/* arguments.c - what callers may get wrong: each answer names the field and the value, and nothing happened. */
-#include "engines.h"
+/* arguments.c - what callers may get wrong: each answer names the field and the value, and nothing
+ * happened. */
+#include "lib/engines.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,8 @@ static void test_names(void **state)
         assert_refused(hf_break(client, bad->text, 1, NULL), HF_INVALID, bad->words);
         assert_refused(hf_resize(client, bad->text, 1), HF_INVALID, bad->words);
         if (*bad->text)
-            assert_refused(hf_list(client, bad->text, fail_if_called, NULL), HF_INVALID, bad->words);
+            assert_refused(hf_list(client, bad->text, fail_if_called, NULL), HF_INVALID,
+                           bad->words);
     }
     assert_nothing_happened(client);
 }
@@ -101,15 +103,18 @@ static void test_fields(void **state)
         {ASK(.name = "n", .wait_ms = -3), HF_INVALID, "wait_ms: -3"},
         {ASK(.name = "n", .wait_ms = INT64_MAX), HF_INVALID, "wait_ms: 9223372036854775807"},
         {ASK(.name = "n", .max_hold_ms = -1), HF_INVALID, "max_hold_ms: -1"},
-        {ASK(.name = "n", .max_hold_ms = INT64_MAX), HF_INVALID, "max_hold_ms: 9223372036854775807"},
+        {ASK(.name = "n", .max_hold_ms = INT64_MAX), HF_INVALID,
+         "max_hold_ms: 9223372036854775807"},
         {ASK(.name = "n", .units = 2), HF_INVALID, "units 2"},
         {ASK(.name = "n", .capacity = 2), HF_INVALID, "capacity 2"},
         {ASK(.name = "n", .kind = HF_READ, .units = 7), HF_INVALID, "units 7"},
         {ASK(.name = "n", .kind = HF_WRITE, .capacity = 9), HF_INVALID, "capacity 9"},
         {ASK(.name = "n", .kind = HF_SEMAPHORE), HF_INVALID, "capacity: 0"},
-        {ASK(.name = "n", .kind = HF_SEMAPHORE, .capacity = UINT32_MAX), HF_INVALID, "capacity: 4294967295"},
+        {ASK(.name = "n", .kind = HF_SEMAPHORE, .capacity = UINT32_MAX), HF_INVALID,
+         "capacity: 4294967295"},
         {ASK(.name = "n", .kind = HF_SEMAPHORE, .capacity = 4, .units = 5), HF_TOO_BIG, "units: 5"},
-        {ASK(.name = "n", .kind = HF_SEMAPHORE, .capacity = 4, .units = UINT32_MAX), HF_TOO_BIG, "units: 4294967295"},
+        {ASK(.name = "n", .kind = HF_SEMAPHORE, .capacity = 4, .units = UINT32_MAX), HF_TOO_BIG,
+         "units: 4294967295"},
         {ASK(.name = "n", .kind = (hf_kind)4), HF_INVALID, "kind: 4"},
         {ASK(.name = "n", .kind = (hf_kind)-1), HF_INVALID, "kind: -1"},
         {ASK(.name = "n", .flags = 16), HF_INVALID, "flags: 0x10"},
@@ -201,14 +206,14 @@ static void test_null(void **state)
     assert_refused(hf_acquire_start(client, good, note_done, NULL, NULL), HF_INVALID, "lease");
     assert_refused(hf_acquire_start(NULL, good, note_done, NULL, &lease), HF_INVALID, "client");
     assert_refused(hf_acquire_many(client, NULL, 1, 0, &lease), HF_INVALID, "requests");
-    assert_refused(hf_acquire_many(client, (const struct hf_request *const[]){NULL}, 1, 0, &lease), HF_INVALID,
-                   "requests[0]");
+    assert_refused(hf_acquire_many(client, (const struct hf_request *const[]){NULL}, 1, 0, &lease),
+                   HF_INVALID, "requests[0]");
     assert_refused(hf_with(client, good, NULL, NULL, NULL), HF_INVALID, "fn");
     assert_refused(hf_with(client, NULL, never_run, NULL, NULL), HF_INVALID, "request");
     assert_refused(hf_with(NULL, good, never_run, NULL, NULL), HF_INVALID, "client");
     assert_refused(hf_open(engine_url(), NULL, NULL), HF_INVALID, "client");
-    assert_refused(hf_open(engine_url(), &(struct hf_client_options){.size = 1}, &opened), HF_INVALID,
-                   "options.size: 1");
+    assert_refused(hf_open(engine_url(), &(struct hf_client_options){.size = 1}, &opened),
+                   HF_INVALID, "options.size: 1");
     assert_null(opened);
     assert_refused(hf_list(client, NULL, NULL, NULL), HF_INVALID, "fn");
     assert_refused(hf_show(client, NULL, fail_if_called, NULL), HF_INVALID, "name");
@@ -233,7 +238,8 @@ static void test_null_leases(void **state)
     assert_refused(hf_downgrade(NULL), HF_INVALID, "lease");
     hf_lease_free(NULL);
     assert_int_equal(hf_lease_fd(NULL), -1);
-    assert_int_equal(hf_lease_token(NULL) + (uint64_t)hf_lease_left_ms(NULL) + hf_lease_ok(NULL), 0);
+    assert_int_equal(hf_lease_token(NULL) + (uint64_t)hf_lease_left_ms(NULL) + hf_lease_ok(NULL),
+                     0);
     assert_string_equal(hf_lease_name(NULL), "");
     assert_int_equal(hf_fd(NULL), -1);
     assert_refused(hf_process(NULL), HF_INVALID, "client");
@@ -256,7 +262,8 @@ static void free_page(char *map)
     munmap(map, 2 * (size_t)sysconf(_SC_PAGESIZE));
 }
 
-/* Of an older, shorter struct there is nothing behind its last field, and the whole of it cannot be written to. */
+/* Of an older, shorter struct there is nothing behind its last field, and the whole of it cannot be
+ * written to. */
 static void use_cut_request(hf_client *client, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -300,9 +307,9 @@ static void test_cut_structs(void **state)
 static void test_cut_options(void **state)
 {
     (void)state;
-    static const size_t ends[] = {offsetof(struct hf_client_options, on_log),
-                                  offsetof(struct hf_client_options, log_level),
-                                  offsetof(struct hf_client_options, no_environment), sizeof(struct hf_client_options)};
+    static const size_t ends[] = {
+        offsetof(struct hf_client_options, on_log), offsetof(struct hf_client_options, log_level),
+        offsetof(struct hf_client_options, no_environment), sizeof(struct hf_client_options)};
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         char *map = guarded_page(), *at = map + page - ends[i];
@@ -320,7 +327,8 @@ static void test_cut_options(void **state)
     }
 }
 
-/* A newer, longer struct of a caller that is ahead of this library: what it adds is not known here. */
+/* A newer, longer struct of a caller that is ahead of this library: what it adds is not known here.
+ */
 static void test_longer_struct(void **state)
 {
     (void)state;
@@ -331,35 +339,107 @@ static void test_longer_struct(void **state)
     give(take(row_client(), &newer.known));
 }
 
+/* hf_open and hf_check_url refuse the same, in the same words. */
+static void refuse_url(const char *url, const char *words)
+{
+    hf_client *client;
+    assert_refused(hf_open(url, NULL, &client), HF_CONFIG, words);
+    assert_null(client);
+    char text[512];
+    snprintf(text, sizeof text, "%s", hf_error_text());
+    assert_refused(hf_check_url(url), HF_CONFIG, words);
+    assert_string_equal(hf_error_text(), text);
+}
+
 static void test_urls(void **state)
 {
     (void)state;
-    hf_client *client;
     char url[300];
-    assert_refused(hf_open("gopher://x", NULL, &client), HF_CONFIG, "gopher");
-    assert_null(client);
+    refuse_url("gopher://x", "gopher");
+    refuse_url("", "empty");
+    refuse_url("local:relative", "absolute");
+    refuse_url("redis://host:notaport", "port");
     engine_url_with(url, sizeof url, "ttl=soon");
-    assert_refused(hf_open(url, NULL, &client), HF_CONFIG, "soon");
+    refuse_url(url, "soon");
     engine_url_with(url, sizeof url, "colour=red");
-    assert_refused(hf_open(url, NULL, &client), HF_CONFIG, "colour");
+    refuse_url(url, "colour");
     engine_url_with(url, sizeof url, "ttl=1ms");
-    assert_refused(hf_open(url, NULL, &client), HF_CONFIG, "ttl");
+    refuse_url(url, "ttl");
+}
+
+static void test_check_opens_nothing(void **state)
+{
+    (void)state;
+    char url[64], *path = url + strlen("local:");
+    snprintf(url, sizeof url, "local:/dev/shm/holdfast-check-%d", (int)getpid());
+    assert_int_equal(hf_check_url(url), HF_OK);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(hf_check_url("redis://nobody.invalid:1"), HF_OK);
+    assert_int_equal(hf_check_url(engine_url()), HF_OK);
+}
+
+/* ---- Capabilities ---- */
+
+/* Each answer is compared with what the engine does when it is asked for that. */
+static void test_capabilities(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t can;
+        enum need need;
+    } pairs[] = {
+        {HF_CAN_DETACH, NEED_DETACHED}, {HF_CAN_REENTER, NEED_OWNER},
+        {HF_CAN_RESIZE, NEED_RESIZE},   {HF_CAN_BREAK, NEED_BREAK},
+        {HF_CAN_CONVERT, NEED_CONVERT},
+    };
+    struct hf_capabilities all = {.size = sizeof all};
+    assert_int_equal(hf_client_capabilities(row_client(), &all), HF_OK);
+    assert_int_equal(all.size, sizeof all);
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        assert_int_equal((all.can & pairs[i].can) != 0, offers(pairs[i].need));
+    assert_true(all.kinds & 1u << HF_EXCLUSIVE);
+    assert_int_equal((all.kinds & 1u << HF_SEMAPHORE) != 0, offers(NEED_SEMAPHORE));
+    assert_int_equal((all.kinds & 1u << HF_READ) != 0, offers(NEED_READ_WRITE));
+    assert_int_equal((all.kinds & 1u << HF_WRITE) != 0, offers(NEED_READ_WRITE));
+
+    bool is_local = strcmp(engine()->name, "local") == 0;
+    assert_int_equal((all.can & HF_CAN_ANSWER_AT_ONCE) != 0, is_local);
+    assert_int_equal((all.can & HF_CAN_QUEUE) != 0, engine()->first_come && !engine()->is_quorum);
+}
+
+static void test_cut_capabilities(void **state)
+{
+    (void)state;
+    struct hf_capabilities cut = {.size = offsetof(struct hf_capabilities, kinds), .kinds = 77};
+    assert_int_equal(hf_client_capabilities(row_client(), &cut), HF_OK);
+    assert_true(cut.can != 0);
+    assert_int_equal(cut.kinds, 77); /* beyond what the caller knows of */
+    assert_refused(hf_client_capabilities(NULL, &cut), HF_INVALID, "client");
+    assert_refused(hf_client_capabilities(row_client(), NULL), HF_INVALID, "capabilities");
 }
 
 int main(void)
 {
     const struct CMUnitTest rows[] = {
-        ROW("a name that is empty, has NUL, newline or bad UTF-8 is refused, and the byte is named", test_names),
+        ROW("a name that is empty, has NUL, newline or bad UTF-8 is refused, and the byte is named",
+            test_names),
         ROW("a name has up to 512 bytes, and any letters", test_long_names),
         ROW("every bad field of a request is refused by its name and its value", test_fields),
         ROW("ttl 0 and HF_WAIT_DEFAULT are what the URL says", test_defaults),
-        ROW("bad arguments of calls on leases and names are refused by name and value", test_lease_arguments),
+        ROW("bad arguments of calls on leases and names are refused by name and value",
+            test_lease_arguments),
         ROW("NULL where something is needed is refused by name", test_null),
         ROW("a lease that is NULL is refused, and freeing it is nothing", test_null_leases),
-        ROW("a request from a read-only page and of every older, shorter size works", test_cut_structs),
-        ROW("options from a read-only page and of every older, shorter size work", test_cut_options),
+        ROW("a request from a read-only page and of every older, shorter size works",
+            test_cut_structs),
+        ROW("options from a read-only page and of every older, shorter size work",
+            test_cut_options),
         ROW("a newer, longer request works", test_longer_struct),
+        ROW("what a client says of its engine is what the engine does", test_capabilities),
+        ROW("capabilities of an older, shorter size are filled in that far", test_cut_capabilities),
         ROW("a bad URL is refused, and the words name the part that is bad", test_urls),
+        ROW("checking a URL makes no table and connects to nobody", test_check_opens_nothing),
     };
     return JUDGE(rows);
 }

@@ -1,6 +1,6 @@
-/* detached.c - holds that live by their ttl alone, as text that goes from process to process; and calls that are
- * repeated with the same attempt. */
-#include "engines.h"
+/* detached.c - holds that live by their ttl alone, as text that goes from process to process; and
+ * calls that are repeated with the same attempt. */
+#include "lib/engines.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,14 +44,16 @@ static void test_outlives_its_process(void **state)
     if (!offers(NEED_DETACHED))
         return;
     struct actor *doomed = actor_here();
-    struct answer held = actor_holds(doomed, 0, &(struct want){.name = "d", .ttl_ms = 1500, .flags = HF_DETACHED});
+    struct answer held =
+        actor_holds(doomed, 0, &(struct want){.name = "d", .ttl_ms = 1500, .flags = HF_DETACHED});
     actor_holds(doomed, 1, &(struct want){.name = "bound", .ttl_ms = 1500});
     actor_kill(doomed);
     hf_client *client = row_client();
     await_sight(client, "bound", 0, 0);
     if (engine()->notices_death)
         assert_int_equal(see(client, "d").token, held.token);
-    hf_lease *next = take(client, ASK(.name = "d", .wait_ms = HF_FOREVER)); /* until its ttl is over */
+    hf_lease *next =
+        take(client, ASK(.name = "d", .wait_ms = HF_FOREVER)); /* until its ttl is over */
     assert_true(hf_lease_token(next) > held.token);
     give(next);
 }
@@ -135,7 +137,8 @@ static void test_every_kind(void **state)
     hf_client *client = row_client(), *other = open_client(NULL, NULL);
     const struct hf_request *requests[] = {
         ASK(.name = "a name with blanks", .flags = HF_DETACHED, .ttl_ms = 60000),
-        ASK(.name = "s", .kind = HF_SEMAPHORE, .units = 3, .capacity = 5, .flags = HF_DETACHED, .ttl_ms = 60000),
+        ASK(.name = "s", .kind = HF_SEMAPHORE, .units = 3, .capacity = 5, .flags = HF_DETACHED,
+            .ttl_ms = 60000),
         ASK(.name = "r", .kind = HF_READ, .flags = HF_DETACHED, .ttl_ms = 60000),
         ASK(.name = "w", .kind = HF_WRITE, .flags = HF_DETACHED, .ttl_ms = 60000),
     };
@@ -160,7 +163,8 @@ static void test_bad_texts(void **state)
         return;
     hf_client *client = row_client();
     char text[HF_EXPORT_MAX], doctored[HF_EXPORT_MAX];
-    hf_lease *bound = take(client, ASK(.name = "bound")), *lease = take(client, DETACHED(.ttl_ms = 60000)), *none;
+    hf_lease *bound = take(client, ASK(.name = "bound")),
+             *lease = take(client, DETACHED(.ttl_ms = 60000)), *none;
     assert_refused(hf_lease_export(bound, text, sizeof text), HF_INVALID, "bound");
     assert_refused(hf_lease_export(lease, text, 8), HF_FULL, "8 bytes");
     export_of(lease, text);
@@ -199,7 +203,8 @@ static void test_same_attempt(void **state)
     assert_refused(hf_release(lease), HF_NOT_HELD, "t");
     hf_lease_free(lease);
     hf_lease_free(same);
-    hf_lease *next = take(client, ASK(.name = "t", .attempt = "try 1")); /* over is over: a new grant */
+    hf_lease *next =
+        take(client, ASK(.name = "t", .attempt = "try 1")); /* over is over: a new grant */
     give(next);
     close_client(again);
 }
@@ -210,13 +215,13 @@ static void test_same_attempt_of_a_permit(void **state)
     if (!offers(NEED_OWNER) || !offers(NEED_SEMAPHORE) || !offers(NEED_DETACHED))
         return;
     hf_client *client = row_client(), *again = open_client(NULL, NULL);
-    struct hf_request *one = ASK(.name = "s", .kind = HF_SEMAPHORE, .units = 2, .capacity = 5, .attempt = "try 1",
-                                 .ttl_ms = 60000, .flags = HF_DETACHED);
+    struct hf_request *one = ASK(.name = "s", .kind = HF_SEMAPHORE, .units = 2, .capacity = 5,
+                                 .attempt = "try 1", .ttl_ms = 60000, .flags = HF_DETACHED);
     hf_lease *lease = take(client, one), *same = take(again, one), *third = take(again, one);
     struct view seen = look_at(client, "s");
     assert_int_equal(seen.holders, 1);
     assert_int_equal(seen.row[0].used, 2);
-    assert_int_equal(seen.row[0].count, 1);
+    assert_int_equal(seen.row[0].depth, 1);
     assert_int_equal(hf_lease_token(third), hf_lease_token(lease));
     assert_int_equal(hf_release(third), HF_OK);
     assert_int_equal(look_at(client, "s").holders, 0);
@@ -228,13 +233,15 @@ static void test_same_attempt_of_a_permit(void **state)
     close_client(again);
 }
 
-/* A process that does not know whether it was granted died; another one asks with its attempt, and has its grant. */
+/* A process that does not know whether it was granted died; another one asks with its attempt, and
+ * has its grant. */
 static void test_retry_after_death(void **state)
 {
     (void)state;
     if (!offers(NEED_OWNER) || !offers(NEED_DETACHED))
         return;
-    struct hf_request *job = ASK(.name = "d", .attempt = "job 9", .flags = HF_DETACHED, .ttl_ms = 60000);
+    struct hf_request *job =
+        ASK(.name = "d", .attempt = "job 9", .flags = HF_DETACHED, .ttl_ms = 60000);
     struct actor *first = actor_asking(job);
     struct answer granted = actor_answer(first, ORDER_ACQUIRE, 0);
     assert_int_equal(granted.status, HF_OK);
@@ -256,12 +263,14 @@ int main(void)
         ROW("a detached hold outlives its process until its ttl is over; a bound one does not",
             test_outlives_its_process),
         ROW("another process attaches to the text, extends and releases", test_another_process),
-        ROW("who has the text can release; freeing a handle of it releases nothing", test_released_by_either),
+        ROW("who has the text can release; freeing a handle of it releases nothing",
+            test_released_by_either),
         ROW("a hold of every kind goes through its text", test_every_kind),
         ROW("a text that is cut or foreign is refused, and never shown", test_bad_texts),
         ROW("the same attempt again is the same grant, and is released once", test_same_attempt),
         ROW("the same attempt for permits takes them once", test_same_attempt_of_a_permit),
-        ROW("a retry after a death with the same attempt has the first try's grant", test_retry_after_death),
+        ROW("a retry after a death with the same attempt has the first try's grant",
+            test_retry_after_death),
     };
     return JUDGE(rows);
 }

@@ -1,5 +1,5 @@
 /* readwrite.c - readers together, a writer alone, nobody starves; downgrade and upgrade. */
-#include "engines.h"
+#include "lib/engines.h"
 
 #include <stdio.h>
 
@@ -28,7 +28,8 @@ static void walk_in(hf_lease *lease, hf_status outcome, void *arg)
 static void start_batch(hf_client *client, hf_lease **batch, struct hall *hall)
 {
     for (int i = 0; i < READERS; i++)
-        if (hf_acquire_start(client, READ(.wait_ms = HF_FOREVER), walk_in, hall, &batch[i]) != HF_OK)
+        if (hf_acquire_start(client, READ(.wait_ms = HF_FOREVER), walk_in, hall, &batch[i]) !=
+            HF_OK)
             fail_msg("%s", hf_error_text());
 }
 
@@ -103,17 +104,19 @@ static void test_reader_cannot_release_writer(void **state)
     (void)state;
     if (!offers(NEED_READ_WRITE))
         return;
+    bool converts = offers(NEED_CONVERT);
     hf_client *client = row_client(), *other = open_client(NULL, NULL);
-    hf_lease *reader = take(client, READ(.ttl_ms = 100));
+    hf_lease *reader = take(client, READ(.ttl_ms = ttl(100)));
     hf_lease *writer = take(other, WRITE(.wait_ms = HF_FOREVER)); /* the reader's time is over */
-    assert_refused(hf_downgrade(reader), HF_LOST, "rw");
+    if (converts)
+        assert_refused(hf_downgrade(reader), HF_LOST, "rw");
     assert_refused(hf_release(reader), HF_NOT_HELD, "rw");
     hf_lease_free(reader);
     assert_true(hf_lease_ok(writer));
     struct view seen = look_at(client, "rw");
     assert_int_equal(seen.row[0].token, hf_lease_token(writer));
     assert_int_equal(seen.row[0].kind, HF_WRITE);
-    refuse(client, READ(.ttl_ms = 100), HF_BUSY, "rw");
+    refuse(client, READ(.ttl_ms = ttl(100)), HF_BUSY, "rw");
     give(writer);
     close_client(other);
 }
@@ -125,14 +128,17 @@ static void test_crashed_reader(void **state)
         return;
     int64_t ttl = engine()->notices_death ? 60000 : 1500;
     struct actor *reader = actor_here(), *crash = actor_here(), *writer = actor_here();
-    actor_holds(reader, 0, &(struct want){.name = "rw", .kind = HF_READ, .flags = HF_AUTO_RENEW, .ttl_ms = ttl});
+    actor_holds(
+        reader, 0,
+        &(struct want){.name = "rw", .kind = HF_READ, .flags = HF_AUTO_RENEW, .ttl_ms = ttl});
     actor_holds(crash, 0, &(struct want){.name = "rw", .kind = HF_READ, .ttl_ms = ttl});
     hf_client *client = row_client();
     assert_int_equal(look_at(client, "rw").holders, 2);
     actor_kill(crash);
     await_sight(client, "rw", 1, 0);
     assert_int_equal(actor_does(reader, ORDER_LOOK, 0).status, HF_OK);
-    actor_acquire(writer, 0, ORDER_START, &(struct want){.name = "rw", .kind = HF_WRITE, .wait_ms = HF_FOREVER});
+    actor_acquire(writer, 0, ORDER_START,
+                  &(struct want){.name = "rw", .kind = HF_WRITE, .wait_ms = HF_FOREVER});
     await_sight(client, "rw", 1, 1);
     assert_int_equal(actor_does(reader, ORDER_RELEASE, 0).status, HF_OK);
     assert_int_equal(actor_answer(writer, ORDER_START, 0).status, HF_OK);
@@ -193,7 +199,8 @@ static void test_adjacent_readers(void **state)
     hf_lease *held = take(client, WRITE(.ttl_ms = 60000));
     struct outcome queue[5]; /* reader, reader, writer, reader, reader */
     for (int i = 0; i < 5; i++) {
-        start_ask(client, i == 2 ? WRITE(.wait_ms = HF_FOREVER) : READ(.wait_ms = HF_FOREVER), &queue[i]);
+        start_ask(client, i == 2 ? WRITE(.wait_ms = HF_FOREVER) : READ(.wait_ms = HF_FOREVER),
+                  &queue[i]);
         await_sight(client, "rw", 1, i + 1);
     }
     give(held);
@@ -222,7 +229,8 @@ static void test_upgrade_of_the_sole_reader(void **state)
     if (!offers(NEED_READ_WRITE) || !offers(NEED_CONVERT))
         return;
     hf_client *client = row_client();
-    hf_lease *passed = take(client, READ(.ttl_ms = 60000)), *reader = take(client, READ(.ttl_ms = 60000));
+    hf_lease *passed = take(client, READ(.ttl_ms = 60000)),
+             *reader = take(client, READ(.ttl_ms = 60000));
     hf_lease *later = take(client, READ(.ttl_ms = 60000));
     uint64_t highest = hf_lease_token(later), own = hf_lease_token(reader);
     give(passed);
@@ -251,7 +259,8 @@ static void test_upgrade_of_one_among_two(void **state)
     int64_t before = now_ns();
     assert_refused(hf_upgrade(a), HF_BUSY, "rw");
     assert_refused(hf_upgrade(b), HF_BUSY, "rw");
-    assert_true(now_ns() - before < 5000000000); /* it never waits, so two of them cannot wait for each other */
+    assert_true(now_ns() - before <
+                5000000000); /* it never waits, so two of them cannot wait for each other */
     assert_true(hf_lease_ok(a) && hf_lease_ok(b));
     assert_int_equal(hf_lease_token(a), token);
     assert_int_equal(look_at(client, "rw").holders, 2);
@@ -323,20 +332,89 @@ static void test_conversion_of_others(void **state)
     hf_lease_free(reader);
 }
 
+/* ---- Conversions that only start ---- */
+
+static hf_status convert_by(hf_status (*start)(hf_lease *, hf_done_fn *, void *), hf_lease *lease)
+{
+    struct outcome outcome = {.status = -1, .lease = lease};
+    hf_status status = start(lease, note_outcome, &outcome);
+    if (status != HF_OK)
+        return status;
+
+    status = await_outcome(&outcome);
+    assert_int_equal(atomic_load(&outcome.calls), 1);
+    return status;
+}
+
+static void test_conversions_that_start(void **state)
+{
+    (void)state;
+    if (!offers(NEED_READ_WRITE) || !offers(NEED_CONVERT))
+        return;
+    hf_client *client = row_client();
+    hf_lease *a = take(client, ASK(.name = "rw", .kind = HF_READ)),
+             *b = take(client, ASK(.name = "rw", .kind = HF_READ));
+    assert_int_equal(convert_by(hf_upgrade_start, a), HF_BUSY);
+    give(b);
+
+    uint64_t token = hf_lease_token(a);
+    assert_int_equal(convert_by(hf_upgrade_start, a), HF_OK);
+    assert_true(hf_lease_token(a) > token && hf_lease_token(a) < 1ull << 53);
+    refuse(client, ASK(.name = "rw", .kind = HF_READ), HF_BUSY, "rw");
+    assert_int_equal(convert_by(hf_downgrade_start, a), HF_OK);
+    give(take(client, ASK(.name = "rw", .kind = HF_READ)));
+    assert_int_equal(hf_upgrade(a), HF_OK);
+    give(a);
+
+    hf_lease *mutex = take(client, ASK(.name = "m"));
+    assert_refused(convert_by(hf_upgrade_start, mutex), HF_INVALID, "m");
+    assert_refused(hf_upgrade_start(mutex, NULL, NULL), HF_INVALID, "done");
+    give(mutex);
+}
+
+/* Each ends once, the conversion with its own outcome or with HF_NOT_HELD. */
+static void test_release_behind_conversion(void **state)
+{
+    (void)state;
+    if (!offers(NEED_READ_WRITE) || !offers(NEED_CONVERT))
+        return;
+    hf_client *client = row_client();
+    for (int i = 0; i < 50; i++) {
+        hf_lease *lease = take(client, ASK(.name = "rw", .kind = HF_READ, .wait_ms = 5000));
+        struct outcome upgraded = {.status = -1, .lease = lease}, released = upgraded;
+        assert_int_equal(hf_upgrade_start(lease, note_outcome, &upgraded), HF_OK);
+        assert_int_equal(hf_release_start(lease, note_outcome, &released), HF_OK);
+        hf_status status = await_outcome(&upgraded);
+        assert_true(status == HF_OK || status == HF_NOT_HELD);
+        assert_int_equal(await_outcome(&released), HF_OK);
+        assert_int_equal(atomic_load(&upgraded.calls), 1);
+        hf_lease_free(lease);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest rows[] = {
-        ROW("500 readers are inside at once, a writer between two batches, later readers behind it", test_five_hundred),
+        ROW("500 readers are inside at once, a writer between two batches, later readers behind it",
+            test_five_hundred),
         ROW("readers share, and exclude a writer; a writer excludes all", test_exclusion),
         ROW("a reader cannot release a writer's hold", test_reader_cannot_release_writer),
-        ROW("a crashed reader's hold ends by itself though others keep reading", test_crashed_reader),
-        ROW("readers without a gap do not starve a writer, nor do writers starve readers", test_no_starvation),
-        ROW("readers that stand next to each other enter together, and not past a writer", test_adjacent_readers),
-        ROW("the sole reader is upgraded, with a new and higher token", test_upgrade_of_the_sole_reader),
-        ROW("an upgrade of one among two answers busy, and the read hold stays", test_upgrade_of_one_among_two),
+        ROW("a crashed reader's hold ends by itself though others keep reading",
+            test_crashed_reader),
+        ROW("readers without a gap do not starve a writer, nor do writers starve readers",
+            test_no_starvation),
+        ROW("readers that stand next to each other enter together, and not past a writer",
+            test_adjacent_readers),
+        ROW("the sole reader is upgraded, with a new and higher token",
+            test_upgrade_of_the_sole_reader),
+        ROW("an upgrade of one among two answers busy, and the read hold stays",
+            test_upgrade_of_one_among_two),
         ROW("an upgrade does not wait for a waiting writer", test_upgrade_before_waiters),
         ROW("a downgrade keeps its token and lets waiting readers in at once", test_downgrade),
         ROW("only a held read-write lock can be converted", test_conversion_of_others),
+        ROW("a conversion that only starts ends as one that blocks", test_conversions_that_start),
+        ROW("a release behind a conversion that only starts: each ends once",
+            test_release_behind_conversion),
     };
     return JUDGE(rows);
 }

@@ -1,5 +1,6 @@
-/* reentrant.c - the same owner asks again: holds that are counted by attempts, each released by its own. */
-#include "engines.h"
+/* reentrant.c - the same owner asks again: holds that are counted by attempts, each released by its
+ * own. */
+#include "lib/engines.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 enum { LEVELS = 3 };
 
 /* G7 */
-/* A release is over when a majority has it: where there are several servers, the last one may still show the level. */
+/* A release is over when a majority has it: where there are several servers, the last one may still
+ * show the level. */
 static void await_depth(hf_client *client, uint32_t depth)
 {
     int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
@@ -39,11 +41,13 @@ static void test_nested(void **state)
     close_client(other);
 }
 
-/* In each order of releasing, the first level first or last, the hold is whole until the last one is gone. */
+/* In each order of releasing, the first level first or last, the hold is whole until the last one
+ * is gone. */
 static void test_any_order(void **state)
 {
     (void)state;
-    static const int orders[6][LEVELS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int orders[6][LEVELS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     if (!offers(NEED_OWNER))
         return;
     hf_client *client = row_client();
@@ -70,7 +74,8 @@ static void test_fourth_release(void **state)
     for (int i = 0; i < LEVELS; i++)
         level[i] = take(client, ASK(.name = "r", .owner = "me"));
     assert_int_equal(hf_release(level[2]), HF_OK);
-    assert_refused(hf_release(level[2]), HF_NOT_HELD, "r"); /* a level that is gone takes no other along */
+    assert_refused(hf_release(level[2]), HF_NOT_HELD,
+                   "r"); /* a level that is gone takes no other along */
     assert_int_equal(depth_of(client, "r"), 2);
     assert_int_equal(hf_release(level[1]), HF_OK);
     assert_int_equal(hf_release(level[0]), HF_OK);
@@ -90,11 +95,12 @@ static void test_two_processes(void **state)
         return;
     struct hf_request *mine = ASK(.name = "r", .owner = "me", .ttl_ms = 60000);
     struct actor *a = actor_asking(mine), *b = actor_asking(mine);
-    struct answer first = actor_answer(a, ORDER_ACQUIRE, 0), second = actor_answer(b, ORDER_ACQUIRE, 0);
+    struct answer first = actor_answer(a, ORDER_ACQUIRE, 0),
+                  second = actor_answer(b, ORDER_ACQUIRE, 0);
     assert_int_equal(first.status, HF_OK);
     assert_int_equal(second.status, HF_OK);
     /* On a quorum two that enter in the same moment may agree on different ones. */
-    assert_true(first.token == second.token || !engine()->first_come);
+    assert_true(first.token == second.token || engine()->is_quorum);
     hf_client *client = row_client();
     assert_int_equal(depth_of(client, "r"), 2);
     actor_order(a, ORDER_GO, 0);
@@ -111,9 +117,11 @@ static void test_one_process_dies(void **state)
     (void)state;
     if (!offers(NEED_OWNER))
         return;
-    struct hf_request *mine = ASK(.name = "r", .owner = "me", .ttl_ms = engine()->notices_death ? 60000 : 3000);
+    struct hf_request *mine =
+        ASK(.name = "r", .owner = "me", .ttl_ms = engine()->notices_death ? 60000 : 3000);
     struct actor *a = actor_asking(mine), *b = actor_asking(mine);
-    struct answer first = actor_answer(a, ORDER_ACQUIRE, 0), second = actor_answer(b, ORDER_ACQUIRE, 0);
+    struct answer first = actor_answer(a, ORDER_ACQUIRE, 0),
+                  second = actor_answer(b, ORDER_ACQUIRE, 0);
     if (first.status != HF_OK || second.status != HF_OK)
         fail_msg("%s%s", first.text, second.text);
     hf_client *client = row_client();
@@ -129,7 +137,8 @@ static void test_one_process_dies(void **state)
     give(take(client, ASK(.name = "r", .wait_ms = ACTOR_PATIENCE_MS)));
 }
 
-/* A message that arrives twice: the same attempt is asked for again by somebody who does not know its outcome. */
+/* A message that arrives twice: the same attempt is asked for again by somebody who does not know
+ * its outcome. */
 /* G7 */
 static void test_doubled(void **state)
 {
@@ -185,7 +194,8 @@ static void test_passes_its_own_waiters(void **state)
     struct outcome waiter;
     start_ask(client, ASK(.name = "r", .owner = "you", .wait_ms = HF_FOREVER), &waiter);
     await_sight(client, "r", -1, 1);
-    hf_lease *inner = take(client, ASK(.name = "r", .owner = "me")); /* behind the waiter it would wait for itself */
+    hf_lease *inner = take(
+        client, ASK(.name = "r", .owner = "me")); /* behind the waiter it would wait for itself */
     give(outer);
     assert_int_equal(atomic_load(&waiter.calls), 0);
     give(inner);
@@ -193,7 +203,8 @@ static void test_passes_its_own_waiters(void **state)
     give(waiter.lease);
 }
 
-/* A second ask while the first one waits: both are granted when the owner's turn comes, and count. */
+/* A second ask while the first one waits: both are granted when the owner's turn comes, and count.
+ */
 static void test_second_ask_joins_the_wait(void **state)
 {
     (void)state;
@@ -201,6 +212,7 @@ static void test_second_ask_joins_the_wait(void **state)
         return;
     hf_client *client = row_client();
     hf_lease *held = take(client, ASK(.name = "r", .owner = "you"));
+    uint64_t before = hf_lease_token(held);
     struct outcome first, second;
     start_ask(client, ASK(.name = "r", .owner = "me", .wait_ms = HF_FOREVER), &first);
     start_ask(client, ASK(.name = "r", .owner = "me", .wait_ms = HF_FOREVER), &second);
@@ -209,15 +221,18 @@ static void test_second_ask_joins_the_wait(void **state)
     assert_int_equal(await_outcome(&first), HF_OK);
     assert_int_equal(await_outcome(&second), HF_OK);
     assert_int_equal(depth_of(client, "r"), 2);
-    assert_int_equal(hf_lease_token(first.lease), hf_lease_token(second.lease));
+    /* Two tries of a quorum run at the same moment, and either may finish without the other. */
+    if (!engine()->is_quorum)
+        assert_int_equal(hf_lease_token(first.lease), hf_lease_token(second.lease));
+    assert_true(hf_lease_token(first.lease) > before && hf_lease_token(second.lease) > before);
     give(first.lease);
     await_depth(client, 1);
     give(second.lease);
     assert_int_equal(look_at(client, "r").holders, 0);
 }
 
-/* Two asks of an owner wait, one to read and one to write: a writer that is let in beside its own reader would write
- * while others read. */
+/* Two asks of an owner wait, one to read and one to write: a writer that is let in beside its own
+ * reader would write while others read. */
 static void test_writer_beside_own_reader(void **state)
 {
     (void)state;
@@ -226,9 +241,11 @@ static void test_writer_beside_own_reader(void **state)
     hf_client *client = row_client(), *other = open_client(NULL, NULL);
     hf_lease *held = take(other, ASK(.name = "r", .kind = HF_WRITE));
     struct outcome reads, writes;
-    start_ask(client, ASK(.name = "r", .kind = HF_READ, .owner = "me", .wait_ms = HF_FOREVER), &reads);
+    start_ask(client, ASK(.name = "r", .kind = HF_READ, .owner = "me", .wait_ms = HF_FOREVER),
+              &reads);
     await_sight(client, "r", 1, 1);
-    start_ask(client, ASK(.name = "r", .kind = HF_WRITE, .owner = "me", .wait_ms = HF_FOREVER), &writes);
+    start_ask(client, ASK(.name = "r", .kind = HF_WRITE, .owner = "me", .wait_ms = HF_FOREVER),
+              &writes);
     await_sight(client, "r", 1, 2);
     give(held);
     assert_int_equal(await_outcome(&reads), HF_OK);
@@ -246,7 +263,8 @@ static void test_semaphore_owner(void **state)
     if (!offers(NEED_OWNER) || !offers(NEED_SEMAPHORE))
         return;
     hf_client *client = row_client();
-    struct hf_request *mine = ASK(.name = "s", .kind = HF_SEMAPHORE, .capacity = 3, .units = 2, .owner = "me");
+    struct hf_request *mine =
+        ASK(.name = "s", .kind = HF_SEMAPHORE, .capacity = 3, .units = 2, .owner = "me");
     hf_lease *outer = take(client, mine), *inner = take(client, mine);
     assert_int_equal(look_at(client, "s").row[0].used, 2); /* once, however often it is asked for */
     give(outer);
@@ -258,15 +276,21 @@ static void test_semaphore_owner(void **state)
 int main(void)
 {
     const struct CMUnitTest rows[] = {
-        ROW("three levels count to three, keep one token, and keep others out until the last is released", test_nested),
+        ROW("three levels count to three, keep one token, and keep others out until the last is "
+            "released",
+            test_nested),
         ROW("levels may be released in any order", test_any_order),
-        ROW("the fourth release of three levels is an error and changes nothing", test_fourth_release),
+        ROW("the fourth release of three levels is an error and changes nothing",
+            test_fourth_release),
         ROW("two processes with the same owner count two", test_two_processes),
-        ROW("of two processes with the same owner one dies, and the other still holds", test_one_process_dies),
-        ROW("a message that arrives twice does not count twice, at each of three levels", test_doubled),
+        ROW("of two processes with the same owner one dies, and the other still holds",
+            test_one_process_dies),
+        ROW("a message that arrives twice does not count twice, at each of three levels",
+            test_doubled),
         ROW("re-entry never shortens the time left", test_never_shortens),
         ROW("re-entry does not queue behind others", test_passes_its_own_waiters),
-        ROW("a second ask while the first waits is granted with it", test_second_ask_joins_the_wait),
+        ROW("a second ask while the first waits is granted with it",
+            test_second_ask_joins_the_wait),
         ROW("an owner that waits to read and to write reads, and does not write beside others",
             test_writer_beside_own_reader),
         ROW("an owner's units of a semaphore are taken once", test_semaphore_owner),

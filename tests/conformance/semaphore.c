@@ -1,5 +1,6 @@
-/* semaphore.c - permits that are owned and expire by themselves: weights, shrinking and growing, never more than N. */
-#include "engines.h"
+/* semaphore.c - permits that are owned and expire by themselves: weights, shrinking and growing,
+ * never more than N. */
+#include "lib/engines.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 enum { N = 5, THREADS = 6, TURNS = 300, PROCESSES = 6, PROCESS_TURNS = 60 };
 
-#define UNITS(k, ...) ASK(.name = "s", .kind = HF_SEMAPHORE, .capacity = N, .units = (k), __VA_ARGS__)
+#define UNITS(k, ...)                                                                              \
+    ASK(.name = "s", .kind = HF_SEMAPHORE, .capacity = N, .units = (k), __VA_ARGS__)
 
 static uint32_t used(hf_client *client)
 {
@@ -32,7 +34,8 @@ static void assert_all_free(hf_client *client)
 /* Takes and gives back in every order of three weights, and checks what fits beside them. */
 static void try_orders(hf_client *client, const uint32_t units[3])
 {
-    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (int in = 0; in < 6; in++)
         for (int out = 0; out < 6; out++) {
             hf_lease *lease[3] = {NULL};
@@ -100,8 +103,9 @@ static void test_late_and_double(void **state)
     if (!offers(NEED_SEMAPHORE))
         return;
     hf_client *client = row_client();
-    hf_lease *late = take(client, UNITS(N, .ttl_ms = 100));
-    hf_lease *next = take(client, UNITS(3, .wait_ms = HF_FOREVER)); /* when the first one's time is over */
+    hf_lease *late = take(client, UNITS(N, .ttl_ms = ttl(100)));
+    hf_lease *next =
+        take(client, UNITS(3, .wait_ms = HF_FOREVER)); /* when the first one's time is over */
     assert_refused(hf_release(late), HF_NOT_HELD, "s");
     assert_int_equal(used(client), 3);
     assert_int_equal(hf_release(next), HF_OK);
@@ -122,7 +126,8 @@ static void test_each_expires(void **state)
     if (!offers(NEED_SEMAPHORE))
         return;
     hf_client *client = row_client();
-    hf_lease *brief = take(client, UNITS(2, .ttl_ms = 100)), *lasting = take(client, UNITS(3, .ttl_ms = 60000));
+    hf_lease *brief = take(client, UNITS(2, .ttl_ms = ttl(100))),
+             *lasting = take(client, UNITS(3, .ttl_ms = 60000));
     hf_lease *next = take(client, UNITS(2, .wait_ms = HF_FOREVER));
     assert_true(hf_lease_ok(lasting));
     assert_int_equal(used(client), 5);
@@ -141,8 +146,8 @@ static void test_too_many(void **state)
     refuse(row_client(), UNITS(N + 1), HF_TOO_BIG, "6");
     refuse(row_client(), UNITS(N + 1, .wait_ms = HF_FOREVER), HF_TOO_BIG, "6");
     refuse(row_client(), ASK(.name = "s", .kind = HF_SEMAPHORE), HF_INVALID, "capacity");
-    refuse(row_client(), ASK(.name = "s", .kind = HF_SEMAPHORE, .capacity = HF_CAPACITY_MAX + 1), HF_INVALID,
-           "1048577");
+    refuse(row_client(), ASK(.name = "s", .kind = HF_SEMAPHORE, .capacity = HF_CAPACITY_MAX + 1),
+           HF_INVALID, "1048577");
 }
 
 /* ---- Resize ---- */
@@ -213,7 +218,8 @@ static void test_shrink_below_a_waiter(void **state)
     start_ask(client, UNITS(1, .wait_ms = HF_FOREVER), &small);
     await_sight(client, "s", 1, 2);
     assert_int_equal(hf_resize(client, "s", 2), HF_OK);
-    assert_int_equal(await_outcome(&big), HF_TOO_BIG); /* it would wait for ever, and those behind it too */
+    assert_int_equal(await_outcome(&big),
+                     HF_TOO_BIG); /* it would wait for ever, and those behind it too */
     assert_int_equal(await_outcome(&small), HF_OK);
     hf_lease_free(big.lease);
     give(small.lease);
@@ -246,8 +252,10 @@ static void pass_once(hf_client *client, struct gate *gate, unsigned *seed)
 {
     int units = 1 + rand_r(seed) % N;
     hf_lease *lease;
-    hf_status status = hf_acquire(
-        client, UNITS((uint32_t)units, .ttl_ms = turn_ttl_ms(), .wait_ms = rand_r(seed) % 3 ? HF_FOREVER : 0), &lease);
+    hf_status status = hf_acquire(client,
+                                  UNITS((uint32_t)units, .ttl_ms = turn_ttl_ms(),
+                                        .wait_ms = rand_r(seed) % 3 ? HF_FOREVER : 0),
+                                  &lease);
     if (status == HF_BUSY)
         return;
     int inside = atomic_fetch_add(&gate->inside, units) + units;
@@ -325,14 +333,18 @@ int main(void)
         ROW("a heavy request waits in its turn, and light ones do not pass it", test_weights_wait),
         ROW("late and double releases are not held and free nothing", test_late_and_double),
         ROW("every permit expires by itself", test_each_expires),
-        ROW("more units than the capacity is an error at once, named with its number", test_too_many),
-        ROW("shrinking while held revokes nobody and takes effect as permits come back", test_shrink),
+        ROW("more units than the capacity is an error at once, named with its number",
+            test_too_many),
+        ROW("shrinking while held revokes nobody and takes effect as permits come back",
+            test_shrink),
         ROW("growing lets waiters in at once", test_grow),
         ROW("shrinking below what a waiter asked for refuses it, and those behind it go on",
             test_shrink_below_a_waiter),
         ROW("only a semaphore in use can be resized", test_resize_of_others),
-        ROW("never more than N are valid at once with 6 threads, and at rest exactly N are free", test_threads),
-        ROW("never more than N are valid at once with 6 processes, and at rest exactly N are free", test_processes),
+        ROW("never more than N are valid at once with 6 threads, and at rest exactly N are free",
+            test_threads),
+        ROW("never more than N are valid at once with 6 processes, and at rest exactly N are free",
+            test_processes),
     };
     return JUDGE(rows);
 }

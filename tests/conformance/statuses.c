@@ -1,10 +1,11 @@
-/* statuses.c - every row of the status table is provoked through the library, with words that name the thing concerned.
- * A status that is new in status.def does not compile here until somebody says how it comes about. Needs root, for a
- * small tmpfs and for a user who may not. */
-#include "engines.h"
+/* statuses.c - every row of the status table is provoked through the library, with words that name
+ * the thing concerned. A status that is new in status.def does not compile here until somebody says
+ * how it comes about. Needs root, for a small tmpfs and for a user who may not. */
+#include "lib/engines.h"
+#include "lib/privileges.h"
 
-#include "engines/local/holders.h"
 #include "engines/local/shard.h"
+#include "engines/local/wait_queue.h"
 #include "sys/clock.h"
 
 #include <grp.h>
@@ -16,7 +17,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* With this ttl one operation may take a quarter of a second. NOBODY is a user that no system has. */
+/* With this ttl one operation may take a quarter of a second. NOBODY is a user that no system has.
+ */
 enum { TTL_MS = 5000, FULL_MOST = 20000, NOBODY = 64988 };
 
 /* What a call answered. */
@@ -32,6 +34,8 @@ struct way {
     actor_part *part;
     const char *because;
     const char *names; /* what the words must name; NULL: the path of the table */
+    /* Returns why the status cannot be provoked by this process; may be NULL. */
+    const char *(*missing)(void);
 };
 
 static void hear(struct said *said, hf_status status)
@@ -107,8 +111,9 @@ static void hear_outcome(hf_lease *lease, hf_status outcome, void *arg)
 static hf_lease *start_wait(hf_client *client, struct said *said)
 {
     hf_lease *lease;
-    assert_int_equal(
-        hf_acquire_start(client, ASK(.name = "nightly", .wait_ms = HF_FOREVER), hear_outcome, said, &lease), HF_OK);
+    assert_int_equal(hf_acquire_start(client, ASK(.name = "nightly", .wait_ms = HF_FOREVER),
+                                      hear_outcome, said, &lease),
+                     HF_OK);
     await_sight(row_client(), "nightly", 1, 1);
     return lease;
 }
@@ -178,12 +183,12 @@ static const struct way way_NOT_HELD = {.provoke = release_twice, .names = "nigh
 /* Stops where the hold is kept, with that part of the table locked. */
 static void stop_inside(struct actor *me, void *arg)
 {
-    static struct hf_table table;
-    uint32_t shard = hf_shard_of(hf_name_hash(arg, strlen(arg)));
-    part_must(hf_table_open(&table, stage_path(), 0600) == HF_OK);
-    part_must(hf_shard_lock(&table, shard, hf_clock_boot() + HF_MS(1000)) == HF_OK);
+    static struct table table;
+    uint32_t shard = shard_of_hash(resource_name_hash(arg, strlen(arg)));
+    part_must(table_open(&table, stage_path(), 0600) == HF_OK);
+    part_must(shard_lock(&table, shard, clock_boot() + NANOS_OF_MS(1000)) == HF_OK);
     raise(SIGSTOP);
-    hf_shard_unlock(&table, shard);
+    shard_unlock(&table, shard);
     part_says(me, &(struct answer){.what = ORDER_GO});
 }
 
@@ -249,7 +254,7 @@ static void open_as_nobody(struct actor *me, void *arg)
     part_must(setresuid(NOBODY, NOBODY, NOBODY) == 0);
     tell(me, hf_open(stage_url(), NULL, &client));
 }
-static const struct way way_DENIED = {.part = open_as_nobody};
+static const struct way way_DENIED = {.part = open_as_nobody, .missing = privileges_missing_root};
 
 /* The file system is this process's own, and goes with it. */
 static void hold_until_full(struct actor *me, void *arg)
@@ -268,7 +273,7 @@ static void hold_until_full(struct actor *me, void *arg)
     }
     tell(me, status);
 }
-static const struct way way_FULL = {.part = hold_until_full};
+static const struct way way_FULL = {.part = hold_until_full, .missing = privileges_missing_mounts};
 
 /* From now on no page can be added to this process; what it has it may use. */
 static void allow_no_more_memory(void)
@@ -282,14 +287,24 @@ static void allow_no_more_memory(void)
     part_must(setrlimit(RLIMIT_AS, &limit) == 0);
 }
 
-/* Opens once before, so that neither the stack nor the heap has to grow before the library's own pages. */
+enum { OPENS_BEFORE = 20 };
+
+/* Opens often before, so that neither the stack nor the heap has to grow before the library's own
+ * pages. By the same call: the address sanitizer keeps a record of every new call stack, of which a
+ * single opening need not show all, and ends the process that has no room for one. */
 static void open_without_memory(struct actor *me, void *arg)
 {
     (void)arg;
-    hf_client *client = part_client();
-    part_must(hf_close(client, 5000) == HF_OK);
-    allow_no_more_memory();
-    tell(me, hf_open(stage_url(), NULL, &client));
+    hf_client *client;
+    hf_status status = HF_OK;
+    for (int i = 0; i <= OPENS_BEFORE; i++) {
+        if (i == OPENS_BEFORE)
+            allow_no_more_memory();
+        status = hf_open(stage_url(), NULL, &client);
+        if (i < OPENS_BEFORE)
+            part_must(status == HF_OK && hf_close(client, 5000) == HF_OK);
+    }
+    tell(me, status);
 }
 static const struct way way_NO_MEMORY = {.part = open_without_memory};
 
@@ -319,9 +334,10 @@ static const struct way way_NO_QUORUM = {.provoke = ask_a_dead_quorum, .names = 
 
 /* ---- What is not to be had here ---- */
 
-#define ENGINES_OF_TODAY "local redis redlock"
+#define ENGINES_OF_TODAY "local redis redlock sentinel cluster postgres etcd consul zookeeper toy"
 #define NOT_TO_BE_HAD " NOT_REPLICATED INTERNAL"
-static const struct way way_NOT_REPLICATED = {.because = "it takes a server with replicas: fault-redis-replicas"};
+static const struct way way_NOT_REPLICATED = {
+    .because = "it takes a server with replicas: fault-redis-replicas"};
 static const struct way way_INTERNAL = {.because = "it would be a mistake of the library's own"};
 
 /* ---- The rows ---- */
@@ -334,7 +350,7 @@ static const struct row {
     const char *text;
     const struct way *way;
 } table[] = {
-#define HF_STATUS(name, number, exit_code, http, retry, text)                                                          \
+#define HF_STATUS(name, number, exit_code, http, retry, text)                                      \
     {HF_##name, #name, exit_code, http, retry, text, &way_##name},
 #include "holdfast/status.def"
 #undef HF_STATUS
@@ -359,6 +375,7 @@ static void provoke(hf_status status)
     struct said said = {.status = (hf_status)-1};
     if (status == HF_MISMATCH && !offers(NEED_SEMAPHORE))
         return; /* the only kind that there is does not differ from itself */
+    privileges_needed(row->way->missing ? row->way->missing() : NULL);
     if (row->way->part)
         hear_from(&said, row->way->part, NULL);
     else
@@ -374,11 +391,11 @@ static void provoke(hf_status status)
     print_message("# %s: %s\n", row->name, said.text);
 }
 
-#define HF_STATUS(name, number, exit_code, http, retry, text)                                                          \
-    static void test_##name(void **state)                                                                              \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        provoke(HF_##name);                                                                                            \
+#define HF_STATUS(name, number, exit_code, http, retry, text)                                      \
+    static void test_##name(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        provoke(HF_##name);                                                                        \
     }
 #include "holdfast/status.def"
 #undef HF_STATUS
@@ -404,12 +421,14 @@ static void test_not_to_be_had(void **state)
 int main(void)
 {
     static const struct CMUnitTest all[] = {
-#define HF_STATUS(name, number, exit_code, http, retry, text)                                                          \
-    ROW(#name " is provoked (" text "): exit code " #exit_code ", HTTP " #http ", retry " #retry, test_##name),
+#define HF_STATUS(name, number, exit_code, http, retry, text)                                      \
+    ROW(#name " is provoked (" text "): exit code " #exit_code ", HTTP " #http ", retry " #retry,  \
+        test_##name),
 #include "holdfast/status.def"
 #undef HF_STATUS
     };
-    struct CMUnitTest rows[TABLE + 1] = {ROW("what no engine gives is known by name", test_not_to_be_had)};
+    struct CMUnitTest rows[TABLE + 1] = {
+        ROW("what no engine gives is known by name", test_not_to_be_had)};
     size_t count = 1;
     for (size_t i = 0; i < TABLE; i++)
         if (!table[i].way->because)

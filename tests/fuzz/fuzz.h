@@ -1,4 +1,5 @@
-/* fuzz.h - what a fuzzer of ours consists of. libFuzzer drives it in the nightly run, replay.c in every test run. */
+/* fuzz.h - what a fuzzer of ours consists of. libFuzzer drives it in the nightly run, replay.c in
+ * every test run. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,19 +15,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Inputs to begin with; ends with NULL. */
 extern const char *const fuzz_seeds[];
 
-/* How many inputs were taken and how many were refused: a fuzzer that only ever sees one of the two tests little. */
+/* How many inputs were taken and how many were refused: a fuzzer that only ever sees one of the two
+ * tests little. */
 extern unsigned long fuzz_accepted, fuzz_refused;
 
-#define MUST(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "# %s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                                \
-            abort();                                                                                                   \
-        }                                                                                                              \
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "# %s:%d: not true: %s\n", __FILE__, __LINE__, #condition);            \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
-/* The input as a string of its own, exactly as large as it must be, so that reading past its end is noticed. It ends at
- * the first NUL of the input. Freed with free. */
+/* The input as a string of its own, exactly as large as it must be, so that reading past its end is
+ * noticed. It ends at the first NUL of the input. Freed with free. */
 static inline char *fuzz_string(const uint8_t *data, size_t size)
 {
     char *text = strndup(size ? (const char *)data : "", size);

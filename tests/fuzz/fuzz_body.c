@@ -1,5 +1,5 @@
-/* fuzz_body.c - whole requests, head and JSON body, through what the handlers read them with: each is either understood
- * within its limits, or answered with one refusal, which is itself JSON. */
+/* fuzz_body.c - whole requests, head and JSON body, through what the handlers read them with: each
+ * is either understood within its limits, or answered with one refusal, which is itself JSON. */
 #include "fuzz.h"
 
 #include "server.h"
@@ -10,7 +10,8 @@ const char *const fuzz_seeds[] = {
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{\"ttlMs\":1.5}",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 14\r\n\r\n{\"name\":\"\\ud8\"}",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}",
-    "POST /?name=%00&name=x HTTP/1.1\r\nHost: a\r\ntraceparent: 00-ab\r\nContent-Length: 2\r\n\r\n[]",
+    "POST /?name=%00&name=x HTTP/1.1\r\nHost: a\r\ntraceparent: 00-ab\r\nContent-Length: "
+    "2\r\n\r\n[]",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\n{\"name\":\"a\\u0000b\",\"name\":1}",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 24\r\n\r\n{\"ttlMs\":9223372036854776}",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n[[[[[[[[",
@@ -34,7 +35,8 @@ void exchange_answer(struct exchange *x, int status, const char *type, const voi
     json_t *problem = json_loadb(body, len, 0, NULL);
     (void)x;
     MUST(status >= 400 && status < 500 && strcmp(type, "application/problem+json") == 0);
-    MUST(json_is_object(problem) && json_integer_value(json_object_get(problem, "status")) == status);
+    MUST(json_is_object(problem) &&
+         json_integer_value(json_object_get(problem, "status")) == status);
     json_decref(problem);
     answers++;
 }
@@ -100,10 +102,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(text);
     memcpy(text, data, size);
     text[size] = 0;
-    size_t end = head_end(text, size);
-    if (end > 0 && head_read(&x.head, text, end, &why) == 0) {
+    size_t end = request_head_end(text, size);
+    if (end > 0 && request_head_read(&x.head, text, end, &why) == 0) {
         x.body = text + end;
-        x.body_len = size - end; /* whatever is there: the length that was announced is the connection's affair */
+        x.body_len =
+            size -
+            end; /* whatever is there: the length that was announced is the connection's affair */
         handle(&x);
     } else {
         fuzz_refused++;

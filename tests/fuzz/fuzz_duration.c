@@ -1,8 +1,9 @@
-/* fuzz_duration.c - what is read as a duration is in range, looks like one, and survives being printed. */
+/* fuzz_duration.c - what is read as a duration is in range, looks like one, and survives being
+ * printed. */
 #include "fuzz.h"
 
 #include "base/duration.h"
-#include "base/why.h"
+#include "base/error.h"
 
 const char *const fuzz_seeds[] = {"500ms",
                                   "5s",
@@ -22,8 +23,8 @@ const char *const fuzz_seeds[] = {"500ms",
                                   NULL};
 unsigned long fuzz_accepted, fuzz_refused;
 
-/* The whole text must be digits, a point, digits, a unit; and the value what floating point makes of it, as far as that
- * is exact. */
+/* The whole text must be digits, a point, digits, a unit; and the value what floating point makes
+ * of it, as far as that is exact. */
 static void check_meaning(const char *text, int64_t ticks, long double ticks_per_second)
 {
     size_t whole = strspn(text, "0123456789");
@@ -40,17 +41,18 @@ static void check_meaning(const char *text, int64_t ticks, long double ticks_per
     while (known < 6 && strcmp(unit, names[known]) != 0)
         known++;
     MUST(known < 6);
-    long double error = strtold(text, NULL) * seconds[known] * ticks_per_second - (long double)ticks;
+    long double error =
+        strtold(text, NULL) * seconds[known] * ticks_per_second - (long double)ticks;
     MUST(ticks > INT64_C(1) << 40 || (error > -0.01L && error < 0.01L));
 }
 
 static void check_milliseconds(const char *text)
 {
     int64_t ms = -7, again = -7;
-    char printed[HF_DURATION_MAX];
-    if (hf_duration_parse(text, &ms) != HF_OK) {
+    char printed[DURATION_MAX];
+    if (duration_parse(text, &ms) != HF_OK) {
         MUST(ms == -7);
-        MUST(strstr(hf_why_text(), "is not a duration"));
+        MUST(strstr(error_text(), "is not a duration"));
         fuzz_refused++;
         return;
     }
@@ -58,27 +60,28 @@ static void check_milliseconds(const char *text)
     MUST(ms >= 0 || (ms == HF_FOREVER && strcmp(text, "forever") == 0));
     if (ms >= 0)
         check_meaning(text, ms, 1e3L);
-    hf_duration_print(ms, printed);
-    MUST(hf_duration_parse(printed, &again) == HF_OK);
+    duration_print(ms, printed);
+    MUST(duration_parse(printed, &again) == HF_OK);
     MUST(again == ms);
-    /* What is a number of milliseconds is a thousand times as many microseconds, unless that is too many. */
+    /* What is a number of milliseconds is a thousand times as many microseconds, unless that is too
+     * many. */
     if (ms >= 0 && ms <= INT64_MAX / 1000)
-        MUST(hf_duration_parse_us(text, &again) == HF_OK && again == ms * 1000);
+        MUST(duration_parse_us(text, &again) == HF_OK && again == ms * 1000);
 }
 
 static void check_microseconds(const char *text)
 {
     int64_t us = -7, again = -7;
-    char printed[HF_DURATION_MAX];
-    if (hf_duration_parse_us(text, &us) != HF_OK) {
+    char printed[DURATION_MAX];
+    if (duration_parse_us(text, &us) != HF_OK) {
         MUST(us == -7);
         return;
     }
     MUST(us >= 0 || us == HF_FOREVER);
     if (us >= 0)
         check_meaning(text, us, 1e6L);
-    hf_duration_print_us(us, printed);
-    MUST(hf_duration_parse_us(printed, &again) == HF_OK);
+    duration_print_us(us, printed);
+    MUST(duration_parse_us(printed, &again) == HF_OK);
     MUST(again == us);
 }
 
@@ -86,13 +89,13 @@ static void check_microseconds(const char *text)
 static void check_number(const uint8_t *data, size_t size)
 {
     int64_t ms = 0, again;
-    char printed[HF_DURATION_MAX];
+    char printed[DURATION_MAX];
     memcpy(&ms, data, size < sizeof ms ? size : sizeof ms);
     ms &= INT64_MAX;
-    hf_duration_print(ms, printed);
-    MUST(hf_duration_parse(printed, &again) == HF_OK && again == ms);
-    hf_duration_print_us(ms, printed);
-    MUST(hf_duration_parse_us(printed, &again) == HF_OK && again == ms);
+    duration_print(ms, printed);
+    MUST(duration_parse(printed, &again) == HF_OK && again == ms);
+    duration_print_us(ms, printed);
+    MUST(duration_parse_us(printed, &again) == HF_OK && again == ms);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

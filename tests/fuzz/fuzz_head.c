@@ -1,7 +1,8 @@
-/* fuzz_head.c - the head of a request is read within its bytes; what is accepted has one meaning only. */
+/* fuzz_head.c - the head of a request is read within its bytes; what is accepted has one meaning
+ * only. */
 #include "fuzz.h"
 
-#include "head.h"
+#include "request_parser.h"
 
 const char *const fuzz_seeds[] = {
     "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -32,17 +33,18 @@ static bool lines_are_whole(const char *text, size_t len)
     return true;
 }
 
-static void check_accepted(const struct head *head, const char *text, size_t len)
+static void check_accepted(const struct request_head *head, const char *text, size_t len)
 {
     size_t lengths = 0;
     MUST(lines_are_whole(text, len) && !memchr(text, 0, len));
     MUST(lies_within(head->method, text, len) && lies_within(head->path, text, len));
     MUST(lies_within(head->query, text, len) && lies_within(head->host, text, len));
     MUST(head->path.len > 0 && head->path.at[0] == '/');
-    MUST(head->old || head->host.len > 0);
-    MUST(!head_field(head, "transfer-encoding"));
+    MUST(head->is_http10 || head->host.len > 0);
+    MUST(!request_head_field(head, "transfer-encoding"));
     for (size_t i = 0; i < head->field_count; i++) {
-        MUST(lies_within(head->fields[i].name, text, len) && lies_within(head->fields[i].value, text, len));
+        MUST(lies_within(head->fields[i].name, text, len) &&
+             lies_within(head->fields[i].value, text, len));
         lengths += piece_is_caseless(head->fields[i].name, "content-length");
     }
     MUST(lengths <= 1 && (lengths == 1 || head->body_len == 0));
@@ -59,13 +61,13 @@ static void check_decoding(struct piece piece)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = malloc(size ? size : 1); /* exactly as large as it is */
-    struct head head;
+    struct request_head head;
     const char *why = NULL;
     MUST(text);
     memcpy(text, data, size);
-    size_t end = head_end(text, size);
+    size_t end = request_head_end(text, size);
     MUST(end <= size);
-    int status = head_read(&head, text, end ? end : size, &why);
+    int status = request_head_read(&head, text, end ? end : size, &why);
     MUST(status == 0 || (status >= 400 && status < 600 && why));
     MUST(status != 0 || end > 0);
     if (status == 0)

@@ -1,8 +1,9 @@
-/* fuzz_name.c - a name is accepted exactly when another decoder finds only characters that are allowed. */
+/* fuzz_name.c - a name is accepted exactly when another decoder finds only characters that are
+ * allowed. */
 #include "fuzz.h"
 
+#include "base/error.h"
 #include "base/name.h"
-#include "base/why.h"
 
 const char *const fuzz_seeds[] = {"nightly",
                                   "a",
@@ -19,7 +20,8 @@ const char *const fuzz_seeds[] = {"nightly",
                                   NULL};
 unsigned long fuzz_accepted, fuzz_refused;
 
-/* Decodes by counting the leading ones, then asks whether the number needed that many bytes. 0: no character. */
+/* Decodes by counting the leading ones, then asks whether the number needed that many bytes. 0: no
+ * character. */
 static size_t decode(const uint8_t *s, size_t left, uint32_t *code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -60,19 +62,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = size ? (const char *)data : "";
     size_t expected = find_flaw(data, size), place = SIZE_MAX;
-    const char *flaw = hf_name_flaw(text, size, &place);
+    const char *flaw = name_flaw(text, size, &place);
     MUST((flaw != NULL) == (expected < size));
     MUST(!flaw || place == expected);
 
-    hf_status status = hf_name_check("name", text, size, 1, HF_NAME_MAX);
+    hf_status status = name_check("name", text, size, 1, HF_NAME_MAX);
     bool good = expected == size && size >= 1 && size <= HF_NAME_MAX;
     MUST(status == (good ? HF_OK : HF_INVALID));
-    MUST(good || strncmp(hf_why_text(), "name: ", 6) == 0);
+    MUST(good || strncmp(error_text(), "name: ", 6) == 0);
     good ? fuzz_accepted++ : fuzz_refused++;
 
     /* Whatever is put into the words behind a status, they can be shown. */
-    hf_why(HF_INVALID, "%.*s", size > 4096 ? 4096 : (int)size, text);
-    MUST(!hf_name_flaw(hf_why_text(), strlen(hf_why_text()), &place));
-    MUST(strlen(hf_why_text()) < HF_WHY_MAX);
+    error_set(HF_INVALID, "%.*s", size > 4096 ? 4096 : (int)size, text);
+    MUST(!name_flaw(error_text(), strlen(error_text()), &place));
+    MUST(strlen(error_text()) < ERROR_TEXT_MAX);
     return 0;
 }

@@ -1,9 +1,10 @@
-/* fuzz_url.c - a URL's parts are those of its text, decoding keeps within its room, and no password is shown. */
+/* fuzz_url.c - a URL's parts are those of its text, decoding keeps within its room, and no password
+ * is shown. */
 #include "fuzz.h"
 
+#include "base/error.h"
 #include "base/name.h"
 #include "base/url.h"
-#include "base/why.h"
 
 #define PASSWORD "hunter2-and-more"
 
@@ -20,7 +21,7 @@ const char *const fuzz_seeds[] = {"local:",
                                   NULL};
 unsigned long fuzz_accepted, fuzz_refused;
 
-static void check_parts(const struct hf_url *url, const char *text)
+static void check_parts(const struct url *url, const char *text)
 {
     size_t scheme = strlen(url->scheme), body = strlen(url->body);
     MUST(scheme > 0 && scheme < sizeof url->scheme);
@@ -34,31 +35,32 @@ static void check_parts(const struct hf_url *url, const char *text)
 
 static void check_parse(const char *text)
 {
-    struct hf_url url;
+    struct url url;
     size_t place;
     memset(&url, 0xaa, sizeof url);
-    if (hf_url_parse(&url, text) == HF_OK) {
+    if (url_parse(&url, text) == HF_OK) {
         check_parts(&url, text);
         fuzz_accepted++;
         return;
     }
-    MUST(strstr(hf_why_text(), "the URL"));
-    MUST(!hf_name_flaw(hf_why_text(), strlen(hf_why_text()), &place));
+    MUST(strstr(error_text(), "the URL"));
+    MUST(!name_flaw(error_text(), strlen(error_text()), &place));
     fuzz_refused++;
 }
 
-/* A password between two halves of the input that is not in them must not be in the words either. */
+/* A password between two halves of the input that is not in them must not be in the words either.
+ */
 static void check_secret(const char *text)
 {
-    struct hf_url url;
+    struct url url;
     size_t half = strlen(text) / 2, size = strlen(text) + sizeof ":" PASSWORD "@";
     if (strstr(text, PASSWORD))
         return;
     char *with = malloc(size);
     MUST(with);
     snprintf(with, size, "%.*s:%s@%s", (int)half, text, PASSWORD, text + half);
-    if (hf_url_parse(&url, with) != HF_OK)
-        MUST(!strstr(hf_why_text(), PASSWORD));
+    if (url_parse(&url, with) != HF_OK)
+        MUST(!strstr(error_text(), PASSWORD));
     free(with);
 }
 
@@ -81,11 +83,12 @@ static size_t decode_slowly(const char *text, size_t len, char *out)
     return used;
 }
 
-static void check_room(const char *text, size_t len, const char *expected, size_t expected_len, size_t size)
+static void check_room(const char *text, size_t len, const char *expected, size_t expected_len,
+                       size_t size)
 {
     char *out = malloc(size);
     MUST(out);
-    hf_status status = hf_url_decode(text, len, out, size);
+    hf_status status = url_decode(text, len, out, size);
     MUST(status == (expected_len < size ? HF_OK : HF_CONFIG));
     MUST(strlen(out) == (status == HF_OK ? expected_len : 0));
     MUST(memcmp(out, expected, strlen(out)) == 0);

@@ -1,5 +1,5 @@
-/* replay.c - drives a fuzzer without libFuzzer: its seeds, then COUNT changed seeds and COUNT random inputs, always the
- * same ones. Prints TAP. */
+/* replay.c - drives a fuzzer without libFuzzer: its seeds, then COUNT changed seeds and COUNT
+ * random inputs, always the same ones. Prints TAP. */
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,7 +20,8 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(random_state >> 32) % below;
 }
 
-/* The input that broke a property, so that it can be made a test. We are on our way out: dprintf is good enough. */
+/* The input that broke a property, so that it can be made a test. We are on our way out: dprintf is
+ * good enough. */
 static void show_input(int signal_number)
 {
     dprintf(STDOUT_FILENO, "not ok %d - signal %d\n# input:", test_number, signal_number);
@@ -51,7 +52,8 @@ static void load_seed(const char *seed)
 /* Bytes that mean something to our parsers come more often than others. */
 static uint8_t draw_byte(void)
 {
-    static const char telling[] = "0123456789.%&=?:/@#msuh -+\n\0\x7f\x80\x85\xbf\xc2\xe0\xed\xf0\xf4\xff";
+    static const char telling[] =
+        "0123456789.%&=?:/@#msuh -+\n\0\x7f\x80\x85\xbf\xc2\xe0\xed\xf0\xf4\xff";
     return draw(3) ? (uint8_t)telling[draw(sizeof telling - 1)] : (uint8_t)draw(256);
 }
 
@@ -134,7 +136,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     replay(count);
     bool both = fuzz_accepted > count / 1000 && fuzz_refused > count / 1000;
-    printf("%sok %d - many inputs were accepted and many refused\n# %lu accepted, %lu refused\n", both ? "" : "not ",
-           test_number, fuzz_accepted, fuzz_refused);
+    printf("%sok %d - many inputs were accepted and many refused\n# %lu accepted, %lu refused\n",
+           both ? "" : "not ", test_number, fuzz_accepted, fuzz_refused);
     return both ? 0 : 1;
 }

@@ -1,78 +1,85 @@
-/* driver.pml - whoever waits, drives: threads that share connections without a thread between them and their answers.
+/* driver.pml - threads that wait do the I/O: they share connections, and no thread stands between a
+ * caller and its reply.
  *
- * What it mirrors: src/engines/wire (inside.h says how; waiting.c: park, attend, offer, rouse; driving.c: choose_lines,
- * give_up, doze, poll; driver.c: submit, unattend, forget). Everything that the real code does under its one mutex is one step here. Between the steps: a
- * poll that has returned and not yet got the mutex, a futex word that is set before its sleeper sleeps, a bell that is
- * rung without the mutex; what was asked and is not sent yet, also because another one who was roused will send it.
+ * It mirrors src/engines/io: io_park.c, io_background.c, io_poll.c, io_hand_on.c, io_batch.c and
+ * io_recv_wait.c; io_internal.h has the rules. States and fields have the names that they have
+ * there. Everything that the code does under its lock is one step here. Between the steps: a poll
+ * that has returned and not yet got the lock; a futex word that is set before its sleeper sleeps;
+ * io_background_wake(), which takes no lock; a request that was submitted and not flushed yet, also
+ * because the flush was deferred.
  *
- * Sleeps have no end here, except where the code counts on it (a wait that is over; a doze, which nobody can wake; answers
- * that nobody stands for, which the background thread looks after in 20 ms). So a wake-up that is lost is a thread that
- * sleeps for ever, and spin finds it as a deadlock; and when nothing moves any more, every answer must have been read.
+ * Sleeps have no end here, except where the code relies on it: a wait that is over, a recv() that
+ * nobody can wake, unclaimed replies that the background thread reads after 20 ms. So a lost wake-up
+ * is a thread that sleeps for ever, which spin finds as a deadlock; and when nothing moves any more,
+ * every reply must have been read.
  *
- * Left out: connections that break or are dialled, full sockets, memory that is short (tests/unit/wire_lines.c has those). */
+ * Left out: connections that break or are dialled, full sockets, lack of memory
+ * (tests/unit/io_redial.c has those). */
 
 #ifndef CALLERS
 #define CALLERS 2
 #endif
 #ifndef ROUNDS
-#define ROUNDS 2 /* asks of each caller */
+#define ROUNDS 2 /* ops of each caller */
 #endif
 #ifndef GIVE_UPS
-#define GIVE_UPS 1 /* how many waits end without an answer */
+#define GIVE_UPS 1 /* number of waits that end without a reply */
 #endif
-#define LINES 2
-#define ASKS (CALLERS * ROUNDS)
+#define CONNECTIONS 2
+#define OPS (CALLERS * ROUNDS)
 #define THREADS (CALLERS + 1)
 #define BACKGROUND CALLERS
 #define NOBODY THREADS
-#define BELL LINES /* the eventfd of the background thread; those before it belong to the lines */
+#define BACKGROUND_FD CONNECTIONS /* eventfd of the background thread; those below are the connections' */
 
-mtype = { AWAKE, POLLING, DOZING, SLEEPING };
+/* enum io_waiter_state; tests/lint/driver_states.sh compares both. */
+mtype = { AWAKE, POLLING, RECEIVING, SLEEPING };
+/* Where the request or the reply of an op is. */
 mtype = { NONE, UNSENT, SENT, ARRIVED, READ };
 
-/* ---- Asks */
-mtype answer[ASKS] = NONE;
-byte lines[ASKS];     /* by which its answer may come: bit 0, bit 1 */
-byte came[ASKS];      /* by which it came */
-bool attended[ASKS];  /* a caller parks */
-bool forgotten[ASKS]; /* nobody stands for it any more */
-bool nudged_about[ASKS];
+/* ---- Ops */
+mtype reply[OPS] = NONE;
+byte connections[OPS]; /* mask of those by which its reply may come */
+byte came_by[OPS];     /* connection by which its reply came */
+bool has_caller[OPS];
+bool forgotten[OPS]; /* no thread waits for its reply any more */
+bool notified[OPS];  /* the client was notified and has not taken the reply yet */
 
-/* ---- Threads, and lines */
-mtype how[THREADS] = AWAKE;
-byte parked[THREADS]; /* 1 + the ask it waits for */
-bool kicked[THREADS];
-byte kick[THREADS];   /* the eventfd that it polls */
+/* ---- Threads, and connections */
+mtype state[THREADS] = AWAKE;
+byte parked[THREADS]; /* 1 + the op it waits for */
+bool wake_fd_written[THREADS];
+byte wake_fd[THREADS]; /* index of the eventfd that it polls */
 bool word[THREADS];
 bool woken[THREADS];
-byte driver[LINES] = NOBODY;
-bool eventfd[LINES + 1];
-bool nudged, rung;
-bool bounded; /* the background thread's poll ends by itself */
-bool orphans; /* there were answers that nobody stands for, at the last look */
+byte driver[CONNECTIONS] = NOBODY;
+bool eventfd[CONNECTIONS + 1];
+bool has_background_work, background_woken;
+bool background_bounded; /* io->background_until: the background thread's poll ends by itself */
+bool unclaimed; /* there were replies that no op waits for, after the last call of the engine */
 byte callers_done, give_ups = GIVE_UPS;
 
 byte k, n; /* room to compute in, empty between steps */
 
 #define bit(l) (1 << (l))
-#define has_stake(a, l) (answer[a] != READ && answer[a] != NONE && !forgotten[a] && (lines[a] & bit(l)))
-#define is_orphan(a) (forgotten[a] && (answer[a] == UNSENT || answer[a] == SENT || answer[a] == ARRIVED))
-#define readable(l) (readable_by(0, l) || readable_by(1, l) || readable_by(ASKS - 2, l) || readable_by(ASKS - 1, l))
-#define readable_by(a, l) (answer[a] == ARRIVED && came[a] == (l))
+#define is_interested(a, l) (reply[a] != READ && reply[a] != NONE && !forgotten[a] && (connections[a] & bit(l)))
+#define is_unclaimed(a) (forgotten[a] && (reply[a] == UNSENT || reply[a] == SENT || reply[a] == ARRIVED))
+#define readable(l) (readable_by(0, l) || readable_by(1, l) || readable_by(OPS - 2, l) || readable_by(OPS - 1, l))
+#define readable_by(a, l) (reply[a] == ARRIVED && came_by[a] == (l))
 #define drives(t) (driver[0] == (t) || driver[1] == (t))
 
-inline rouse(t)
+inline wake_waiter(t)
 {
     if
-#ifndef NO_KICK
-    :: how[t] == POLLING && !kicked[t] -> kicked[t] = true; eventfd[kick[t]] = true
+#ifndef NO_WAKE
+    :: state[t] == POLLING && !wake_fd_written[t] -> wake_fd_written[t] = true; eventfd[wake_fd[t]] = true
 #endif
-    :: how[t] == SLEEPING -> word[t] = true
+    :: state[t] == SLEEPING -> word[t] = true
     :: else
     fi
 }
 
-/* A line that nobody drives, to one thread that has a stake in it. */
+/* Wakes one thread that is interested in a connection without a driver. */
 inline offer(l)
 {
 #ifndef NO_OFFER
@@ -80,17 +87,26 @@ inline offer(l)
     :: driver[l] == NOBODY ->
         n = 0;
         do
-        :: n < CALLERS && parked[n] > 0 && how[n] != AWAKE && has_stake(parked[n] - 1, l) -> rouse(n); break
-        :: n < CALLERS && !(parked[n] > 0 && how[n] != AWAKE && has_stake(parked[n] - 1, l)) -> n++
+        :: n < CALLERS && parked[n] > 0 && state[n] != AWAKE && is_interested(parked[n] - 1, l) ->
+#ifdef HAND_ON_OFF
+            if
+            :: state[BACKGROUND] != AWAKE -> wake_waiter(BACKGROUND)
+            :: else -> wake_waiter(n)
+            fi;
+#else
+            wake_waiter(n);
+#endif
+            break
+        :: n < CALLERS && !(parked[n] > 0 && state[n] != AWAKE && is_interested(parked[n] - 1, l)) -> n++
         :: n == CALLERS ->
-            for (k : 0 .. ASKS - 1) {
+            for (k : 0 .. OPS - 1) {
                 if
-                :: (has_stake(k, l) && !attended[k]) || (is_orphan(k) && (lines[k] & bit(l)) && orphans) -> n++
+                :: (is_interested(k, l) && !has_caller[k]) || (is_unclaimed(k) && (connections[k] & bit(l)) && unclaimed) -> n++
                 :: else
                 fi
             }
             if
-            :: n > CALLERS -> rouse(BACKGROUND)
+            :: n > CALLERS -> wake_waiter(BACKGROUND)
             :: else
             fi;
             break
@@ -112,7 +128,7 @@ inline give_up(t, l)
     fi
 }
 
-/* Drives the wanted lines that nobody drives, and no others. */
+/* Drives the wanted connections that nobody drives, and no others. */
 inline choose(t, wanted, l)
 {
     if
@@ -122,43 +138,43 @@ inline choose(t, wanted, l)
     fi
 }
 
-/* Everything goes out by line 0. */
+/* All requests go out by connection 0. */
 inline flush()
 {
-    for (k : 0 .. ASKS - 1) {
+    for (k : 0 .. OPS - 1) {
         if
-        :: answer[k] == UNSENT -> answer[k] = SENT
+        :: reply[k] == UNSENT -> reply[k] = SENT
         :: else
         fi
     }
     k = 0
 }
 
-/* Was another caller roused, who is not yet back under the mutex? Then he sends, or the one whom he leaves it to. */
-#define is_coming(t, me) ((t) != (me) && word[t])
-#define others_come(me) (is_coming(0, me) || is_coming(1, me) || is_coming(CALLERS - 1, me))
+/* True if another caller was woken and is not yet back under the lock. That one flushes, or defers in turn. */
+#define is_waking(t, me) ((t) != (me) && word[t])
+#define others_waking(me) (is_waking(0, me) || is_waking(1, me) || is_waking(CALLERS - 1, me))
 
-inline flush_or_leave(me)
+inline flush_or_defer(me)
 {
     if
-    :: others_come(me)
+    :: others_waking(me)
     :: else -> flush()
     fi
 }
 
-/* After each call of the engine: answers that nobody stands for are looked after by the background thread, later. */
-inline adopt_orphans()
+/* After each call of the engine: the background thread reads unclaimed replies, after a while. */
+inline note_unclaimed()
 {
     n = 0;
-    for (k : 0 .. ASKS - 1) {
-        n = n + (is_orphan(k) -> 1 : 0)
+    for (k : 0 .. OPS - 1) {
+        n = n + (is_unclaimed(k) -> 1 : 0)
     }
 #ifndef NO_ADOPT
     if
-    :: n > 0 && !orphans && !bounded -> rouse(BACKGROUND)
+    :: n > 0 && !unclaimed && !background_bounded -> wake_waiter(BACKGROUND)
     :: else
     fi;
-    orphans = (n > 0);
+    unclaimed = (n > 0);
 #endif
     n = 0;
     k = 0
@@ -168,48 +184,48 @@ inline announce(a)
 {
     if
     :: forgotten[a]
-    :: !forgotten[a] && !attended[a] ->
-        nudged_about[a] = true;
-        nudged = true;
-#ifndef NO_RING
-        rouse(BACKGROUND)
+    :: !forgotten[a] && !has_caller[a] ->
+        notified[a] = true;
+        has_background_work = true;
+#ifndef NO_NOTIFY
+        wake_waiter(BACKGROUND)
 #endif
     :: else ->
         n = a / ROUNDS; /* its caller */
         if
-        :: parked[n] == a + 1 -> rouse(n)
+        :: parked[n] == a + 1 -> wake_waiter(n)
         :: else
         fi;
         n = 0
     fi
 }
 
-/* Reads everything that came by this line, for everybody. */
+/* Reads all replies that came by this connection, for all ops. */
 inline serve(l)
 {
-    for (k : 0 .. ASKS - 1) {
+    for (k : 0 .. OPS - 1) {
         if
-        :: answer[k] == ARRIVED && came[k] == l -> answer[k] = READ; came[k] = 0; announce(k); lines[k] = 0; forgotten[k] = false
+        :: reply[k] == ARRIVED && came_by[k] == l -> reply[k] = READ; came_by[k] = 0; announce(k); connections[k] = 0; forgotten[k] = false
         :: else
         fi
     }
     k = 0;
-    adopt_orphans()
+    note_unclaimed()
 }
 
-/* The poll is over, and the mutex is ours. */
+/* The poll is over, and the thread has the lock. */
 inline back_from_poll(t)
 {
-    how[t] = AWAKE;
+    state[t] = AWAKE;
     if
-    :: kicked[t] || saw_kick -> eventfd[kick[t]] = false
+    :: wake_fd_written[t] || saw_wake_fd -> eventfd[wake_fd[t]] = false
     :: else
     fi;
-#ifndef KICKED_STAYS
-    kicked[t] = false;
+#ifndef WRITTEN_STAYS
+    wake_fd_written[t] = false;
 #endif
-    kick[t] = (t == BACKGROUND -> BELL : 0);
-    saw_kick = false;
+    wake_fd[t] = (t == BACKGROUND -> BACKGROUND_FD : 0);
+    saw_wake_fd = false;
     if
     :: saw & 1 -> serve(0)
     :: else
@@ -221,65 +237,65 @@ inline back_from_poll(t)
     saw = 0
 }
 
-#define poll_returns(t) (eventfd[kick[t]] || (driver[0] == t && readable(0)) || (driver[1] == t && readable(1)))
+#define poll_returns(t) (eventfd[wake_fd[t]] || (driver[0] == t && readable(0)) || (driver[1] == t && readable(1)))
 #define LOOK(t) \
-    saw_kick = eventfd[kick[t]]; \
+    saw_wake_fd = eventfd[wake_fd[t]]; \
     saw = (driver[0] == t && readable(0) -> 1 : 0) + (driver[1] == t && readable(1) -> 2 : 0)
 
-/* ---- A caller: asks, and parks until there are news, or it is woken, or its wait is over */
+/* ---- A caller: submits, and parks until it has the reply, or is woken, or its wait is over */
 proctype Caller(byte me)
 {
-    byte ask, saw;
-    bool saw_kick, over;
-    ask = me * ROUNDS;
+    byte op, saw;
+    bool saw_wake_fd, over;
+    op = me * ROUNDS;
     do
-    :: ask < (me + 1) * ROUNDS ->
-        d_step { answer[ask] = UNSENT; lines[ask] = 1 + 2 * (ask & 1); attended[ask] = true; parked[me] = ask + 1 }
+    :: op < (me + 1) * ROUNDS ->
+        d_step { reply[op] = UNSENT; connections[op] = 1 + 2 * (op & 1); has_caller[op] = true; parked[me] = op + 1 }
         do
-        :: atomic { /* holds the mutex */
-            word[me] = false; /* from here on it is back */
+        :: atomic { /* holds the lock */
+            word[me] = false; /* it is back */
             if
-            :: answer[ask] == READ || woken[me] || over ->
+            :: reply[op] == READ || woken[me] || over ->
                 parked[me] = 0;
                 give_up(me, 0);
                 give_up(me, 1);
-#ifndef OFFER_LOST /* one may have been offered to us while we were on our way out */
+#ifndef OFFER_LOST /* a connection may have been offered to this thread while it was leaving */
                 offer(0);
                 offer(1);
 #endif
-#ifndef LEFT_UNSENT
-                flush_or_leave(me);
+#ifndef NEVER_FLUSHED
+                flush_or_defer(me);
 #endif
                 break
             :: else ->
-                choose(me, lines[ask], 0);
-                choose(me, lines[ask], 1);
+                choose(me, connections[op], 0);
+                choose(me, connections[op], 1);
                 if
-                :: driver[0] == me && lines[ask] == 1 -> flush(); how[me] = DOZING
+                :: driver[0] == me && connections[op] == 1 -> flush(); state[me] = RECEIVING
                 :: drives(me) ->
                     flush();
-                    kick[me] = (driver[0] == me -> 0 : 1);
-                    how[me] = POLLING
+                    wake_fd[me] = (driver[0] == me -> 0 : 1);
+                    state[me] = POLLING
                 :: !drives(me) ->
-                    flush_or_leave(me);
-                    how[me] = SLEEPING
+                    flush_or_defer(me);
+                    state[me] = SLEEPING
                 fi
             fi
            }
            if
-           :: how[me] == DOZING -> /* nobody can rouse it: it ends by itself */
+           :: state[me] == RECEIVING -> /* cannot be woken, ends by itself */
                if
                :: d_step { readable(0) -> saw = 1 }
                :: skip
                fi;
                d_step { back_from_poll(me) }
-           :: how[me] == POLLING ->
+           :: state[me] == POLLING ->
                if
                :: d_step { poll_returns(me) -> LOOK(me) }
                :: d_step { give_ups > 0 -> give_ups--; over = true }
                fi;
                d_step { back_from_poll(me) }
-           :: how[me] == SLEEPING ->
+           :: state[me] == SLEEPING ->
 #ifdef LATE_WORD
                word[me] = false;
 #endif
@@ -287,30 +303,30 @@ proctype Caller(byte me)
                :: word[me]
                :: d_step { give_ups > 0 -> give_ups--; over = true }
                fi;
-               how[me] = AWAKE /* its word still says that it is coming */
+               state[me] = AWAKE /* its word still says that it is waking */
            fi
         od;
-        /* Without an answer: the background thread is to hear it, or nobody. */
+        /* No reply came: io_detach_caller() leaves it to the background thread, io_forget() to nobody. */
         if
-        :: answer[ask] == READ
-        :: d_step { answer[ask] != READ ->
-            attended[ask] = false;
-#ifndef UNATTEND_ALONE
+        :: reply[op] == READ
+        :: d_step { reply[op] != READ ->
+            has_caller[op] = false;
+#ifndef DETACH_ALONE
             offer(0);
             if
-            :: lines[ask] & 2 -> offer(1)
+            :: connections[op] & 2 -> offer(1)
             :: else
             fi;
 #endif
             flush()
            }
-        :: d_step { answer[ask] != READ -> forgotten[ask] = true; adopt_orphans(); flush_or_leave(me) }
+        :: d_step { reply[op] != READ -> forgotten[op] = true; note_unclaimed(); flush_or_defer(me) }
         fi;
         d_step {
-            attended[ask] = attended[ask] && answer[ask] != READ;
+            has_caller[op] = has_caller[op] && reply[op] != READ;
             over = false;
             woken[me] = false;
-            ask++
+            op++
         }
     :: else -> break
     od;
@@ -322,63 +338,71 @@ proctype Caller(byte me)
 inline wants()
 {
     want = 0;
-    for (k : 0 .. ASKS - 1) {
-        want = want | (!attended[k] && has_stake(k, 0) -> 1 : 0) | (!attended[k] && has_stake(k, 1) -> 2 : 0) |
-               (adopt && is_orphan(k) -> lines[k] : 0)
+    for (k : 0 .. OPS - 1) {
+        want = want | (!has_caller[k] && is_interested(k, 0) -> 1 : 0) | (!has_caller[k] && is_interested(k, 1) -> 2 : 0) |
+               (adopt && is_unclaimed(k) -> connections[k] : 0)
     }
-    k = 0
+    k = 0;
+#ifdef HAND_ON_OFF /* io_background_share() */
+    for (n : 0 .. CALLERS - 1) {
+        want = want | (state[n] == SLEEPING && parked[n] > 0 -> connections[parked[n] - 1] : 0)
+    }
+    n = 0
+#endif
 }
 
-inline is_called()
+inline take_background_work()
 {
-    called = nudged || rung;
-    nudged = false;
-    rung = false
+    has_work = has_background_work || background_woken;
+    has_background_work = false;
+    background_woken = false
 }
 
 proctype Background()
 {
     byte saw, want;
-    bool saw_kick, called, adopt;
-    kick[BACKGROUND] = BELL;
+    bool saw_wake_fd, has_work, adopt;
+    wake_fd[BACKGROUND] = BACKGROUND_FD;
     do
     :: d_step {
-        is_called();
+        take_background_work();
         if
-        :: called -> /* back in the client, which takes what it was told about; then it attends again */
+        :: has_work -> /* the client takes the replies that it was notified of; then the thread parks again */
             give_up(BACKGROUND, 0);
             give_up(BACKGROUND, 1);
-            for (k : 0 .. ASKS - 1) {
-                nudged_about[k] = false
+            offer(0);
+            offer(1);
+            for (k : 0 .. OPS - 1) {
+                notified[k] = false
             }
             k = 0;
-            called = false;
+            has_work = false;
             adopt = false
         :: else ->
             wants();
             choose(BACKGROUND, want, 0);
             choose(BACKGROUND, want, 1);
             want = 0;
-            bounded = orphans && !adopt;
-            how[BACKGROUND] = POLLING
+            background_bounded = unclaimed && !adopt;
+            state[BACKGROUND] = POLLING
         fi
        }
        if
-       :: how[BACKGROUND] == AWAKE
+       :: state[BACKGROUND] == AWAKE
        :: else ->
 end:       if
            :: d_step { poll_returns(BACKGROUND) -> LOOK(BACKGROUND) }
-           :: d_step { bounded -> adopt = true } /* 20 ms later */
+           :: d_step { background_bounded -> adopt = true } /* 20 ms later */
            fi;
-           d_step { bounded = false; back_from_poll(BACKGROUND); adopt = adopt && orphans }
+           d_step { background_bounded = false; back_from_poll(BACKGROUND); adopt = adopt && unclaimed }
        fi
     od
 }
 
-/* ---- The server answers each ask, at any time; somebody rings the bell without the mutex; and cancels a wait */
+/* ---- The server replies to each op, at any time; io_background_wake() without the lock; io_wake() */
 
-#ifdef IN_QUEUE /* the second one waits for what the first one has: no answer before that one had its own */
-#define is_turn(a) ((a) != 1 || answer[0] == READ)
+#ifdef IN_QUEUE /* op 1 waits for the lock that op 0 gets: its reply comes after that of op 0 was read */
+#define is_turn(a) ((a) != 1 || reply[0] == READ)
 #else
 #define is_turn(a) true
 #endif
@@ -386,25 +410,25 @@ end:       if
 proctype Server(byte a)
 {
     if
-    :: d_step { answer[a] == SENT && is_turn(a) && (lines[a] & 1) -> answer[a] = ARRIVED; came[a] = 0 }
-    :: d_step { answer[a] == SENT && is_turn(a) && (lines[a] & 2) -> answer[a] = ARRIVED; came[a] = 1 }
+    :: d_step { reply[a] == SENT && is_turn(a) && (connections[a] & 1) -> reply[a] = ARRIVED; came_by[a] = 0 }
+    :: d_step { reply[a] == SENT && is_turn(a) && (connections[a] & 2) -> reply[a] = ARRIVED; came_by[a] = 1 }
     fi
 }
 
-proctype Ringer()
+proctype Background_wake()
 {
     bool was;
-    d_step { was = rung; rung = true }
+    d_step { was = background_woken; background_woken = true }
     if
-    :: !was -> eventfd[BELL] = true
+    :: !was -> eventfd[BACKGROUND_FD] = true
     :: else
     fi
 }
 
-proctype Canceller()
+proctype Wake()
 {
 end:
-    d_step { parked[0] > 0 -> woken[0] = true; rouse(0) }
+    d_step { parked[0] > 0 -> woken[0] = true; wake_waiter(0) }
 }
 
 /* When nothing moves any more. */
@@ -412,11 +436,11 @@ proctype Rest()
 {
     timeout;
     assert(callers_done == CALLERS); /* nobody sleeps for ever */
-    for (k : 0 .. ASKS - 1) {
-        assert(answer[k] == READ && !nudged_about[k]) /* every answer was read, and told to whom it concerns */
+    for (k : 0 .. OPS - 1) {
+        assert(reply[k] == READ && !notified[k]) /* every reply was read and delivered */
     }
     assert(driver[0] == NOBODY || driver[0] == BACKGROUND);
-    assert(!rung)
+    assert(!background_woken)
 }
 
 init
@@ -429,13 +453,13 @@ init
         od;
         k = 0;
         do
-        :: k < ASKS -> run Server(k); k++
+        :: k < OPS -> run Server(k); k++
         :: else -> break
         od;
         k = 0;
-        run Ringer();
+        run Background_wake();
 #ifdef CANCELLED
-        run Canceller();
+        run Wake();
 #endif
         run Rest()
     }

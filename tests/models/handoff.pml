@@ -1,6 +1,6 @@
 /* handoff.pml - the queue of an exclusive lock on one server: hand-over, lost messages, time-out, death, late requests.
  *
- * What it mirrors: src/engines/redis/scripts (ask, extend, release with its verbs r and l), waking.c (when a message may
+ * What it mirrors: src/engines/redis/scripts (ask, extend, release with its verbs r and l), notifications.c (when a message may
  * begin a hold), and the claim's rule that a belief ends when the release is sent. One attempt for each client.
  *
  * Time has no end here. Every time is a countdown, and a tick lowers all of them at once; it may come between any two

@@ -1,15 +1,17 @@
 /* redlock.pml - a lease on a majority of servers, with tokens that rise although the majorities differ.
  *
- * What it mirrors: src/engines/redlock/ballot.c (ask, raise, grant, release on every server; a yes that comes late is raised,
- * too; a server that is too young does not count) and what its scripts do with one key: ask proposes a token above its
- * counter and not below its clock, extend carries the agreed one back, release frees and, in doubt, leaves a tombstone.
+ * It mirrors src/engines/redlock/quorum_try.c: acquire, raise, grant, and release on every server. A yes that comes late is
+ * raised, too. A server that started a moment ago does not count. It also mirrors what the scripts do with one key: acquire
+ * proposes a token above the counter and not below the clock, extend writes the agreed token back, and release frees the key
+ * and leaves a tombstone if a request may still arrive.
  *
- * Each client makes one try. Requests to one server arrive in order or their connection breaks; then what was under way
+ * Each client makes one try. Requests to one server arrive in order, or their connection breaks; then a request in flight
  * arrives at any later time, or never. A restart empties a server and breaks its connections. Time runs to HORIZON and
  * stops; a tick may come between any two steps. A clock shows STEP tokens for each tick, plus the server's own error, which
  * is less than half of MAX_TTL to either side (0 to MAX_TTL - 1 here: only differences count).
  *
- * A server and the client that hears its answer are one step: a question may be late, its answer is not. Left out: renewals and their repair, drift, hints to waiters, servers that are the same one. */
+ * A server and the client that reads its reply are one step: a request may be late, its reply is not. Left out: renewals and
+ * repairs, drift, one server under two names, and the queue with its notifications, which only refuses more. */
 
 #ifndef CLIENTS
 #define CLIENTS 2
@@ -35,8 +37,8 @@
 #define STEP 4 /* so that a clock is ahead of the few grants within one tick */
 #define NOBODY CLIENTS
 
-mtype = { ASK, RAISE, RELEASE };
-mtype = { IDLE, ASKING, RAISING, HELD, RELEASING, OVER };
+mtype = { ACQUIRE, RAISE, RELEASE };
+mtype = { IDLE, ACQUIRING, RAISING, HELD, RELEASING, OVER };
 mtype = { OPEN, YES, NO, UNCOUNTED };
 
 /* ---- Servers */
@@ -51,23 +53,23 @@ byte restarts = RESTARTS, cuts = CUTS;
 /* ---- Each pair of client and server: PAIR(c, s) */
 #define PAIR(c, s) ((c) * SERVERS + (s))
 #define PAIRS (CLIENTS * SERVERS)
-chan line[PAIRS] = [2] of { mtype, byte };            /* request, the agreed token */
-bool late[PAIRS];   /* an ask of a connection that broke is still under way */
-bool buried[PAIRS]; /* the tombstone */
-bool doubt[PAIRS];
+chan connection[PAIRS] = [2] of { mtype, byte };            /* request, the agreed token */
+bool late[PAIRS];   /* an ACQUIRE of a broken connection is still in flight */
+bool tombstone[PAIRS]; /* the tombstone */
+bool may_be_in_flight[PAIRS];
 mtype vote[PAIRS] = OPEN;
 byte proposed[PAIRS];
-bool freed[PAIRS];  /* it said that it knows of the release */
+bool freed[PAIRS];  /* it has confirmed the release */
 
 /* ---- Clients */
 mtype state[CLIENTS] = IDLE;
-byte age[CLIENTS];   /* since before the first question */
-byte good[CLIENTS];  /* for how long it believes that it holds */
+byte age[CLIENTS];   /* time since before the first request */
+byte good[CLIENTS];  /* how long it believes to hold */
 byte token[CLIENTS];
 byte highest;        /* token of any lease that was granted */
-byte floor[CLIENTS]; /* that one, when this client began to ask */
+byte floor[CLIENTS]; /* that token, when this client began its try */
 
-byte k, n, yes, no, got; /* room to compute in, empty between steps */
+byte k, n, yes, no, got; /* scratch variables, zero between steps */
 mtype verb;
 bool well;
 
@@ -81,7 +83,7 @@ inline execute(c, s)
 {
     well = false;
     if
-    :: verb == ASK && !buried[PAIR(c, s)] && (holder[s] == NOBODY || holder[s] == c) ->
+    :: verb == ACQUIRE && !tombstone[PAIR(c, s)] && (holder[s] == NOBODY || holder[s] == c) ->
         if
         :: holder[s] == NOBODY ->
             holder[s] = c;
@@ -97,7 +99,7 @@ inline execute(c, s)
         well = true
     :: verb == RELEASE ->
 #ifndef NO_TOMBSTONE
-        buried[PAIR(c, s)] = doubt[PAIR(c, s)];
+        tombstone[PAIR(c, s)] = may_be_in_flight[PAIR(c, s)];
 #endif
         if
         :: holder[s] == c -> holder[s] = NOBODY; left[s] = 0
@@ -118,18 +120,18 @@ inline tidy()
     no = 0
 }
 
-/* The connection breaks; an ask that was under way may still arrive. The client hears that there will be no answer. */
-inline hang_up(c, s, arrives)
+/* The connection breaks; an ACQUIRE in flight may still arrive. The client learns that there will be no reply. */
+inline cut_connection(c, s, arrives)
 {
     do
-    :: len(line[PAIR(c, s)]) > 0 ->
-        line[PAIR(c, s)]?verb, got;
-        late[PAIR(c, s)] = late[PAIR(c, s)] || (arrives && verb == ASK)
+    :: len(connection[PAIR(c, s)]) > 0 ->
+        connection[PAIR(c, s)]?verb, got;
+        late[PAIR(c, s)] = late[PAIR(c, s)] || (arrives && verb == ACQUIRE)
     :: else -> break
     od;
-    doubt[PAIR(c, s)] = true;
+    may_be_in_flight[PAIR(c, s)] = true;
     if
-    :: vote[PAIR(c, s)] == OPEN && (state[c] == ASKING || state[c] == RAISING) -> vote[PAIR(c, s)] = NO
+    :: vote[PAIR(c, s)] == OPEN && (state[c] == ACQUIRING || state[c] == RAISING) -> vote[PAIR(c, s)] = NO
     :: else
     fi;
     tidy()
@@ -137,8 +139,9 @@ inline hang_up(c, s, arrives)
 
 /* ---- A client and its try */
 
-/* To every server, also to those that never answered, behind whatever they were asked before. */
-inline give_back(c)
+/* Releases on every server, also on those that never answered, after all earlier requests; but not on a server that refused
+ * and has no request in flight. */
+inline release_all(c)
 {
     state[c] = RELEASING;
     good[c] = 0;
@@ -148,9 +151,11 @@ inline give_back(c)
     for (k : 0 .. SERVERS - 1) {
 #ifdef RELEASE_BELIEVED
         freed[PAIR(c, k)] = (vote[PAIR(c, k)] != YES);
+#else
+        freed[PAIR(c, k)] = (vote[PAIR(c, k)] == NO && !may_be_in_flight[PAIR(c, k)] && len(connection[PAIR(c, k)]) == 0);
 #endif
         if
-        :: !freed[PAIR(c, k)] && len(line[PAIR(c, k)]) < 2 -> line[PAIR(c, k)]!RELEASE, 0
+        :: !freed[PAIR(c, k)] && len(connection[PAIR(c, k)]) < 2 -> connection[PAIR(c, k)]!RELEASE, 0
         :: else
         fi;
         vote[PAIR(c, k)] = OPEN;
@@ -164,7 +169,7 @@ inline grant(c)
 #ifdef REPLY_TIME
     good[c] = TTL;
 #else
-    good[c] = less(TTL, age[c]); /* counted from before the first question */
+    good[c] = less(TTL, age[c]); /* counted from before the first request */
 #endif
     if
     :: good[c] > 0 ->
@@ -173,7 +178,7 @@ inline grant(c)
         for (k : 0 .. CLIENTS - 1) {
             assert(k == c || good[k] == 0) /* G35: one holder */
         }
-        assert(token[c] > floor[c]); /* G36: above every lease that was granted before this one was asked for */
+        assert(token[c] > floor[c]); /* G36: above every lease that was granted before this try began */
         highest = max(highest, token[c]);
         floor[c] = 0;
         for (k : 0 .. SERVERS - 1) {
@@ -181,7 +186,7 @@ inline grant(c)
             proposed[PAIR(c, k)] = 0
         }
         k = 0
-    :: else -> give_back(c)
+    :: else -> release_all(c)
     fi
 }
 
@@ -196,7 +201,7 @@ inline count(c)
     k = 0
 }
 
-/* The highest proposal goes back to those that hold the key; a majority must confirm it. */
+/* Writes the highest proposal to the servers that hold the key; a majority must confirm it. */
 inline raise_tokens(c)
 {
     for (k : 0 .. SERVERS - 1) {
@@ -218,7 +223,7 @@ inline raise_tokens(c)
             if
             :: vote[PAIR(c, k)] == YES || vote[PAIR(c, k)] == UNCOUNTED ->
                 vote[PAIR(c, k)] = OPEN;
-                line[PAIR(c, k)]!RAISE, token[c]
+                connection[PAIR(c, k)]!RAISE, token[c]
             :: else
             fi
         }
@@ -230,9 +235,9 @@ inline judge(c)
 {
     count(c);
     if
-    :: state[c] == ASKING && yes >= MOST -> raise_tokens(c)
+    :: state[c] == ACQUIRING && yes >= MOST -> raise_tokens(c)
     :: state[c] == RAISING && yes >= MOST -> grant(c)
-    :: (state[c] == ASKING || state[c] == RAISING) && yes < MOST && no > SERVERS - MOST -> give_back(c)
+    :: (state[c] == ACQUIRING || state[c] == RAISING) && yes < MOST && no > SERVERS - MOST -> release_all(c)
     :: else
     fi
 }
@@ -243,17 +248,17 @@ inline judge(c)
 #define TOO_YOUNG(s) (young[s] > 0)
 #endif
 
-inline hear(c, s)
+inline on_reply(c, s)
 {
     if
     :: verb == RELEASE -> freed[PAIR(c, s)] = true
-    :: verb == ASK && well && (state[c] == RAISING || (state[c] == HELD && got != token[c])) ->
-        line[PAIR(c, s)]!RAISE, token[c] /* it is told of it, too */
-    :: verb == ASK && well && state[c] == ASKING ->
+    :: verb == ACQUIRE && well && (state[c] == RAISING || (state[c] == HELD && got != token[c])) ->
+        connection[PAIR(c, s)]!RAISE, token[c] /* this server gets the agreed token, too */
+    :: verb == ACQUIRE && well && state[c] == ACQUIRING ->
         proposed[PAIR(c, s)] = got;
         vote[PAIR(c, s)] = (TOO_YOUNG(s) -> UNCOUNTED : YES)
     :: verb == RAISE && well && state[c] == RAISING -> vote[PAIR(c, s)] = (TOO_YOUNG(s) -> UNCOUNTED : YES)
-    :: !well && (state[c] == ASKING || state[c] == RAISING) -> vote[PAIR(c, s)] = NO
+    :: !well && (state[c] == ACQUIRING || state[c] == RAISING) -> vote[PAIR(c, s)] = NO
     :: else
     fi;
     judge(c);
@@ -264,18 +269,18 @@ proctype Link(byte c; byte s)
 {
 end:
     do
-    :: d_step { len(line[PAIR(c, s)]) > 0 -> line[PAIR(c, s)]?verb, got; execute(c, s); hear(c, s) }
+    :: d_step { len(connection[PAIR(c, s)]) > 0 -> connection[PAIR(c, s)]?verb, got; execute(c, s); on_reply(c, s) }
     /* It is carried out, and the connection breaks before the answer comes. */
-    :: d_step { cuts > 0 && len(line[PAIR(c, s)]) > 0 ->
+    :: d_step { cuts > 0 && len(connection[PAIR(c, s)]) > 0 ->
         cuts--;
-        line[PAIR(c, s)]?verb, got;
+        connection[PAIR(c, s)]?verb, got;
         execute(c, s);
-        hang_up(c, s, true)
+        cut_connection(c, s, true)
        }
-    :: d_step { cuts > 0 && len(line[PAIR(c, s)]) > 0 -> cuts--; hang_up(c, s, true) }
+    :: d_step { cuts > 0 && len(connection[PAIR(c, s)]) > 0 -> cuts--; cut_connection(c, s, true) }
     :: d_step { late[PAIR(c, s)] ->
         late[PAIR(c, s)] = false;
-        verb = ASK;
+        verb = ACQUIRE;
         execute(c, s);
         assert(state[c] != OVER || !well); /* G38: a try leaves nothing behind */
         tidy()
@@ -290,10 +295,10 @@ end_turn:
     me == 0 || highest > 0;
 #endif
     d_step {
-        state[me] = ASKING;
+        state[me] = ACQUIRING;
         floor[me] = highest;
         for (k : 0 .. SERVERS - 1) {
-            line[PAIR(me, k)]!ASK, 0
+            connection[PAIR(me, k)]!ACQUIRE, 0
         }
         k = 0
     }
@@ -301,12 +306,12 @@ end:
     do
     :: state[me] == OVER -> break
     /* The time of the round is over, the hold is given back, or it was lost. */
-    :: d_step { state[me] == ASKING || state[me] == RAISING || state[me] == HELD -> give_back(me); tidy() }
+    :: d_step { state[me] == ACQUIRING || state[me] == RAISING || state[me] == HELD -> release_all(me); tidy() }
     /* Where the connection broke: again. */
     :: d_step { state[me] == RELEASING ->
         for (k : 0 .. SERVERS - 1) {
             if
-            :: !freed[PAIR(me, k)] && len(line[PAIR(me, k)]) == 0 -> line[PAIR(me, k)]!RELEASE, 0
+            :: !freed[PAIR(me, k)] && len(connection[PAIR(me, k)]) == 0 -> connection[PAIR(me, k)]!RELEASE, 0
             :: else
             fi;
             yes = yes + (freed[PAIR(me, k)] -> 1 : 0)
@@ -317,7 +322,7 @@ end:
             for (k : 0 .. SERVERS - 1) {
                 assert(holder[k] != me); /* G38: a try leaves nothing behind */
                 freed[PAIR(me, k)] = false;
-                doubt[PAIR(me, k)] = false
+                may_be_in_flight[PAIR(me, k)] = false
             }
         :: else
         fi;
@@ -344,7 +349,7 @@ end:
         }
         for (i : 0 .. CLIENTS - 1) {
             down(good[i]);
-            age[i] = ((state[i] == ASKING || state[i] == RAISING) && age[i] < TTL -> age[i] + 1 : age[i])
+            age[i] = ((state[i] == ACQUIRING || state[i] == RAISING) && age[i] < TTL -> age[i] + 1 : age[i])
         }
         i = 0
        }
@@ -361,9 +366,9 @@ end:
             counter[i] = 0;
             young[i] = MAX_TTL + 1;
             for (n : 0 .. CLIENTS - 1) {
-                hang_up(n, i, false);
+                cut_connection(n, i, false);
                 late[PAIR(n, i)] = false;
-                buried[PAIR(n, i)] = false
+                tombstone[PAIR(n, i)] = false
             }
             n = 0;
             i = 0

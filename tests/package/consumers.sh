@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # consumers.sh - programs of others, in C and in C++, are built out of the tree against what was installed, with CMake
 # and with pkg-config, shared and static, and run.
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../lib/tap.sh"
 
 prefix=$SCRATCH/usr
 sources=$ROOT/tests/package/consumer
@@ -34,7 +34,7 @@ for language in c cpp; do
     done
 done
 mkdir "$SCRATCH/newer" && cp "$sources"/* "$SCRATCH/newer"
-sed -i 's/find_package(holdfast 0.1 /find_package(holdfast 0.99 /' "$SCRATCH/newer/CMakeLists.txt"
+sed -i 's/find_package(holdfast 0.2 /find_package(holdfast 0.99 /' "$SCRATCH/newer/CMakeLists.txt"
 like "who asks for another minor version is told so" \
     "$(cmake -S "$SCRATCH/newer" -B "$SCRATCH/newer/build" -Dholdfast_DIR="$config" 2>&1; echo "exit $?")" \
     'compatible with requested.*"0\.99".*exit 1$'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # guarantees.sh - docs/guarantees.md is the one place where promises are numbered: without a gap, each with what it does
 # not promise, each cited by a test, and no test cites one that is not there.
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../lib/tap.sh"
 
 cd "$ROOT" || exit 70
 text=docs/guarantees.md

@@ -2,8 +2,8 @@
 # guide.sh - the guide in docs/ is true: its commands run, its C compiles and runs, and the promises, suites, functions,
 # options and folders that it names are there. What its readers wrote before is run here as far as flock(1) and a Redis
 # server go, the rest by guide_before.sh.
-. "$(dirname "$0")/../cli/tap.sh"
-. "$ROOT/tests/servers.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
+. "$ROOT/tests/lib/servers.sh"
 
 guide=(choosing.md ttl.md failures.md from-flock.md from-setnx.md from-redlock.md from-redisson.md from-etcdctl.md)
 # A server that started less than max_ttl ago does not count: these have time until they are asked.
@@ -14,6 +14,7 @@ for _ in a b c; do
 done
 QUORUM="redlock://$hosts?max_ttl=2s\&ttl=2s"
 start_redis || exit 70
+start_etcd || exit 70
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$HOLDFAST" serve --listen "127.0.0.1:$port" --log none 2>serving &
 serve=$!
@@ -39,14 +40,14 @@ runs() {
     local code=0
     [[ $2 =~ \#\ exit\ ([0-9]+)$ ]] && code=${BASH_REMATCH[1]}
     exits "$1: $2" "$code" timeout 20 bash -c \
-        "$(sed "s|redis://locks.example/0|$REDIS_URL|; s|http://locks.example:3009|$SERVE|
+        "$(sed "s|redis://locks.example/0|$REDIS_URL|; s|http://locks.example:3009|$SERVE|; s|etcd://127.0.0.1:2379|$ETCD_URL|
             s|redlock://a:6379,b:6379,c:6379|'$QUORUM'|; s|/var/lock/|$PWD/locks/|g" <<<"$2")"
 }
 # What the reader fills in, and what looks at a lock that somebody holds.
-OPEN='\b(NAME|CMD|READ|WRITE|FILE|URL|HOST|TEXT|N|K)\b|show job'
-# tables FILE: the commands of ours in its tables.
+OPEN='\b(NAME|PIECE|CMD|READ|WRITE|FILE|URL|HOST|TEXT|N|K)\b|show job'
+# tables FILE: the commands of ours in its tables, where a pipe is written as \|.
 tables() {
-    grep '^|' "$ROOT/docs/$1" | grep -oE '`holdfast [^`]*`' | tr -d '`' | sort -u
+    grep '^|' "$ROOT/docs/$1" | grep -oE '`holdfast [^`]*`' | tr -d '`' | sed 's/\\|/|/g' | sort -u
 }
 for text in "${guide[@]}"; do
     while IFS= read -r line; do
@@ -89,13 +90,14 @@ online() {
 eventually online
 # filled LINE: with something for every open word, and without the words behind the command.
 filled() {
-    sed -E "s/, .*//; s/\bNAME\b/filled/g; s:\b(CMD|READ|WRITE)\b:./job:g; s/\bFILE\b/filled.lease/g; s/capacity N\b/capacity 5/
-        s/units K\b/units 2/; s|-u URL|-u $primary_url|; s|redis://HOST/0|$primary_url|; s|redis://locks.example/0|$primary_url|
+    sed -E "s/, .*//; s/\bNAME\b/filled/g; s/\bPIECE\b/piece/g; s:\b(CMD|READ|WRITE)\b:./job:g; s/\bFILE\b/filled.lease/g; s/capacity N\b/capacity 5/
+        s/units K\b/units 2/; s|-u URL|-u $primary_url|g; s|redis://HOST/0|$primary_url|g; s|redis://locks.example/0|$primary_url|
+        s|etcd://A,B,C|$ETCD_URL|g
         s/--token N\b/--token $token/; s/\bTEXT\b/moved/" <<<"$1"
 }
 for text in "${guide[@]}"; do
     while IFS= read -r line; do
-        held=$("$HOLDFAST" acquire -n job 2>/dev/null) && token=$(jq .token <<<"$held")
+        held=$("$HOLDFAST" acquire -n job 2>/dev/null) && token=$(jq -r .token <<<"$held")
         runs "$text, filled in" "$(filled "$line")"
     done < <(tables "$text" | grep -E "$OPEN")
 done
@@ -137,7 +139,7 @@ named() {
 }
 missing_suites() {
     named '`(fault|conform|cli|sim|unit)-[a-z-]+`' | tr -d '`' | while read -r suite; do
-        grep -qE "^$suite " tests/suites tests/suites.nightly || echo "$suite"
+        tests/lib/suites tests/suites tests/suites.nightly | grep -qE "^$suite " || echo "$suite"
     done
 }
 is "every suite that failures.md names is in tests/suites" "$(missing_suites)" ""
@@ -162,4 +164,33 @@ missing_options() {
     done
 }
 is "every option that is named belongs to its verb" "$(missing_options)" ""
+
+# redis-operations.md is run by tests/fault/redis/redis_docs.sh, serve.md by tests/server/first_clients.sh.
+not_run() {
+    local page
+    for page in $(cd docs && grep -l '^```sh$' ./*.md); do
+        [[ " ${guide[*]} redis-operations.md serve.md " == *" ${page#./} "* ]] || echo "$page"
+    done
+}
+is "every page with commands to run is run" "$(not_run)" ""
+
+# measured WORKLOAD: the cells of its figures for Holdfast, one a line, without the spread.
+measured() {
+    awk -v title="#### $1" '$0 == title { mine = 1; next } /^####/ { mine = 0 } mine && /^\| \*\*holdfast/' docs/benchmarks.md |
+        tr '|' '\n' | sed -E 's/^ +//; s/ *(\(.*)?$//'
+}
+# other_figures: what choosing.md says of a workload and benchmarks.md does not.
+other_figures() {
+    local row workload figure
+    sed -n '/^## The patterns/,/^## /p' docs/choosing.md | grep -E '\| `[a-z0-9-]+` \|$' | while IFS= read -r row; do
+        workload=$(grep -oE '`[a-z0-9-]+` \|$' <<<"$row" | tr -d '`| ')
+        [ -n "$(measured "$workload")" ] || echo "$workload was not measured"
+        grep -oE '[0-9][0-9.,]* (ns|µs|ms|commands)' <<<"$row" | sed 's/ commands//' | while read -r figure; do
+            measured "$workload" | grep -qxF "$figure" || echo "$workload: $figure"
+        done
+    done
+}
+is "the figures of choosing.md are those of benchmarks.md" "$(other_figures)" ""
+is "and each row with a figure names its workload" \
+    "$(sed -n '/^## The patterns/,/^## /p' docs/choosing.md | grep -E '^\|.*[0-9] (ns|µs|ms|commands)' | grep -vE '\| `[a-z0-9-]+` \|$')" ""
 done_testing

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # guide_before.sh - what the guide says its readers wrote before is true, too: the commands of etcd and Consul run, and
 # the JavaScript of node-redlock, each against servers of its own.
-. "$(dirname "$0")/../cli/tap.sh"
-. "$ROOT/tests/servers.sh"
+. "$(dirname "$0")/../lib/cli_tap.sh"
+. "$ROOT/tests/lib/servers.sh"
 trap 'kill "${daemons[@]}" 2>/dev/null; end_servers; wait; rm -rf "$SCRATCH"' EXIT
 daemons=()
 printf '#!/bin/sh\nexit 0\n' >job
@@ -27,17 +27,6 @@ as_written() {
 
 # ---- etcd ----
 
-start_etcd() {
-    local client peer
-    read -r client peer <<<"$(free_ports 2)"
-    export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:$client
-    etcd --name s1 --data-dir "$SCRATCH/etcd" --listen-client-urls "$ETCDCTL_ENDPOINTS" \
-        --advertise-client-urls "$ETCDCTL_ENDPOINTS" --listen-peer-urls "http://127.0.0.1:$peer" \
-        --initial-advertise-peer-urls "http://127.0.0.1:$peer" --initial-cluster "s1=http://127.0.0.1:$peer" >etcd.log 2>&1 &
-    daemons+=($!)
-    eventually etcdctl endpoint health
-}
-
 # Held by the line that holds until it is interrupted, while the others look at it and take it away.
 etcd_held() {
     local holder
@@ -53,10 +42,9 @@ etcd_held() {
     wait $holder
 }
 
-if ! command -v etcd >/dev/null || ! command -v etcdctl >/dev/null; then
+if ! start_etcd; then
     skip "the commands of etcd" "etcd-server and etcd-client are not installed"
 else
-    start_etcd
     while IFS= read -r line; do as_written "$line"; done < <(wrote from-etcdctl.md 'etcdctl lock .*\./job')
     etcd_held
 fi
@@ -73,9 +61,10 @@ start_consul() {
     eventually consul kv put ready yes
 }
 
-if ! command -v consul >/dev/null; then
-    skip "the commands of Consul" "consul is not installed"
+if ! consul=$("$ROOT/tests/lib/fetch-consul" 2>why); then
+    skip "the commands of Consul" "$(tail -n 1 why)"
 else
+    PATH=$PATH:$(dirname "$consul")
     start_consul
     while IFS= read -r line; do as_written "$line"; done < <(wrote from-etcdctl.md consul)
     exits "consul lock exits with 0 whatever the command says" 0 consul lock job 'exit 7'

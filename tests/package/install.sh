@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install.sh - `make install` lays everything down under DESTDIR and prefix, and `make uninstall` takes all of it away and
 # nothing else.
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../lib/tap.sh"
 
 cd "$ROOT" || exit 70
 made=(make --no-print-directory JOBS=1 "builddir=$BUILD" prefix=/opt/holdfast "DESTDIR=$SCRATCH")

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # man.sh - header, exported symbols, verbs, options and man pages agree, and every page can be set without a warning.
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../lib/tap.sh"
 
 pages=$BUILD/man
 ok "the man pages are built" test -s "$pages/man1/holdfast.1"
 is "every function of the header has a page, and no other has" \
     "$(cd "$pages/man3" && ls hf_*.3 | sed 's/\.3$//' | LC_ALL=C sort)" \
-    "$({ "$ROOT/tests/house/public_symbols" && printf '%s\n' hf_fence hf_lease hf_status; } | LC_ALL=C sort)"
+    "$({ "$ROOT/tests/lint/public_symbols" && printf '%s\n' hf_fence hf_lease hf_status; } | LC_ALL=C sort)"
 functions_in_text() {
     local page name
-    for page in $("$ROOT/tests/house/public_symbols"); do
+    for page in $("$ROOT/tests/lint/public_symbols"); do
         name=$page
         [[ $(<"$pages/man3/$page.3") != ".so man3/"* ]] || name=$(sed 's|^\.so man3/||; s|\.3$||' "$pages/man3/$page.3")
         grep -qF "$page(" <(sed 's/\\//g' "$pages/man3/$name.3") || echo "$page is not in $name(3)"

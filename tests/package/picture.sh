@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # picture.sh - the picture of README is what its script makes from a real run: well-formed, with somebody who waits, says
 # for whom, and takes over.
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../lib/tap.sh"
 
 picture=$ROOT/docs/two-terminals.svg
 # story FILE: the lines of the picture in the order in which they appear, without what differs from run to run.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # two_holders.sh - docs/two-holders.sh runs, with a real etcd, and tells the story that docs/two-holders.md shows.
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../lib/tap.sh"
 
 # story: the lines without times, versions and tokens, in byte order: what two processes say at the same moment may be
 # told in either order.

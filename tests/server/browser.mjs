@@ -55,7 +55,11 @@ async function live() {
   const took = await until(page, () => document.getElementById('live').textContent === 'live');
   result(within(took, 3 * SECOND), 'the page is live', took);
   result(await page.locator('#trouble').isHidden(), 'there is no trouble when all is well');
-  result(await page.locator('#nothing').isVisible(), 'nothing is held, in words');
+  result(/Nothing is held.*curl -X POST http/s.test(await text(page, '#nothing')), 'nothing is held, in words, with the one command to type', await text(page, '#nothing'));
+  const told = await until(page, () => /Redis|Valkey/.test(document.getElementById('where').textContent));
+  const where = await text(page, '#where');
+  result(told >= 0 && /\d+\.\d+.*pid \d+.*up .*version/.test(where), 'the head says server, version, instance and uptime', where);
+  result((await text(page, '#title')) === 'Board of the test' && (await page.evaluate(() => document.body.dataset.colour)) === 'violet', 'title and colour are those of the settings');
 }
 
 async function appears() {
@@ -82,7 +86,7 @@ async function shrinks() {
   result(parseFloat(number) - parseFloat(later) > 1, 'and so does its number', { number, later });
   const low = await until(page, () => /little time is left/.test(document.getElementById('trouble-list').textContent), null, 6000);
   result(low >= 0, 'a lease that nobody renews is trouble before it ends');
-  const lost = await until(page, () => /shrinking: the lease of a cook ran out before it was given back/.test(document.getElementById('trouble-list').textContent), null, 6000);
+  const lost = await until(page, () => /shrinking: the lease of a cook.* ran out before it was released/.test(document.getElementById('trouble-list').textContent), null, 6000);
   result(lost >= 0, 'a lost lock is shown in words', await text(page, '#trouble-list').catch(() => ''));
 }
 
@@ -112,11 +116,38 @@ async function writes() {
 }
 
 async function openBreaking(name) {
-  await page.locator('#break').click();
+  await page.locator('#holders button').first().click();
   result(await page.locator('#b-go').isDisabled(), 'breaking asks for more');
   await page.locator('#b-name').fill(name);
   result(await page.locator('#b-go').isDisabled(), 'the name alone is not enough');
   await page.locator('#b-reason').fill('it hangs');
+}
+
+// Of three holders the one whose button was pressed is broken, and no other.
+async function breaksOneOfThree() {
+  const held = [];
+  for (const i of [1, 2, 3]) held.push(await acquire('printers', { ttlMs: 60000, capacity: 3, label: 'office ' + i }));
+  await go(page, '#/lock/printers');
+  await until(page, () => document.querySelectorAll('#holders tbody tr').length === 3);
+  result((await page.locator('#holders button:visible').count()) === 3, 'each holder has its own button');
+  const second = page.locator('#holders tbody tr', { hasText: 'office 2' });
+  await second.locator('button').click();
+  const facts = await text(page, '#b-facts'), { holders } = await ask('GET', '/v1/locks/printers');
+  const wanted = ['printers', 'office 2', holders[0].host, 'pid ' + holders[0].pid, held[1].token, '1 of 3', 'Held for'];
+  result(wanted.every((word) => facts.includes(word)), 'the dialog names the hold: lock, label, host, pid, token, units, age', facts);
+  result(/A command under holdfast run is stopped/.test(await text(page, '#breaking')), 'and says what happens');
+  await page.locator('#b-name').fill('printers');
+  await page.locator('#b-reason').fill('out of paper');
+  await page.locator('#b-go').click();
+  await until(page, () => !document.getElementById('breaking').open);
+  const left = (await ask('GET', '/v1/locks/printers')).holders.map((each) => each.token).sort();
+  result(JSON.stringify(left) === JSON.stringify([held[0].token, held[2].token].sort()), 'that hold is broken, and the two others hold on', left);
+  await page.locator('#holders button:visible').first().click();
+  for (const i of [0, 2]) await ask('DELETE', '/v1/leases/' + held[i].leaseId);
+  const told = await until(page, () => /This hold has ended/.test(document.getElementById('b-words').textContent));
+  result(told >= 0 && await page.locator('#b-go').isDisabled(), 'a hold that ends while the dialog is open cannot be broken any more');
+  await page.locator('#b-cancel').click();
+  await go(page, '#/');
 }
 
 async function breaks({ first, waiting }) {
@@ -124,11 +155,13 @@ async function breaks({ first, waiting }) {
   result(await page.locator('#b-go').isDisabled(), 'nor is another name with a reason');
   await page.locator('#b-name').fill('deploy/web');
   await shoot('break');
+  const { token, host, pid } = (await ask('GET', '/v1/locks/deploy%2Fweb')).holders[0];
   await ask('DELETE', '/v1/leases/' + first.leaseId);
   await Promise.race(waiting);
-  await page.locator('#b-go').click();
-  await until(page, () => document.getElementById('b-words').textContent !== '');
-  result(/changed hands/.test(await text(page, '#b-words')), 'a lock that changed hands meanwhile is not broken, and the page says so', await text(page, '#b-words'));
+  const refused = await ask('DELETE', `/v1/locks/deploy%2Fweb/holder?token=${token}&host=${host}&pid=${pid}&reason=x`);
+  result(refused.status === 412, 'a lock that changed hands meanwhile is not broken', refused);
+  const told = await until(page, () => document.getElementById('b-words').textContent !== '');
+  result(told >= 0, 'and the dialog says that the hold has ended', await text(page, '#b-words'));
   await page.keyboard.press('Escape');
   result(!(await page.locator('#breaking').isVisible()), 'Escape closes the dialog');
   await sleep(700);
@@ -152,10 +185,11 @@ async function breaks({ first, waiting }) {
 
 async function keyboard() {
   await page.keyboard.press('/');
-  result(await page.evaluate(() => document.activeElement.id === 'filter' && location.hash === '#/'), 'a slash leads to the filter');
+  result(await page.evaluate(() => document.activeElement.id === 'f-name' && location.hash === '#/'), 'a slash leads to the filter');
   await page.keyboard.type('nothing like this');
-  result(/No name contains that|Nothing is held/.test(await text(page, '#nothing')), 'the filter says when nothing is left');
-  await page.locator('#filter').fill('');
+  result(/No lock fits|Nothing is held/.test(await text(page, '#nothing')), 'the filter says when nothing is left');
+  result(/name=nothing/.test(await page.evaluate(() => location.hash)), 'and stands in the address');
+  await page.locator('#f-name').fill('');
   await page.locator('#locks a').first().focus().catch(() => {});
 }
 
@@ -185,12 +219,66 @@ async function traced() {
     .map((each) => ({ own: each.tdur / 1000, took: each.dur / 1000 }));
 }
 
+// Two processes that wait for each other, and a chain with an end.
+async function deadlock() {
+  const hold = (name, next) => spawn(process.env.HOLDFAST, ['-u', url, 'run', '--label', 'has ' + name, name, '--', 'sh', '-c',
+    `sleep 1; exec ${process.env.HOLDFAST} -u ${url} run -q ${next} -- true`], { stdio: 'ignore' });
+  const jobs = [hold('knot/a', 'knot/b'), hold('knot/b', 'knot/a'), hold('row/a', 'row/b'), spawn(process.env.HOLDFAST, ['-u', url, 'run', 'row/b', '--', 'sleep', '60'], { stdio: 'ignore' })];
+  await go(page, '#/');
+  const found = await until(page, () => /deadlock/.test(document.getElementById('trouble-list').textContent), null, 8 * SECOND);
+  result(found >= 0, 'a deadlock of two processes is trouble', await text(page, '#trouble-list').catch(() => ''));
+  result(/the holder of knot\/a waits for knot\/b, the holder of knot\/b waits for knot\/a/.test(await text(page, '#trouble-list')), 'in words');
+  result((await page.locator('#locks tr.stuck').count()) === 2, 'both locks are marked');
+  const chain = await page.locator('.chain:not(.bad)').innerText();
+  result(/row\/a is held by has row\/a .*waits for.*row\/b is held by .*waits for nothing/s.test(chain), 'a chain is followed to its end', chain);
+  await shoot('deadlock');
+  await page.locator('#f-state').selectOption('deadlock');
+  const two = await until(page, () => document.querySelectorAll('#locks tbody tr').length === 2);
+  result(two >= 0, 'a filter shows the deadlocked ones alone');
+  await go(page, '#/lock/knot%2Fa');
+  const why = await until(page, () => /knot\/a again: a circle/.test(document.getElementById('why-list').textContent));
+  result(why >= 0, 'the view of one lock says why it is not free', await text(page, '#why-list').catch(() => ''));
+  for (const job of jobs) job.kill();
+  await go(page, '#/');
+  await until(page, () => document.querySelectorAll('#locks tbody tr').length === 0, null, 10 * SECOND);
+}
+
+// Filters and order of a crowd of locks, as they stand in the address.
+async function chooses() {
+  const names = () => page.locator('#locks tbody tr .name').allTextContents();
+  await go(page, '#/?kind=semaphore&label=importer&sort=-name');
+  const inOrder = (turn) => until(page, (turn) => {
+    const all = [...document.querySelectorAll('#locks tbody tr .name')].map((each) => each.textContent);
+    return all.length === 100 && all.every((name, i) => i === 0 || (turn * (name < all[i - 1] ? -1 : 1)) > 0);
+  }, turn);
+  await inOrder(-1);
+  const listed = await names();
+  result(listed.length === 100 && listed.every((name, i) => i === 0 || name < listed[i - 1]), 'filters and order come from the address', listed.slice(0, 5));
+  await page.locator('button.sort[data-sort="name"]').click();
+  result(!/sort=/.test(await page.evaluate(() => location.hash)), 'a third click returns to the most urgent first');
+  await page.locator('button.sort[data-sort="name"]').click();
+  await inOrder(1);
+  const again = await names();
+  result(/sort=name/.test(await page.evaluate(() => location.hash)) && again[0] < again.at(-1), 'a click on a head sorts, and the address says so', again.slice(0, 3));
+  await page.reload();
+  await inOrder(1);
+  result(JSON.stringify(await names()) === JSON.stringify(again), 'and a new visit shows the same');
+  await page.locator('#f-clear').click();
+  const all = await until(page, () => document.querySelectorAll('#locks tbody tr').length >= 300);
+  result(all >= 0 && (await page.evaluate(() => location.hash)) === '#/', 'Clear shows everything');
+}
+
 async function crowd() {
   const kinds = [{ ttlMs: 90000, label: 'worker' }, { ttlMs: 90000, kind: 'semaphore', capacity: 8, label: 'importer' }, { ttlMs: 90000, kind: 'read', label: 'report' }];
-  for (let i = 0; i < 200; i++) await acquire(`tenant-${i % 20}/job-${i}`, kinds[i % 3]);
+  for (let i = 0; i < 300; i++) await acquire(`tenant-${i % 20}/job-${i}`, kinds[i % 3]);
+  for (let i = 0; i < 60; i++) acquire('tenant-0/job-0', { ttlMs: 9000, waitMs: 60000, label: 'waiter ' + i }).catch(() => {});
   await go(page, '#/');
-  const all = await until(page, () => document.querySelectorAll('#locks tbody tr').length === 200);
-  result(all >= 0, '200 locks are shown');
+  const all = await until(page, () => document.querySelectorAll('#locks tbody tr').length === 300);
+  result(all >= 0, '300 locks are shown');
+  const sixty = await until(page, () => /60, oldest/.test(document.querySelector('#locks tbody').textContent));
+  result(sixty >= 0, 'and 60 waiters');
+  const height = await page.locator('#locks tbody tr').first().evaluate((each) => each.getBoundingClientRect().height);
+  result(height <= 36, 'a row is compact', height);
   await page.evaluate(() => {
     window.events = 0;
     const rows = (nodes) => [...nodes].filter((node) => /^busy/.test(node.textContent)).length;
@@ -206,17 +294,28 @@ async function crowd() {
   }
   const rate = await page.evaluate(() => window.events) / (performance.now() - began) * SECOND;
   result(rate >= 20, 'the page shows 20 events a second: a row that comes or goes', rate);
+  for (const sort of ['holder', 'waiting', 'name']) {
+    await page.locator(`button.sort[data-sort="${sort}"]`).click();
+    await page.mouse.wheel(0, 3000);
+    await sleep(400);
+  }
+  await page.locator('#f-clear').click();
   const tasks = await traced();
   for (const lease of open) await ask('DELETE', '/v1/leases/' + lease);
   const [most] = tasks.sort((a, b) => b.own - a.own), slowest = Math.max(...tasks.map((each) => each.took));
   console.log(`# ${tasks.length} tasks, the largest ${most.own.toFixed(1)} ms of the page's own time; the slowest took ${slowest.toFixed(1)} ms with all else that the machine did`);
-  result(tasks.length > 100 && most.own < LONG_TASK_MS, '200 locks and 20 events a second make no long task', tasks.slice(0, 5));
+  result(tasks.length > 100 && most.own < LONG_TASK_MS, '300 locks, 60 waiters, 20 events a second, sorting and scrolling make no long task', tasks.slice(0, 5));
+  await go(page, '#/lock/tenant-0%2Fjob-0');
+  const queue = await until(page, () => document.querySelectorAll('#queue tbody tr').length === 60);
+  result(queue >= 0, 'a queue of 60 is shown');
+  await go(page, '#/');
+  await chooses();
   for (const name of ['orders/settle', 'orders/ship']) {
     await acquire(name, { ttlMs: 9000, label: 'settlement' });
     acquire(name, { ttlMs: 9000, waitMs: 8000, label: 'next one' });
   }
-  await sleep(7600);
-  result((await page.locator('#locks tbody tr').first().innerText()).startsWith('orders/'), 'trouble comes first', await page.locator('#locks tbody tr').first().innerText());
+  const first = await until(page, () => document.querySelector('#locks tbody tr')?.textContent.startsWith('orders/') && /, ending/.test(document.querySelector('#locks tbody tr').textContent), null, 12 * SECOND);
+  result(first >= 0, 'trouble comes first', await page.locator('#locks tbody tr').first().innerText());
   await shoot('now');
   await go(page, '#/patterns');
   await until(page, () => document.querySelectorAll('#top tbody tr').length > 0);
@@ -243,6 +342,8 @@ await appears();
 await shrinks();
 await writes();
 await breaks(await oneLock());
+await breaksOneOfThree();
+await deadlock();
 await keyboard();
 await crowd();
 await engineDies();

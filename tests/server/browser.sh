@@ -19,10 +19,10 @@ export CHROMIUM PLAYWRIGHT HOLDFAST
 SHOTS=${HF_SCREENSHOTS:-$ROOT/build-logs/screenshots}
 mkdir -p "$SHOTS" && rm -f "$SHOTS"/*.png
 start_redis || exit 70
-serve "$REDIS_URL?op_timeout=1s" || exit 70
-timeout 150 node "$ROOT/tests/server/browser.mjs" "$BASE" "$REDIS_URL" "$SHOTS" "$REDIS_PID" "$SERVICE_PID" >browser.tap
+serve "$REDIS_URL?op_timeout=1s" --title "Board of the test" --colour violet || exit 70
+timeout 220 node "$ROOT/tests/server/browser.mjs" "$BASE" "$REDIS_URL" "$SHOTS" "$REDIS_PID" "$SERVICE_PID" >browser.tap
 tests_done=$(grep -cE '^(not )?ok ' browser.tap)
 grep -v '^1\.\.' browser.tap
 is "it ran to its end" "$(grep -c '^1\.\.' browser.tap)" 1
-is "every view was kept as a picture" "$(find "$SHOTS" -name '*.png' -size +4k | wc -l)" 20
+is "every view was kept as a picture" "$(find "$SHOTS" -name '*.png' -size +4k | wc -l)" 24
 done_testing

@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from tap import plan, result
+from tap import plan, record, result
 
 port, clients, pid = (int(word) for word in sys.argv[1:4])
 live = sys.argv[4] if len(sys.argv) > 4 else None
@@ -36,9 +36,12 @@ async def read_answer(reader):
 async def ask(method, path, body=b""):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(head(method, path, body))
-    answer = await read_answer(reader)
+    status, answer = await read_answer(reader)
     writer.close()
-    return answer
+    if not isinstance(answer, str):
+        kind = "application/json" if status < 400 else "application/problem+json"
+        record(method.decode(), path.decode(), status, kind, json.dumps(answer).encode())
+    return status, answer
 
 
 slow = 0.05 if "HF_ROUGH" not in os.environ else 1

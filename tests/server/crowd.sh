@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# crowd.sh - 1,000 waiting clients, a third of which vanishes, on each engine. With a sanitizer (HF_ROUGH) it is that one
-# which looks for leaks, at the end; without, the service counts its heap.
+# crowd.sh - 1,000 waiting clients, a third of which vanishes, and thousands of names, on each engine. With a sanitizer
+# (HF_ROUGH) it is that one which looks for leaks, at the end; without, the service counts its heap.
 . "$(dirname "$0")/serving.sh"
 ulimit -n 8192
 start_redis || exit 70
@@ -18,6 +18,7 @@ for url in "local:$SCRATCH/table" "$REDIS_URL"; do
     tests_done=$((tests_done + $(grep -cE '^(not )?ok ' crowd.tap)))
     grep -v '^1\.\.' crowd.tap
     is "it ran to its end on ${url%%:*}" "$(grep -c '^1\.\.' crowd.tap)" 1
+    [ -z "$live" ] || include "$ROOT/tests/server/names.py" "${BASE##*:}" "$live"
     stop_service
     is "the service ends well on ${url%%:*}" $? 0
 done

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from tap import plan, result
+from tap import plan, record, result
 
 port, other, pid = (int(word) for word in sys.argv[1:4])
 
@@ -27,6 +27,7 @@ def ask(to, method, path, body=None, key=None):
     answer = connection.getresponse()
     text = answer.read()
     connection.close()
+    record(method, path, answer.status, answer.getheader("Content-Type", ""), text)
     return answer.status, json.loads(text) if text.startswith(b"{") else text
 
 

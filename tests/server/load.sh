@@ -35,7 +35,7 @@ fi
 for url in "local:$SCRATCH/table" "$REDIS_URL"; do
     engine=${url%%:*}
     serve "$url" --log none || exit 70
-    direct=$("$HOLDFAST" -u "$url" bench --duration "${SECONDS_EACH}s" --json | jq .cycles_per_second)
+    direct=$("$HOLDFAST" -u "$url" bench --duration "${SECONDS_EACH}s" --json | jq .cyclesPerSecond)
     http=$(python3 "$ROOT/tests/server/load.py" pairs "${BASE##*:}" "$SECONDS_EACH")
     echo "# $engine: $(jq -r --argjson direct "$direct" '"\(.perSecond | floor) pairs a second over one connection, library \($direct | floor), ratio \(.perSecond / $direct * 10000 | floor / 10000); p50 \(.p50Ms | . * 100 | floor / 100) ms, p99 \(.p99Ms | . * 100 | floor / 100) ms"' <<<"$http")"
     # Beside shared memory a round trip over TCP is what counts, beside a server it is one more of a few.

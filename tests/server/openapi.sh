@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # openapi.sh - the OpenAPI document before a real validator, @seriousme/openapi-schema-validator of npm. Skipped with its
-# reason where that cannot be fetched; seeing.sh looks at the document in every run.
+# reason where that cannot be fetched; admin_http.sh looks at the document in every run.
 . "$(dirname "$0")/serving.sh"
 VALIDATOR=${VALIDATOR:-$SCRATCH/npm}
 serve "local:$SCRATCH/table" || exit 70
@@ -29,8 +29,9 @@ else
 fi
 # The members that a route knows are those of the document: one more is refused, each of them is not unknown.
 unknown() {
-    jq -r '.paths | to_entries[] | .key as $path | .value | to_entries[] | select(.value.requestBody) | .key as $method |
-        .value.requestBody.content["application/json"].schema.properties | keys[] | [$method, $path, .] | @tsv' openapi.json |
+    jq -r '. as $all | .paths | to_entries[] | .key as $path | .value | to_entries[] | select(.value.requestBody) | .key as $method |
+        .value.requestBody.content["application/json"].schema["$ref"] | ltrimstr("#/") | split("/") as $p |
+        $all | getpath($p).properties | keys[] | [$method, $path, .] | @tsv' openapi.json |
         while IFS=$'\t' read -r method path member; do
             ask "${method^^}" "$(sed 's/{[a-zA-Z]*}/x/g' <<<"$path")" "{\"$member\":{}}" -m 2
             ! grep -q 'no such member' <<<"$REPLY" || echo "$method $path: $member"

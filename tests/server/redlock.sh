@@ -32,6 +32,12 @@ acquire waited '{"ttlMs":900}'
 status "a wait ends with the lock, when that runs out" 201 POST /v1/locks/waited/leases '{"ttlMs":900,"waitMs":10000}'
 status "a semaphore is 501" 501 POST /v1/locks/permits/leases '{"ttlMs":900,"kind":"semaphore","capacity":2}'
 like "with the reason" "$REPLY" 'not offered by the engine redlock'
+# An owner enters again (G7).
+acquire owned '{"ttlMs":900,"owner":"o"}'
+token=$(jq -r .token <<<"$REPLY")
+BASE=$OTHER status "an owner enters again" 201 POST /v1/locks/owned/leases '{"ttlMs":900,"owner":"o"}'
+said "under the same token" .token "$token"
+status "another one does not" 409 POST /v1/locks/owned/leases '{"ttlMs":900,"owner":"p"}'
 status "a longer ttl than max_ttl is 400" 400 POST /v1/locks/long/leases '{"ttlMs":5000}'
 ask POST /v1/locks/keyed/leases '{"ttlMs":900}' -H 'Idempotency-Key: k'
 is "a lease under a key" "$STATUS" 201
@@ -50,6 +56,12 @@ status "past holds are asked for, too" 200 GET /v1/locks/first/history
 status "the redlock route" 200 POST /api/locks/redlock/r '{"durationMs":100}'
 BASE=$BESIDE status "also beside another engine" 200 POST /api/locks/redlock/r2 '{"durationMs":100}'
 status "health" 200 GET /health
+BASE=$BESIDE status "health of a service with a quorum beside its engine" 200 GET /health
+said "tells of both" '.engine + " " + .redlock' "answers answers"
+said "and for how many seconds it has run" '.uptime > 0 and .uptime < 600' true
+uptime=$(jq .uptime <<<"$REPLY")
+BASE=$BESIDE ask GET /health
+said "which grows" ".uptime > $uptime" true
 servers_up() { [ "$(curl -s "$BASE/metrics" | awk '$1 == "holdfast_quorum_servers_up" { print $2 }')" = "$1" ]; }
 ok "the servers that are up are counted" servers_up 3
 
@@ -80,6 +92,12 @@ ok "one server less is seen" until_true 7 servers_up 2
 kill "${servers[2]}" && wait "${servers[2]}"
 is_down() { [ "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/health")" = 503 ]; }
 ok "without a majority health is 503" until_true 5 is_down
+BASE=$BESIDE until_true 5 is_down
+result "so it is where the quorum stands beside the engine" $?
+BASE=$BESIDE ask GET /health
+said "which tells of whom" '.code + ": " + .engine' "redlock_silent: answers"
+said "and has the uptime, too" '.uptime > 0' true
+BASE=$BESIDE status "other requests may still be sent there" 200 GET /readyz
 status "so is the redlock route" 503 POST /api/locks/redlock/r '{"durationMs":100}'
 said "in its old words" .error 'Quorum not reached'
 status "an acquire is 503 then" 503 POST /v1/locks/none/leases '{"ttlMs":900}'

@@ -12,7 +12,7 @@ exits() {
     is "$name" "$got" "$wanted"
 }
 exits "an address that others can reach is refused" 78 "$HOLDFAST" -u "$URL" serve --listen 0.0.0.0:3999
-like "with the reason" "$said" 'can be reached from outside'
+like "with the reason" "$said" 'others can reach this address'
 exits "so is one of IPv6" 78 "$HOLDFAST" -u "$URL" serve --listen '[::]:3999'
 for port in 65536 99999 99999999999999999999; do
     exits "there is no port $port" 78 "$HOLDFAST" -u "$URL" serve --listen "127.0.0.1:$port"
@@ -38,13 +38,48 @@ exits "an unknown setting in a file is 78" 78 "$HOLDFAST" -u "$URL" serve --conf
 hash() { printf %s "$1" | sha256sum | cut -d' ' -f1; }
 {
     echo "# name, rights, prefix"
-    echo "sha256:$(hash reader) read * reader"
-    echo "sha256:$(hash worker) read,acquire jobs/ worker"
-    echo "sha256:$(hash admin) read,acquire,break * admin"
+    echo "sha256:$(hash reader) read * Rita"
+    echo "sha256:$(hash worker) read,acquire jobs/ Walter"
+    echo "sha256:$(hash admin) read,acquire,break * Anna"
 } >tokens
 chmod 600 tokens
+serve "$URL" --token-file tokens --max-failed-logins 5 --log json || exit 70
+refusals() { grep '^{' "$SERVICE_LOG" | jq -c --argjson status "$1" 'select(.event == "refused" and .status == $status)'; }
+curl -s -o /dev/null -X POST "$BASE/v1/locks/x/leases" --json '{}'
+# refusal STATUS FORMAT: the line of that refusal, which may be written a moment after the answer.
+refusal() {
+    local end=$((SECONDS + 10))
+    until [ -n "$(refusals "$1")" ] || [ $SECONDS -ge $end ]; do sleep 0.01; done
+    refusals "$1" | jq -r "$2"
+}
+is "a refused request leaves an audit line" "$(refusal 401 '"\(.level) \(.address)"')" "warn 127.0.0.1"
+curl -s -o /dev/null -X POST "$BASE/v1/locks/x/leases" --json '{}' -H "Authorization: Bearer reader"
+is "one without the right, too, with its caller and route" "$(refusal 403 '"\(.caller) \(.route)"')" "Rita acquire"
+for i in 1 2 3 4 5; do curl -s -o /dev/null "$BASE/v1/locks" -H "Authorization: Bearer guess$i"; done
+is "too many failed logins from an address are 429" "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/v1/locks" -H 'Authorization: Bearer reader')" 429
+is "other addresses are not concerned" "$(curl -s -o /dev/null -w '%{http_code}' --interface 127.0.0.9 "$BASE/v1/locks" -H 'Authorization: Bearer reader')" 200
+is "nor are probes" "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/livez")" 200
+stop_service
+chown nobody tokens 2>/dev/null && exits "a token file of another user is refused" 78 "$HOLDFAST" -u "$URL" serve --listen 127.0.0.1:0 --token-file tokens
+chown "$(id -u)" tokens
+mkdir links && ln -s "$PWD/tokens" links/tokens
+exits "a token file behind a link of ours is read" 124 timeout 2 "$HOLDFAST" -u "$URL" serve --listen 127.0.0.1:0 --token-file links/tokens
+chown -h nobody links/tokens 2>/dev/null && exits "behind a link of another user it is refused" 78 "$HOLDFAST" -u "$URL" serve --listen 127.0.0.1:0 --token-file links/tokens
+exits "a reachable address with tokens and without TLS" 124 timeout 2 "$HOLDFAST" -u "$URL" serve --listen 0.0.0.0:0 --token-file tokens
+like "is warned of" "$said" 'without TLS'
 serve "$URL" --token-file tokens || exit 70
 as() { echo "Authorization: Bearer $1"; }
+curl -s "$BASE/openapi.json" >openapi.json
+# wrongly_open: routes whose answer without a token is not what the document says: 401, or anything else where it wants none.
+wrongly_open() {
+    jq -r '.paths | to_entries[] | .key as $path | .value | to_entries[] | [.key, $path, (.value.security != null)] | @tsv' openapi.json |
+        while IFS=$'\t' read -r method path wanted; do
+            ask "${method^^}" "$(sed 's/{[a-zA-Z]*}/x/g' <<<"$path")" '' -m 2
+            [ "$wanted" = "$([ "$STATUS" = 401 ] && echo true || echo false)" ] || echo "$method $path: $STATUS"
+        done
+}
+is "the document says which routes need a token" "$(wrongly_open)" ""
+is "and some need none" "$(jq '[.paths[][] | select(.security == null)] | length > 5' openapi.json)" true
 status "without a token 401" 401 POST /v1/locks/jobs%2Fa/leases '{}'
 like "with WWW-Authenticate" "$HEAD" 'WWW-Authenticate: Bearer'
 status "with another one 401" 401 POST /v1/locks/jobs%2Fa/leases '{}' -H "$(as wrong)"
@@ -55,10 +90,15 @@ status "but not out of its scope" 403 POST /v1/locks/other/leases '{}' -H "$(as 
 status "nor with the name in the body" 403 POST /v1/leases '{"name":"other"}' -H "$(as worker)"
 status "nor see it" 403 GET /v1/locks/other '' -H "$(as worker)"
 status "the reader sees" 200 GET /v1/locks/jobs%2Fa '' -H "$(as reader)"
-said "with the worker's name as label" '.holders[0].label' worker
+said "with the worker's name in its label" '.holders[0].label' "@ Walter"
 status "the worker may not break" 403 DELETE "/v1/locks/jobs%2Fa/holder?token=$TOKEN&reason=x" '' -H "$(as worker)"
 status "the admin takes one out of the worker's scope" 201 POST /v1/leases '{"name":"other","ttlMs":20000}' -H "$(as admin)"
 status "which the worker cannot release" 403 DELETE "/v1/leases/$(jq -r .leaseId <<<"$REPLY")" '' -H "$(as worker)"
+ask POST /v1/leases '{"name":"kept","ttlMs":20000,"autoRenew":true}' -H "$(as admin)"
+status "nor one that is renewed here" 403 DELETE "/v1/leases/$(jq -r .leaseId <<<"$REPLY")" '' -H "$(as worker)"
+ask GET /health
+said "which goes on being renewed" .renewed 1
+ask DELETE "/v1/locks/kept/holder?token=$(curl -s -H "$(as admin)" "$BASE/v1/locks/kept" | jq -r '.holders[0].token')&reason=x" '' -H "$(as admin)"
 ask GET /v1/locks '' -H "$(as worker)"
 said "the worker's list has its scope only" '[.locks[].name] | join(" ")' jobs/a
 status "the admin breaks" 204 DELETE "/v1/locks/jobs%2Fa/holder?token=$TOKEN&reason=x" '' -H "$(as admin)"
@@ -66,6 +106,10 @@ status "health needs no token" 200 GET /health
 status "metrics do" 401 GET /metrics
 status "the same key of another caller is another request" 201 POST /v1/locks/jobs%2Fk/leases '{"ttlMs":20000}' -H "$(as worker)" -H 'Idempotency-Key: k'
 status "so it is busy" 409 POST /v1/locks/jobs%2Fk/leases '{"ttlMs":20000}' -H "$(as admin)" -H 'Idempotency-Key: k'
+status "an owner" 201 POST /v1/locks/jobs%2Fo/leases '{"ttlMs":20000,"owner":"o"}' -H "$(as worker)"
+status "enters again" 201 POST /v1/locks/jobs%2Fo/leases '{"ttlMs":20000,"owner":"o"}' -H "$(as worker)"
+status "another caller of that name is another owner" 409 POST /v1/locks/jobs%2Fo/leases '{"ttlMs":20000,"owner":"o"}' -H "$(as admin)"
+status "whose names are read as strictly" 400 POST /v1/locks/jobs%2Fo/leases '{"owner":"a\nb"}' -H "$(as admin)"
 fails "no token is in the log" grep -qE 'reader|worker|admin' "$SERVICE_LOG"
 fails "and no id of a lease" grep -qF "$LEASE" "$SERVICE_LOG"
 chmod 666 tokens
@@ -83,7 +127,7 @@ status "our own is not" 200 GET /livez '' -H "Origin: $BASE"
 is "the unix socket is for its owner" "$(stat -c %a socket)" 600
 is "and answers" "$(curl -s --unix-socket socket http://localhost/livez | jq -r .status)" ok
 status "a log line cannot be forged" 201 POST /v1/locks/log/leases '{"ttlMs":20000}' -H 'X-Correlation-Id: a" event=forged'
-ok "what came from outside is escaped" grep -q 'correlation_id="a\\x22 event=forged"' "$SERVICE_LOG"
+ok "what came from outside is escaped" grep -q 'correlationId="a\\x22 event=forged"' "$SERVICE_LOG"
 ask GET /
 like "the page has a strict policy" "$HEAD" "Content-Security-Policy: default-src 'none'; script-src 'self'"
 is "every address is told" "$(sed -n 's/.*serving on //p' "$SERVICE_LOG")" "${BASE#http://}
@@ -176,7 +220,7 @@ END
 is "where half-closing means leaving, the connection ends without an answer" "$(<halved)" 0
 ok "and nobody waits" until_true 1 waiters_are halved 0
 ask POST /v1/locks/traced/leases '{"ttlMs":20000}' -H 'traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
-traced() { jq -r 'select(.event == "granted" and .name == "traced") | .correlation_id' < <(grep '^{' "$SERVICE_LOG"); }
+traced() { jq -r 'select(.event == "granted" and .name == "traced") | .correlationId' < <(grep '^{' "$SERVICE_LOG"); }
 is "a line of JSON has the caller's traceparent" "$(traced)" 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
 
 # ---- Out of descriptors ----
@@ -187,7 +231,7 @@ exec "$HOLDFAST" "\$@"
 END
 chmod +x holdfast-few
 HOLDFAST=$SCRATCH/holdfast-few serve "$URL" --idle-timeout 60s || exit 70
-like "few descriptors make few connections" "$(<"$SERVICE_LOG")" 'max-connections is 32: only 64 files may be open'
+like "few descriptors make few connections" "$(<"$SERVICE_LOG")" 'max-connections is lowered to 32: the limit of open files is 64'
 python3 - "${BASE##*:}" "$SERVICE_PID" >few 2>&1 <<'END'
 import os, socket, sys, time
 def ticks():

@@ -1,9 +1,11 @@
 # shellcheck shell=bash
 # serving.sh - what the suites of the service share; sourced at their top. Starts services on free ports, asks them with
-# curl, and runs a suite once for each engine.
-. "$(dirname "${BASH_SOURCE[0]}")/../tap.sh"
-. "$ROOT/tests/servers.sh"
+# curl, and runs a suite once for each engine. Every answer that `ask` and the Python scripts get is recorded, and at the
+# end all of them are compared with the OpenAPI document.
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/tap.sh"
+. "$ROOT/tests/lib/servers.sh"
 services=()
+export HF_ANSWERS=$SCRATCH/answers # method, path, status, type and body in lines; a NUL behind each answer
 STANDARD='{"ttlMs":20000}'
 trap 'end_services; end_servers; rm -rf "$SCRATCH"' EXIT
 cd "$SCRATCH" || exit 70
@@ -47,6 +49,28 @@ ask() {
     REPLY=$(cat "$SCRATCH/reply" 2>/dev/null)
     HEAD=$(tr -d '\r' <"$SCRATCH/head" 2>/dev/null)
     : >"$SCRATCH/reply"
+    record "$method" "$path"
+}
+
+# record METHOD PATH: the last answer, for the comparison with the document. Answers to HEAD have no body. Starts no process,
+# because some tests are about moments.
+record() {
+    local type=''
+    [ "$STATUS" != 000 ] && [ "$1" != HEAD ] || return 0
+    [[ $HEAD =~ [Cc]ontent-[Tt]ype:\ *([^$'\n']*) ]] && type=${BASH_REMATCH[1]}
+    printf '%s\n%s\n%s\n%s\n%s\0' "$1" "$2" "$STATUS" "$type" "$REPLY" >>"$HF_ANSWERS"
+}
+
+# done_testing: the last test compares all answers with the document of a service that is started for that.
+done_testing() {
+    local wrong
+    if [ -s "$HF_ANSWERS" ]; then
+        serve "local:$SCRATCH/document" >/dev/null && curl -s -m 10 "$BASE/openapi.json" >"$SCRATCH/document.json"
+        wrong=$(python3 -B "$ROOT/tests/server/openapi_match.py" "$SCRATCH/document.json" "$HF_ANSWERS" 2>&1)
+        result "all answers fit the OpenAPI document" $? "$wrong"
+        grep '^# ' <<<"$wrong"
+    fi
+    echo "1..$tests_done"
 }
 
 # status NAME WANTED METHOD PATH [BODY [CURL OPTION...]]: asks, and compares the status.

@@ -6,7 +6,7 @@
 import socket
 import sys
 
-from tap import plan, result
+from tap import plan, record_raw, result
 
 port = int(sys.argv[1])
 behind = int(sys.argv[2]) if len(sys.argv) > 2 else 0
@@ -48,6 +48,7 @@ def refused(name, data, *statuses):
         not_smuggled(name, data)
         return
     answer = send(data)
+    record_raw(answer)
     status = int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
     once = answer.count(b"HTTP/1.1 ") == 1
     result(status in (statuses or (400,)) and once and b"problem+json" in answer, name, repr(answer[:300]))

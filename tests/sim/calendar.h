@@ -1,8 +1,9 @@
-/* calendar.h - what will happen, the soonest first, and of those at the same time the one that was planned first.
- * Included by a world, behind its struct occurrence, which has `at` and `order`. */
+/* calendar.h - what will happen, the soonest first, and of those at the same time the one that was
+ * planned first. Included by a world, behind its struct occurrence, which has `at` and `order`. */
 #pragma once
 
-/* In one comparison: nobody can foretell how it ends, and the processor would guess wrong at every second one. */
+/* In one comparison: nobody can foretell how it ends, and the processor would guess wrong at every
+ * second one. */
 static bool is_before(const struct occurrence *a, const struct occurrence *b)
 {
     unsigned __int128 one = (unsigned __int128)(uint64_t)a->at << 64 | a->order;
@@ -24,7 +25,8 @@ static void calendar_add(struct occurrence *heap, unsigned *count, struct occurr
     calendar_rise(heap, (*count)++, o);
 }
 
-/* There is at least one. The gap that the first one leaves goes down to the end, where the last one fits best. */
+/* There is at least one. The gap that the first one leaves goes down to the end, where the last one
+ * fits best. */
 static struct occurrence calendar_take(struct occurrence *heap, unsigned *count)
 {
     struct occurrence first = heap[0], last = heap[--*count];

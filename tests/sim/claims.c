@@ -1,14 +1,17 @@
-/* claims.c - the simulator: production claims against a model of a lock server, under virtual time, with faults drawn
- * from a seed. After every event: nobody holds beyond the capacity, tokens rise, order holds, nothing is left behind,
- * losses are noticed in time, and nobody loses what was never in danger; every call ends by its deadline; at the end
- * everything is free, and one release more is an error that changes nothing.
+/* clang-format off */
+/* claims.c - the simulator: production claims against a model of a lock server, under virtual
+ * time, with faults drawn from a seed. After every event: nobody holds beyond the capacity, tokens
+ * rise, order holds, nothing is left behind, losses are noticed in time, and nobody loses what was
+ * never in danger; every call ends by its deadline; at the end everything is free, and one release
+ * more is an error that changes nothing.
  *
  *     claims [SCHEDULES [FIRST_SEED]]     all invariants on that many schedules; then every planted bug must be found
  *     claims --bug NAME [SCHEDULES]       that bug alone
  *     claims --trace SEED [BUG]           every step of every claim in that schedule
  *
  * The same seed is the same schedule. Prints TAP. */
-#include "users.h"
+/* clang-format on */
+#include "sim/claim_world/claim_users.h"
 
 #include <stdlib.h>
 
@@ -18,12 +21,13 @@
 static bool has_moved_on(unsigned id)
 {
     const struct actor *actor = &w.actors[id];
-    return !w.processes[actor->process].dead && actor->claim.state == HF_S_OVER;
+    return !w.processes[actor->process].dead && actor->claim.state == CLAIM_OVER;
 }
 
-/* ---- What happens -------------------------------------------------------------------------------------------- */
+/* ---- What happens ---- */
 
-/* Something for a process that is stopped waits until it goes on: news in their order, the clock before or after. */
+/* Something for a process that is stopped waits until it goes on: news in their order, the clock
+ * before or after. */
 static bool postponed(struct occurrence o)
 {
     bool of_process = o.what == NEXT_ROUND || o.what == STALL || o.what == DIE;
@@ -36,7 +40,7 @@ static bool postponed(struct occurrence o)
         return false;
     o.at = process->stalled_until;
     if (o.what == TIMER_DUE || o.what == WISHED)
-        o.at += (hf_nanos)draw(2);
+        o.at += (nanos)draw(2);
     schedule(o);
     return true;
 }
@@ -46,7 +50,7 @@ static void stall(unsigned p)
     struct process *process = &w.processes[p];
     for (unsigned id = 0; id < w.actor_count; id++)
         w.actors[id].disturbed |= w.actors[id].process == p;
-    hf_nanos until = w.now + draw_time(3 * w.ttl);
+    nanos until = w.now + draw_time(3 * w.ttl);
     if (until > process->stalled_until)
         process->stalled_until = until;
     w.tally.stalls++;
@@ -55,26 +59,27 @@ static void stall(unsigned p)
 static void happen(const struct occurrence *o)
 {
     struct actor *actor = &w.actors[o->actor];
-    struct hf_event event = {.in = o->wish, .status = HF_CANCELLED, .ttl_ms = o->wish == HF_I_EXTEND ? draw(2000) : 0};
+    struct claim_event event = {
+        .in = o->wish, .status = HF_CANCELLED, .ttl_ms = o->wish == INPUT_EXTEND ? draw(2000) : 0};
     switch (o->what) {
     case ARRIVE:
         arrive(o);
         break;
     case NEWS:
-        note_pair(actor, &o->news, &o->answer);
-        tell(o->actor, o->news);
+        note_pair(actor, &o->reply, &o->answer);
+        tell(o->actor, o->reply);
         break;
     case PUSHED:
         hear_push(o->actor, &o->push);
         break;
     case TIMER_DUE:
         if (o->serial == actor->timer)
-            apply(o->actor, (struct hf_event){.in = HF_I_TIMER});
+            apply(o->actor, (struct claim_event){.in = INPUT_TIMER});
         break;
     case WISHED:
-        if (o->wish == HF_I_CONVERT)
+        if (o->wish == INPUT_CONVERT)
             wish_to_convert(o->actor);
-        else if (hf_claim_legal(actor->claim.state, o->wish))
+        else if (claim_legal(actor->claim.state, o->wish))
             apply(o->actor, event);
         break;
     case NEXT_ROUND:
@@ -93,7 +98,7 @@ static void happen(const struct occurrence *o)
 static bool believes(const struct actor *actor)
 {
     const struct process *process = &w.processes[actor->process];
-    return !process->dead && hf_claim_valid(&actor->claim, local_time(process, w.now));
+    return !process->dead && claim_valid(&actor->claim, local_time(process, w.now));
 }
 
 /* An owner's units count once. */
@@ -111,11 +116,12 @@ static void check_beliefs(void)
     for (unsigned id = 0; id < w.actor_count; id++) {
         const struct actor *actor = &w.actors[id];
         const struct process *process = &w.processes[actor->process];
-        hf_nanos local = local_time(process, w.now);
+        nanos local = local_time(process, w.now);
         if (process->dead || !actor->claim.valid_until)
             continue;
         units += believed_units(id);
-        if (w.now > process->stalled_until + HF_MS(1) && local > actor->claim.valid_until + HF_MS(1))
+        if (w.now > process->stalled_until + NANOS_OF_MS(1) &&
+            local > actor->claim.valid_until + NANOS_OF_MS(1))
             server_fails(&w.server, "attempt %u did not notice the end of its lease", id);
     }
     if (units > w.server.capacity)
@@ -128,16 +134,17 @@ static void check_rest(void)
         const struct actor *actor = &w.actors[id];
         if (w.processes[actor->process].dead)
             continue;
-        if (actor->claim.state != HF_S_OVER || !actor->decided)
-            server_fails(&w.server, "attempt %u never ended: %s", id, hf_state_name(actor->claim.state));
-        struct request once_more = {.verb = HF_V_RELEASE, .id = id, .owner = actor->owner};
-        if (serve(&w.server, &once_more, w.now).cue != HF_N_GONE)
+        if (actor->claim.state != CLAIM_OVER || !actor->decided)
+            server_fails(&w.server, "attempt %u never ended: %s", id,
+                         claim_state_name(actor->claim.state));
+        struct request once_more = {.verb = OP_RELEASE, .id = id, .owner = actor->owner};
+        if (serve(&w.server, &once_more, w.now).kind != REPLY_NOT_HELD)
             server_fails(&w.server, "attempt %u was released by its user and is still held", id);
     }
     reap(&w.server, w.now + 100 * w.ttl);
 }
 
-/* ---- Schedules ----------------------------------------------------------------------------------------------- */
+/* ---- Schedules ---- */
 
 static void set_up(uint64_t seed, enum plant plant)
 {
@@ -147,27 +154,28 @@ static void set_up(uint64_t seed, enum plant plant)
     w.tally = tally;
     w.random = (seed + 1) * 0x9E3779B97F4A7C15u;
     w.plant = w.server.plant = plant;
-    w.ttl = HF_MS(ttls_ms[draw(3)]);
+    w.ttl = NANOS_OF_MS(ttls_ms[draw(3)]);
     w.calm = !draw(10);
     w.synchronous = !draw(5);
     w.heals_at = 25 * w.ttl;
-    w.limits = (struct hf_limits){.drift_ppm = 10000, .drift_ms = 2, .ttl_min_ms = 10, .ttl_max_ms = 86400000};
+    w.limits = (struct engine_limits){
+        .drift_ppm = 10000, .drift_ms = 2, .ttl_min_ms = 10, .ttl_max_ms = 86400000};
     w.server.queues = draw(4) > 0;
-    w.limits.offers = w.server.queues ? HF_QUEUES : 0;
+    w.limits.offers = w.server.queues ? ENGINE_QUEUES : 0;
     w.server.capacity = draw(3) ? 1 : 1 + draw(3);
     w.shared = !draw(3);
     w.nested = !w.shared && !draw(3);
     if (w.shared)
         w.server.capacity = PROCESSES;
-    struct hf_timing_wishes no_wishes = {0};
-    struct hf_timing sheet;
-    hf_timing_fill(&sheet, w.ttl / HF_MS(1), &w.limits, &no_wishes);
+    struct timing_overrides no_wishes = {0};
+    struct timing sheet;
+    timing_fill(&sheet, w.ttl / NANOS_OF_MS(1), &w.limits, &no_wishes);
     w.server.refresh = sheet.refresh;
-    w.server.grace = sheet.turn;
+    w.server.grace = sheet.handoff_grace;
     w.server.moved_on = has_moved_on;
     for (unsigned p = 0; p < PROCESSES; p++) {
         w.processes[p].rate_ppm = (int64_t)draw(8001) - 4000;
-        w.processes[p].offset = HF_MS(1000 + draw(100000));
+        w.processes[p].offset = NANOS_OF_MS(1000 + draw(100000));
         schedule((struct occurrence){.at = draw_time(w.ttl), .what = NEXT_ROUND, .actor = p});
         for (unsigned i = w.calm ? 0 : draw(3); i; i--)
             schedule((struct occurrence){.at = draw_time(w.heals_at), .what = STALL, .actor = p});
@@ -199,33 +207,33 @@ static const char *run(uint64_t seed, enum plant plant)
 
 /* No table is lost here, and a message comes twice only while its request is the last one. */
 static const struct excuse never_here[] = {
-    {-1, HF_I_LOST_ALL},
-    {HF_S_OVER, -1},
-    {HF_S_ASKING, HF_I_GONE},
-    {HF_S_QUEUED, HF_I_QUEUED},
-    {HF_S_QUEUED, HF_I_BUSY},
-    {HF_S_QUEUED, HF_I_GONE},
-    {HF_S_QUEUED, HF_I_CUT},
-    {HF_S_QUEUED, HF_I_FAILED},
-    {HF_S_PAUSED, HF_I_GRANTED},
-    {HF_S_PAUSED, HF_I_QUEUED},
-    {HF_S_PAUSED, HF_I_BUSY},
-    {HF_S_PAUSED, HF_I_GONE},
-    {HF_S_PAUSED, HF_I_CUT},
-    {HF_S_PAUSED, HF_I_FAILED},
-    {HF_S_HELD, HF_I_QUEUED},
-    {HF_S_HELD, HF_I_RELEASED},
-    {HF_S_HELD, HF_I_GONE},
-    {HF_S_HELD, HF_I_FAILED},
-    {HF_S_EXTENDING, HF_I_GRANTED},
-    {HF_S_EXTENDING, HF_I_QUEUED},
-    {HF_S_EXTENDING, HF_I_RELEASED},
-    {HF_S_EXTENDING, HF_I_GONE},
-    {HF_S_LEAVING, HF_I_TIMER},
-    {HF_S_LEAVING, HF_I_CANCEL},
-    {HF_S_LEAVING, HF_I_GONE},
-    {HF_S_RELEASING, HF_I_QUEUED},
-    {HF_S_COUNT, -1},
+    {-1, INPUT_LOST_ALL},
+    {CLAIM_OVER, -1},
+    {CLAIM_ACQUIRING, INPUT_NOT_HELD},
+    {CLAIM_QUEUED, INPUT_QUEUED},
+    {CLAIM_QUEUED, INPUT_BUSY},
+    {CLAIM_QUEUED, INPUT_NOT_HELD},
+    {CLAIM_QUEUED, INPUT_UNKNOWN},
+    {CLAIM_QUEUED, INPUT_FAILED},
+    {CLAIM_PAUSED, INPUT_GRANTED},
+    {CLAIM_PAUSED, INPUT_QUEUED},
+    {CLAIM_PAUSED, INPUT_BUSY},
+    {CLAIM_PAUSED, INPUT_NOT_HELD},
+    {CLAIM_PAUSED, INPUT_UNKNOWN},
+    {CLAIM_PAUSED, INPUT_FAILED},
+    {CLAIM_HELD, INPUT_QUEUED},
+    {CLAIM_HELD, INPUT_RELEASED},
+    {CLAIM_HELD, INPUT_NOT_HELD},
+    {CLAIM_HELD, INPUT_FAILED},
+    {CLAIM_EXTENDING, INPUT_GRANTED},
+    {CLAIM_EXTENDING, INPUT_QUEUED},
+    {CLAIM_EXTENDING, INPUT_RELEASED},
+    {CLAIM_EXTENDING, INPUT_NOT_HELD},
+    {CLAIM_LEAVING, INPUT_TIMER},
+    {CLAIM_LEAVING, INPUT_CANCEL},
+    {CLAIM_LEAVING, INPUT_NOT_HELD},
+    {CLAIM_RELEASING, INPUT_QUEUED},
+    {CLAIM_STATES, -1},
 };
 
 static bool all_hold(unsigned number, uint64_t count, uint64_t first)
@@ -239,18 +247,21 @@ static bool all_hold(unsigned number, uint64_t count, uint64_t first)
     }
     const struct tally *t = &w.tally;
     printf("# %llu upgrades, %llu downgrades, %llu re-entries, %llu messages doubled\n",
-           (unsigned long long)t->upgrades, (unsigned long long)t->downgrades, (unsigned long long)t->reentries,
-           (unsigned long long)t->doubled);
-    printf("# %llu events, %llu grants of which %llu by hand-over, %llu denied, %llu lost, %llu requests cut, %llu "
+           (unsigned long long)t->upgrades, (unsigned long long)t->downgrades,
+           (unsigned long long)t->reentries, (unsigned long long)t->doubled);
+    printf("# %llu events, %llu grants of which %llu by hand-over, %llu denied, %llu lost, %llu "
+           "requests cut, %llu "
            "stalls, %llu deaths\n",
-           (unsigned long long)t->events, (unsigned long long)t->grants, (unsigned long long)t->hand_overs,
-           (unsigned long long)t->denied, (unsigned long long)t->lost, (unsigned long long)t->cuts,
-           (unsigned long long)t->stalls, (unsigned long long)t->deaths);
+           (unsigned long long)t->events, (unsigned long long)t->grants,
+           (unsigned long long)t->hand_overs, (unsigned long long)t->denied,
+           (unsigned long long)t->lost, (unsigned long long)t->cuts, (unsigned long long)t->stalls,
+           (unsigned long long)t->deaths);
     print_coverage();
     bool met = all_pairs_met(never_here) || count < 5000;
     /* A run in which nothing went wrong would prove nothing. */
-    bool fired = count < 100 || (t->hand_overs && t->denied && t->lost && t->cuts && t->stalls && t->deaths &&
-                                 t->upgrades && t->downgrades && t->reentries && t->doubled);
+    bool fired =
+        count < 100 || (t->hand_overs && t->denied && t->lost && t->cuts && t->stalls &&
+                        t->deaths && t->upgrades && t->downgrades && t->reentries && t->doubled);
     bool ok = !failures && fired && met;
     printf("%s %u - %llu schedules with faults keep every promise\n", ok ? "ok" : "not ok", number,
            (unsigned long long)t->schedules);
@@ -263,12 +274,12 @@ static bool is_found(unsigned number, enum plant plant, uint64_t within)
         const char *failure = run(seed, plant);
         if (!*failure)
             continue;
-        printf("ok %u - planted bug %s (%s) is found: seed %llu, %s\n", number, plants[plant].name, plants[plant].text,
-               (unsigned long long)seed, failure);
+        printf("ok %u - planted bug %s (%s) is found: seed %llu, %s\n", number, plants[plant].name,
+               plants[plant].text, (unsigned long long)seed, failure);
         return true;
     }
-    printf("not ok %u - planted bug %s (%s) is not found within %llu schedules\n", number, plants[plant].name,
-           plants[plant].text, (unsigned long long)within);
+    printf("not ok %u - planted bug %s (%s) is not found within %llu schedules\n", number,
+           plants[plant].name, plants[plant].text, (unsigned long long)within);
     return false;
 }
 
@@ -297,7 +308,8 @@ int main(int argc, char **argv)
         return one_schedule(strtoull(argv[2], NULL, 10), argc > 3 ? argv[3] : "none");
     uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 10) : SCHEDULES;
     if (!count) {
-        fputs("usage: claims [SCHEDULES [FIRST_SEED]] | claims --bug NAME [SCHEDULES] | claims --trace SEED [BUG]\n",
+        fputs("usage: claims [SCHEDULES [FIRST_SEED]] | claims --bug NAME [SCHEDULES] | claims "
+              "--trace SEED [BUG]\n",
               stderr);
         return 64;
     }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # replay.sh - a failing schedule is shrunk, drawn as a table, and its command replays it: the same promise is broken, and
 # the trace has the same hash. The bugs are planted: in a script, around the engine, around the claim, with a replica.
-. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../lib/tap.sh"
 
-sim=$BUILD/tests/sim/redis
+sim=$BUILD/tests/sim/redis_sim
 # The line that the simulator ends a table with: "# WHAT IS BROKEN; hash HASH; again with: redis --trace WORDS".
 last_line='^# (.*); hash ([0-9a-f]{16}); again with: redis (--trace .*)$'
 

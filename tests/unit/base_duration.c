@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/duration.h"
-#include "base/why.h"
-#include "sentence.h"
+#include "base/error.h"
+#include "lib/sentence.h"
 
 struct sample {
     const char *text;
@@ -36,7 +36,7 @@ static void test_good(void **state)
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         int64_t ms = -7;
-        if (hf_duration_parse(good[i].text, &ms) != HF_OK || ms != good[i].ticks)
+        if (duration_parse(good[i].text, &ms) != HF_OK || ms != good[i].ticks)
             fail_msg("%s became %" PRId64, good[i].text, ms);
     }
 }
@@ -93,7 +93,7 @@ static void test_bad(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int64_t ms = -7;
-        if (hf_duration_parse(bad[i], &ms) != HF_INVALID)
+        if (duration_parse(bad[i], &ms) != HF_INVALID)
             fail_msg("\"%s\" was accepted as %" PRId64, bad[i], ms);
         assert_int_equal(ms, -7);
     }
@@ -103,13 +103,13 @@ static void test_named(void **state)
 {
     (void)state;
     int64_t value;
-    assert_int_equal(hf_duration_parse("banana", &value), HF_INVALID);
-    assert_string_equal(hf_why_text(), "\"banana\" is not a duration (like 500ms, 5s, 2m, 1h)");
-    assert_int_equal(hf_duration_parse_us("banana", &value), HF_INVALID);
-    assert_string_equal(hf_why_text(), "\"banana\" is not a duration (like 50us, 5ms, 1s)");
-    assert_int_equal(hf_duration_parse(NULL, &value), HF_INVALID);
-    assert_non_null(strstr(hf_why_text(), "no duration given"));
-    assert_int_equal(hf_duration_parse_us(NULL, &value), HF_INVALID);
+    assert_int_equal(duration_parse("banana", &value), HF_INVALID);
+    assert_string_equal(error_text(), "\"banana\" is not a duration (like 500ms, 5s, 2m, 1h)");
+    assert_int_equal(duration_parse_us("banana", &value), HF_INVALID);
+    assert_string_equal(error_text(), "\"banana\" is not a duration (like 50us, 5ms, 1s)");
+    assert_int_equal(duration_parse(NULL, &value), HF_INVALID);
+    assert_non_null(strstr(error_text(), "no duration given"));
+    assert_int_equal(duration_parse_us(NULL, &value), HF_INVALID);
 }
 
 static void test_microseconds(void **state)
@@ -130,7 +130,7 @@ static void test_microseconds(void **state)
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         int64_t us = -2;
-        hf_status status = hf_duration_parse_us(good[i].text, &us);
+        hf_status status = duration_parse_us(good[i].text, &us);
         if (us != good[i].ticks || (status == HF_OK) != (us != -2))
             fail_msg("%s became %" PRId64, good[i].text, us);
     }
@@ -150,14 +150,14 @@ static void test_print(void **state)
         {"forever", HF_FOREVER},
         {"9223372036854775807ms", INT64_MAX},
     };
-    char text[HF_DURATION_MAX];
+    char text[DURATION_MAX];
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        hf_duration_print(good[i].ticks, text);
+        duration_print(good[i].ticks, text);
         assert_string_equal(text, good[i].text);
     }
-    hf_duration_print_us(50, text);
+    duration_print_us(50, text);
     assert_string_equal(text, "50us");
-    hf_duration_print_us(1000, text);
+    duration_print_us(1000, text);
     assert_string_equal(text, "1ms");
 }
 
@@ -165,7 +165,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SENTENCE("durations are read exactly, up to the largest", test_good),
-        SENTENCE("signs, blanks, unknown units, lost precision and overflow are refused, and nothing is written",
+        SENTENCE("signs, blanks, unknown units, lost precision and overflow are refused, and "
+                 "nothing is written",
                  test_bad),
         SENTENCE("a refusal names the text", test_named),
         SENTENCE("microseconds are read the same way", test_microseconds),

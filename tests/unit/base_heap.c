@@ -3,15 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/heap.h"
-#include "base/why.h"
-#include "sentence.h"
+#include "lib/sentence.h"
 
 #define NODES 300
 
 static bool memory_is_short;
 
-/* Stands in for the C library's in this program, so that memory can run short at a chosen moment. */
+/* Stands in for the C library's in this program, so that memory can run short at a chosen moment.
+ */
 void *reallocarray(void *old, size_t count, size_t size)
 {
     if (!memory_is_short)
@@ -20,7 +21,7 @@ void *reallocarray(void *old, size_t count, size_t size)
     return NULL;
 }
 
-static void check_order(const struct hf_heap *heap)
+static void check_order(const struct heap *heap)
 {
     for (uint32_t i = 0; i < heap->count; i++) {
         assert_int_equal(heap->node[i]->index, i + 1);
@@ -39,40 +40,40 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
 static void test_empty(void **state)
 {
     (void)state;
-    struct hf_heap heap = {0};
-    struct hf_heap_node node = {0};
-    assert_null(hf_heap_first(&heap));
-    hf_heap_remove(&heap, &node);
+    struct heap heap = {0};
+    struct heap_node node = {0};
+    assert_null(heap_first(&heap));
+    heap_remove(&heap, &node);
     assert_int_equal(node.index, 0);
-    hf_heap_free(&heap);
+    heap_free(&heap);
 }
 
 static void test_sorts(void **state)
 {
     (void)state;
-    struct hf_heap heap = {0};
-    struct hf_heap_node nodes[NODES] = {0};
+    struct heap heap = {0};
+    struct heap_node nodes[NODES] = {0};
     uint64_t seed = 1;
-    assert_int_equal(hf_heap_reserve(&heap, NODES), HF_OK);
+    assert_int_equal(heap_reserve(&heap, NODES), HF_OK);
     for (size_t i = 0; i < NODES; i++) {
-        hf_heap_put(&heap, &nodes[i], (int64_t)draw(&seed, 100) - 50);
+        heap_put(&heap, &nodes[i], (int64_t)draw(&seed, 100) - 50);
         check_order(&heap);
     }
     int64_t before = INT64_MIN;
     for (size_t i = 0; i < NODES; i++) {
-        struct hf_heap_node *first = hf_heap_first(&heap);
+        struct heap_node *first = heap_first(&heap);
         assert_true(first->key >= before);
         before = first->key;
-        hf_heap_remove(&heap, first);
+        heap_remove(&heap, first);
         assert_int_equal(first->index, 0);
         check_order(&heap);
     }
-    assert_null(hf_heap_first(&heap));
-    hf_heap_free(&heap);
+    assert_null(heap_first(&heap));
+    heap_free(&heap);
 }
 
 /* The smallest key of the nodes that should be in the heap, found the slow way. */
-static void check_first(const struct hf_heap *heap, const struct hf_heap_node *nodes, const int64_t *want)
+static void check_first(const struct heap *heap, const struct heap_node *nodes, const int64_t *want)
 {
     uint32_t count = 0;
     int64_t least = INT64_MAX;
@@ -86,66 +87,66 @@ static void check_first(const struct hf_heap *heap, const struct hf_heap_node *n
     }
     assert_int_equal(heap->count, count);
     if (count > 0)
-        assert_int_equal(hf_heap_first(heap)->key, least);
+        assert_int_equal(heap_first(heap)->key, least);
 }
 
 static void test_random_walk(void **state)
 {
     (void)state;
-    struct hf_heap heap = {0};
-    struct hf_heap_node nodes[NODES] = {0};
+    struct heap heap = {0};
+    struct heap_node nodes[NODES] = {0};
     int64_t want[NODES];
     uint64_t seed = 2;
-    assert_int_equal(hf_heap_reserve(&heap, NODES), HF_OK);
+    assert_int_equal(heap_reserve(&heap, NODES), HF_OK);
     for (size_t i = 0; i < NODES; i++)
         want[i] = -1;
     for (int step = 0; step < 20000; step++) {
         uint32_t i = draw(&seed, NODES);
         if (draw(&seed, 3) == 0) {
-            hf_heap_remove(&heap, &nodes[i]);
+            heap_remove(&heap, &nodes[i]);
             want[i] = -1;
         } else {
             want[i] = draw(&seed, 1000);
-            hf_heap_put(&heap, &nodes[i], want[i]);
+            heap_put(&heap, &nodes[i], want[i]);
         }
         check_order(&heap);
         if (step % 16 == 0)
             check_first(&heap, nodes, want);
     }
-    hf_heap_free(&heap);
+    heap_free(&heap);
 }
 
 static void test_extremes(void **state)
 {
     (void)state;
-    struct hf_heap heap = {0};
-    struct hf_heap_node never = {0}, now = {0}, long_ago = {0};
-    assert_int_equal(hf_heap_reserve(&heap, 3), HF_OK);
-    hf_heap_put(&heap, &never, INT64_MAX);
-    hf_heap_put(&heap, &now, 0);
-    hf_heap_put(&heap, &long_ago, INT64_MIN);
-    assert_ptr_equal(hf_heap_first(&heap), &long_ago);
-    hf_heap_put(&heap, &long_ago, INT64_MAX);
-    assert_ptr_equal(hf_heap_first(&heap), &now);
-    hf_heap_free(&heap);
+    struct heap heap = {0};
+    struct heap_node never = {0}, now = {0}, long_ago = {0};
+    assert_int_equal(heap_reserve(&heap, 3), HF_OK);
+    heap_put(&heap, &never, INT64_MAX);
+    heap_put(&heap, &now, 0);
+    heap_put(&heap, &long_ago, INT64_MIN);
+    assert_ptr_equal(heap_first(&heap), &long_ago);
+    heap_put(&heap, &long_ago, INT64_MAX);
+    assert_ptr_equal(heap_first(&heap), &now);
+    heap_free(&heap);
 }
 
 static void test_grows(void **state)
 {
     (void)state;
-    struct hf_heap heap = {0};
-    struct hf_heap_node nodes[NODES] = {0};
+    struct heap heap = {0};
+    struct heap_node nodes[NODES] = {0};
     for (uint32_t i = 0; i < NODES; i++) {
-        assert_int_equal(hf_heap_reserve(&heap, i + 1), HF_OK);
+        assert_int_equal(heap_reserve(&heap, i + 1), HF_OK);
         assert_true(heap.room > i);
-        hf_heap_put(&heap, &nodes[i], NODES - (int64_t)i);
+        heap_put(&heap, &nodes[i], NODES - (int64_t)i);
         check_order(&heap);
     }
     uint32_t room = heap.room;
-    assert_int_equal(hf_heap_reserve(&heap, 1), HF_OK);
+    assert_int_equal(heap_reserve(&heap, 1), HF_OK);
     assert_int_equal(heap.room, room);
-    assert_ptr_equal(hf_heap_first(&heap), &nodes[NODES - 1]);
-    hf_heap_free(&heap);
+    assert_ptr_equal(heap_first(&heap), &nodes[NODES - 1]);
+    heap_free(&heap);
     assert_int_equal(nodes[0].index, 0);
     assert_null(heap.node);
 }
@@ -153,29 +154,32 @@ static void test_grows(void **state)
 static void test_no_memory(void **state)
 {
     (void)state;
-    struct hf_heap heap = {0};
-    struct hf_heap_node node = {0};
-    assert_int_equal(hf_heap_reserve(&heap, 1), HF_OK);
-    hf_heap_put(&heap, &node, 5);
+    struct heap heap = {0};
+    struct heap_node node = {0};
+    assert_int_equal(heap_reserve(&heap, 1), HF_OK);
+    heap_put(&heap, &node, 5);
     uint32_t room = heap.room;
     memory_is_short = true;
-    hf_status status = hf_heap_reserve(&heap, room + 1);
+    hf_status status = heap_reserve(&heap, room + 1);
     memory_is_short = false;
     assert_int_equal(status, HF_NO_MEMORY);
-    assert_non_null(strstr(hf_why_text(), "no memory for 17 timers"));
+    assert_non_null(strstr(error_text(), "no memory for 17 timers"));
     assert_int_equal(heap.room, room);
-    assert_ptr_equal(hf_heap_first(&heap), &node);
-    hf_heap_free(&heap);
+    assert_ptr_equal(heap_first(&heap), &node);
+    heap_free(&heap);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SENTENCE("an empty heap has no first, and removing what is not in it changes nothing", test_empty),
+        SENTENCE("an empty heap has no first, and removing what is not in it changes nothing",
+                 test_empty),
         SENTENCE("nodes come out in the order of their keys", test_sorts),
-        SENTENCE("putting, moving and removing at random keeps the order and the positions", test_random_walk),
+        SENTENCE("putting, moving and removing at random keeps the order and the positions",
+                 test_random_walk),
         SENTENCE("the smallest and the largest key are ordinary keys", test_extremes),
-        SENTENCE("room grows as reserved, never shrinks, and freeing takes all nodes out", test_grows),
+        SENTENCE("room grows as reserved, never shrinks, and freeing takes all nodes out",
+                 test_grows),
         SENTENCE("when there is no memory the heap is as it was", test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

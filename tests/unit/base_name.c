@@ -1,13 +1,13 @@
 /* base_name.c - tests of what a name may be made of. */
 #include <string.h>
 
+#include "base/error.h"
 #include "base/name.h"
-#include "base/why.h"
-#include "sentence.h"
+#include "lib/sentence.h"
 
 static hf_status check(const char *text, size_t len)
 {
-    return hf_name_check("name", text, len, 1, HF_NAME_MAX);
+    return name_check("name", text, len, 1, HF_NAME_MAX);
 }
 
 /* UTF-8 by arithmetic: another way than the table in name.c. */
@@ -32,7 +32,7 @@ static void test_every_character(void **state)
         size_t len = encode(code, text), place;
         bool control = code < 0x20 || (code >= 0x7f && code <= 0x9f);
         bool none = (code >= 0xd800 && code <= 0xdfff) || code > 0x10ffff;
-        bool good = hf_name_flaw(text, len, &place) == NULL;
+        bool good = name_flaw(text, len, &place) == NULL;
         if (good == (control || none))
             fail_msg("U+%04X was %s", code, good ? "accepted" : "refused");
     }
@@ -73,8 +73,8 @@ static void test_stray(void **state)
     }
 }
 
-/* Texts are looked at in eights: a flaw must be seen wherever it stands in one, and what stands behind the end must not
- * be looked at. */
+/* Texts are looked at in eights: a flaw must be seen wherever it stands in one, and what stands
+ * behind the end must not be looked at. */
 static void test_every_place(void **state)
 {
     (void)state;
@@ -86,9 +86,9 @@ static void test_every_place(void **state)
                 size_t place = len;
                 memset(text, i % 2 ? '~' : ' ', len);
                 memset(text + len, '\n', sizeof text - len);
-                assert_null(hf_name_flaw(text, len, &place));
+                assert_null(name_flaw(text, len, &place));
                 text[at] = flaws[i];
-                assert_non_null(hf_name_flaw(text, len, &place));
+                assert_non_null(name_flaw(text, len, &place));
                 assert_int_equal(place, at);
             }
 }
@@ -97,11 +97,11 @@ static void test_place(void **state)
 {
     (void)state;
     assert_int_equal(check("jo\nb", 4), HF_INVALID);
-    assert_string_equal(hf_why_text(), "name: byte 3 (0x0a) is a control character");
-    assert_int_equal(hf_name_check("label", "\xc3\xa4\xff", 3, 0, 96), HF_INVALID);
-    assert_string_equal(hf_why_text(), "label: byte 3 (0xff) is not valid UTF-8");
+    assert_string_equal(error_text(), "name: byte 3 (0x0a) is a control character");
+    assert_int_equal(name_check("label", "\xc3\xa4\xff", 3, 0, 96), HF_INVALID);
+    assert_string_equal(error_text(), "label: byte 3 (0xff) is not valid UTF-8");
     assert_int_equal(check("a\0b", 3), HF_INVALID);
-    assert_string_equal(hf_why_text(), "name: byte 2 (0x00) is a control character");
+    assert_string_equal(error_text(), "name: byte 2 (0x00) is a control character");
 }
 
 static void test_length(void **state)
@@ -112,17 +112,17 @@ static void test_length(void **state)
     assert_int_equal(check(text, 1), HF_OK);
     assert_int_equal(check(text, HF_NAME_MAX), HF_OK);
     assert_int_equal(check(text, HF_NAME_MAX + 1), HF_INVALID);
-    assert_string_equal(hf_why_text(), "name: 513 bytes, but 1 to 512 are allowed");
+    assert_string_equal(error_text(), "name: 513 bytes, but 1 to 512 are allowed");
     assert_int_equal(check(text, 0), HF_INVALID);
-    assert_string_equal(hf_why_text(), "name: 0 bytes, but 1 to 512 are allowed");
-    assert_int_equal(hf_name_check("label", "", 0, 0, HF_LABEL_MAX), HF_OK);
+    assert_string_equal(error_text(), "name: 0 bytes, but 1 to 512 are allowed");
+    assert_int_equal(name_check("label", "", 0, 0, HF_LABEL_MAX), HF_OK);
 }
 
 static void test_missing(void **state)
 {
     (void)state;
     assert_int_equal(check(NULL, 0), HF_INVALID);
-    assert_string_equal(hf_why_text(), "name: missing");
+    assert_string_equal(error_text(), "name: missing");
 }
 
 int main(void)
@@ -131,9 +131,11 @@ int main(void)
         SENTENCE("of all characters only controls, surrogates and those above U+10FFFF are refused",
                  test_every_character),
         SENTENCE("overlong forms are refused", test_overlong),
-        SENTENCE("a character that breaks off is refused, at the end and in the middle", test_truncated),
+        SENTENCE("a character that breaks off is refused, at the end and in the middle",
+                 test_truncated),
         SENTENCE("a byte above 0x7f alone is refused", test_stray),
-        SENTENCE("a flaw is found at every place of a text of any length, and none behind its end", test_every_place),
+        SENTENCE("a flaw is found at every place of a text of any length, and none behind its end",
+                 test_every_place),
         SENTENCE("a refusal names the field, the byte and its place", test_place),
         SENTENCE("a length outside of the bounds is refused and named", test_length),
         SENTENCE("a missing text is refused", test_missing),

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/url.h"
-#include "base/why.h"
-#include "sentence.h"
+#include "lib/sentence.h"
 
 static void test_parts(void **state)
 {
@@ -18,16 +18,17 @@ static void test_parts(void **state)
         {"local:?ttl=5s", "local", "", "ttl=5s"},
         {"local:/a%20b?mode=0660", "local", "/a%20b", "mode=0660"},
         {"LOCAL:/Path", "local", "/Path", ""},
-        {"redis://user:pass@host:6379/0?ttl=10s&wake=poll", "redis", "//user:pass@host:6379/0", "ttl=10s&wake=poll"},
+        {"redis://user:pass@host:6379/0?ttl=10s&wake=poll", "redis", "//user:pass@host:6379/0",
+         "ttl=10s&wake=poll"},
         {"redis+unix:///tmp/s.sock", "redis+unix", "///tmp/s.sock", ""},
         {"redlock://a:1,b:2,c:3", "redlock", "//a:1,b:2,c:3", ""},
         {"local:?a?b", "local", "", "a?b"},
         {"local:?", "local", "", ""},
         {"local:/caf\xc3\xa9", "local", "/caf\xc3\xa9", ""},
     };
-    struct hf_url url;
+    struct url url;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_int_equal(hf_url_parse(&url, good[i].text), HF_OK);
+        assert_int_equal(url_parse(&url, good[i].text), HF_OK);
         assert_string_equal(url.scheme, good[i].scheme);
         assert_string_equal(url.body, good[i].body);
         assert_string_equal(url.query, good[i].query);
@@ -52,11 +53,11 @@ static void test_refused(void **state)
         {"local:/a\n", "byte 9 (0x0a) is a control character; write it percent-encoded"},
         {"local:/\xff", "byte 8 (0xff) is not valid UTF-8; write it percent-encoded"},
     };
-    struct hf_url url;
+    struct url url;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(hf_url_parse(&url, bad[i].text), HF_CONFIG);
-        if (!strstr(hf_why_text(), bad[i].reason))
-            fail_msg("wanted \"%s\", got \"%s\"", bad[i].reason, hf_why_text());
+        assert_int_equal(url_parse(&url, bad[i].text), HF_CONFIG);
+        if (!strstr(error_text(), bad[i].reason))
+            fail_msg("wanted \"%s\", got \"%s\"", bad[i].reason, error_text());
     }
 }
 
@@ -72,37 +73,37 @@ static void test_secret(void **state)
         "redis://user:hunter2@host\n",
         "user-with-a-name-that-is-too-long:hunter2@host",
     };
-    struct hf_url url;
+    struct url url;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(hf_url_parse(&url, bad[i]), HF_CONFIG);
-        if (strstr(hf_why_text(), "hunt"))
-            fail_msg("shown: %s", hf_why_text());
+        assert_int_equal(url_parse(&url, bad[i]), HF_CONFIG);
+        if (strstr(error_text(), "hunt"))
+            fail_msg("shown: %s", error_text());
     }
 }
 
 static void test_length(void **state)
 {
     (void)state;
-    char text[HF_URL_MAX + 1] = "local:";
-    struct hf_url url;
-    memset(text + 6, 'x', HF_URL_MAX - 7);
-    text[HF_URL_MAX - 1] = '\0';
-    assert_int_equal(hf_url_parse(&url, text), HF_OK);
-    assert_int_equal(strlen(url.body), HF_URL_MAX - 7);
+    char text[URL_MAX + 1] = "local:";
+    struct url url;
+    memset(text + 6, 'x', URL_MAX - 7);
+    text[URL_MAX - 1] = '\0';
+    assert_int_equal(url_parse(&url, text), HF_OK);
+    assert_int_equal(strlen(url.body), URL_MAX - 7);
     text[6] = '?';
-    assert_int_equal(hf_url_parse(&url, text), HF_OK);
-    assert_int_equal(strlen(url.query), HF_URL_MAX - 8);
-    text[HF_URL_MAX - 1] = 'x';
-    text[HF_URL_MAX] = '\0';
-    assert_int_equal(hf_url_parse(&url, text), HF_CONFIG);
-    assert_string_equal(hf_why_text(), "the URL has 4096 bytes, but at most 4095 are allowed");
+    assert_int_equal(url_parse(&url, text), HF_OK);
+    assert_int_equal(strlen(url.query), URL_MAX - 8);
+    text[URL_MAX - 1] = 'x';
+    text[URL_MAX] = '\0';
+    assert_int_equal(url_parse(&url, text), HF_CONFIG);
+    assert_string_equal(error_text(), "the URL has 4096 bytes, but at most 4095 are allowed");
 }
 
 static void test_longest_scheme(void **state)
 {
     (void)state;
-    struct hf_url url;
-    assert_int_equal(hf_url_parse(&url, "abcdefghijklmnopqrstuvw:x"), HF_OK);
+    struct url url;
+    assert_int_equal(url_parse(&url, "abcdefghijklmnopqrstuvw:x"), HF_OK);
     assert_string_equal(url.scheme, "abcdefghijklmnopqrstuvw");
     assert_string_equal(url.body, "x");
 }
@@ -114,10 +115,10 @@ static void test_every_escape(void **state)
         char upper[4], lower[4], out[2];
         snprintf(upper, sizeof upper, "%%%02X", byte);
         snprintf(lower, sizeof lower, "%%%02x", byte);
-        assert_int_equal(hf_url_decode(upper, 3, out, sizeof out), HF_OK);
+        assert_int_equal(url_decode(upper, 3, out, sizeof out), HF_OK);
         assert_int_equal((uint8_t)out[0], byte);
         assert_int_equal(out[1], 0);
-        assert_int_equal(hf_url_decode(lower, 3, out, sizeof out), HF_OK);
+        assert_int_equal(url_decode(lower, 3, out, sizeof out), HF_OK);
         assert_int_equal((uint8_t)out[0], byte);
     }
 }
@@ -126,11 +127,11 @@ static void test_decodes(void **state)
 {
     (void)state;
     char out[16];
-    assert_int_equal(hf_url_decode("a%20b+c%25", 10, out, sizeof out), HF_OK);
+    assert_int_equal(url_decode("a%20b+c%25", 10, out, sizeof out), HF_OK);
     assert_string_equal(out, "a b+c%");
-    assert_int_equal(hf_url_decode("", 0, out, 1), HF_OK);
+    assert_int_equal(url_decode("", 0, out, 1), HF_OK);
     assert_string_equal(out, "");
-    assert_int_equal(hf_url_decode("abc/def", 3, out, sizeof out), HF_OK);
+    assert_int_equal(url_decode("abc/def", 3, out, sizeof out), HF_OK);
     assert_string_equal(out, "abc");
 }
 
@@ -141,16 +142,16 @@ static void test_bad_escapes(void **state)
                                       "%%20", "% 20", "%-1", "%+1", "%00", "x%00y"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char out[16] = "before";
-        if (hf_url_decode(bad[i], strlen(bad[i]), out, sizeof out) != HF_CONFIG)
+        if (url_decode(bad[i], strlen(bad[i]), out, sizeof out) != HF_CONFIG)
             fail_msg("%s was accepted", bad[i]);
         assert_string_equal(out, "");
     }
     /* An escape that goes on behind the end of the text is not one. */
     char out[16];
-    assert_int_equal(hf_url_decode("a%20", 3, out, sizeof out), HF_CONFIG);
-    assert_string_equal(hf_why_text(), "byte 2 is a % without two hexadecimal digits");
-    assert_int_equal(hf_url_decode("ab%00", 5, out, sizeof out), HF_CONFIG);
-    assert_string_equal(hf_why_text(), "byte 3 stands for a NUL");
+    assert_int_equal(url_decode("a%20", 3, out, sizeof out), HF_CONFIG);
+    assert_string_equal(error_text(), "byte 2 is a % without two hexadecimal digits");
+    assert_int_equal(url_decode("ab%00", 5, out, sizeof out), HF_CONFIG);
+    assert_string_equal(error_text(), "byte 3 is an escaped NUL");
 }
 
 static void test_room(void **state)
@@ -159,7 +160,7 @@ static void test_room(void **state)
     for (size_t size = 1; size < 8; size++) {
         char *out = malloc(size);
         assert_non_null(out);
-        hf_status status = hf_url_decode("%61bcd", 6, out, size);
+        hf_status status = url_decode("%61bcd", 6, out, size);
         assert_int_equal(status, size < 5 ? HF_CONFIG : HF_OK);
         assert_string_equal(out, size < 5 ? "" : "abcd");
         free(out);

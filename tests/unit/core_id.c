@@ -13,30 +13,30 @@
 #define TEXTS 200000
 #define LONGEST 64 /* what callers may give */
 
-static struct hf_id id_of(char salt, const char *text, size_t len)
+static struct id id_of(char salt, const char *text, size_t len)
 {
-    struct hf_id id;
-    hf_id_of_text(&id, salt, text, len);
+    struct id id;
+    id_of_text(&id, salt, text, len);
     return id;
 }
 
-static bool same(struct hf_id a, struct hf_id b)
+static bool same(struct id a, struct id b)
 {
     return !memcmp(&a, &b, sizeof a);
 }
 
 static int compare(const void *a, const void *b)
 {
-    return memcmp(a, b, sizeof(struct hf_id));
+    return memcmp(a, b, sizeof(struct id));
 }
 
 static int compare_halves(const void *a, const void *b)
 {
-    return memcmp(a, b, sizeof(struct hf_id) / 2);
+    return memcmp(a, b, sizeof(struct id) / 2);
 }
 
 /* Neither whole ids nor their halves repeat: each half alone is a hash of 64 bits. */
-static void expect_all_different(struct hf_id *ids, size_t count)
+static void expect_all_different(struct id *ids, size_t count)
 {
     qsort(ids, count, sizeof *ids, compare);
     for (size_t i = 1; i < count; i++)
@@ -53,9 +53,10 @@ static void the_same_text_gives_the_same_id_on_every_machine(void **state)
     (void)state;
     char copy[] = "worker-7";
     assert_true(same(id_of('o', "worker-7", 8), id_of('o', copy, 8)));
-    /* Processes of different builds meet by it: a change of the hash is a change of the protocol. */
-    static const struct hf_id known = {
-        {0x3d, 0x4d, 0xe9, 0x1b, 0x40, 0xe8, 0x9a, 0x95, 0x32, 0x4c, 0x9c, 0xbd, 0xaf, 0xf6, 0xe9, 0x8c}};
+    /* Processes of different builds meet by it: a change of the hash is a change of the protocol.
+     */
+    static const struct id known = {{0x3d, 0x4d, 0xe9, 0x1b, 0x40, 0xe8, 0x9a, 0x95, 0x32, 0x4c,
+                                     0x9c, 0xbd, 0xaf, 0xf6, 0xe9, 0x8c}};
     assert_memory_equal(id_of('o', copy, 8).b, known.b, sizeof known.b);
 }
 
@@ -71,7 +72,7 @@ static void an_owner_and_an_attempt_of_the_same_text_are_two_ids(void **state)
 static void two_hundred_thousand_texts_do_not_collide(void **state)
 {
     (void)state;
-    static struct hf_id ids[TEXTS];
+    static struct id ids[TEXTS];
     char text[LONGEST];
     for (unsigned i = 0; i < TEXTS; i++) {
         int len = snprintf(text, sizeof text, i % 2 ? "host-%u/worker" : "job:%08x", i);
@@ -83,7 +84,7 @@ static void two_hundred_thousand_texts_do_not_collide(void **state)
 static void prefixes_suffixes_and_repetitions_do_not_collide(void **state)
 {
     (void)state;
-    static struct hf_id ids[4 * LONGEST * 256];
+    static struct id ids[4 * LONGEST * 256];
     size_t count = 0;
     char text[LONGEST];
     for (unsigned byte = 0; byte < 256; byte++) {
@@ -106,11 +107,11 @@ static void one_bit_of_the_text_changes_about_half_of_the_id(void **state)
 {
     (void)state;
     char text[LONGEST] = "a text of sixty-four bytes, which is the longest that is allowed";
-    struct hf_id before = id_of('a', text, LONGEST);
+    struct id before = id_of('a', text, LONGEST);
     for (unsigned bit = 0; bit < LONGEST * 8; bit++) {
         int changed = 0;
         text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
-        struct hf_id after = id_of('a', text, LONGEST);
+        struct id after = id_of('a', text, LONGEST);
         text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
         for (unsigned i = 0; i < sizeof after.b; i++)
             changed += __builtin_popcount((unsigned)(before.b[i] ^ after.b[i]));
@@ -121,7 +122,7 @@ static void one_bit_of_the_text_changes_about_half_of_the_id(void **state)
 static void the_empty_text_has_an_id_and_nothing_behind_the_length_is_read(void **state)
 {
     (void)state;
-    struct hf_id zero = {{0}};
+    struct id zero = {{0}};
     char *exact = malloc(LONGEST); /* the sanitizer guards its end */
     assert_non_null(exact);
     memset(exact, 'z', LONGEST);

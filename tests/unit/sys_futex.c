@@ -1,10 +1,10 @@
 /* sys_futex.c - tests of sleeping on words in memory. */
-#include "sentence.h"
+#include "lib/sentence.h"
 
 #include "sys/clock.h"
 #include "sys/futex.h"
-#include "sys/latch.h"
 #include "sys/process.h"
+#include "sys/small_mutex.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #define MS 1000000LL
 
 struct sleeper {
-    hf_word a, b;
+    futex_word a, b;
     _Atomic int64_t thread;
     _Atomic bool awake;
     bool two;
@@ -27,8 +27,8 @@ static void *sleep_on_words(void *arg)
     atomic_store(&s->thread, gettid());
     while (atomic_load(&s->a) == 0 && atomic_load(&s->b) == 0)
         if (!s->two)
-            hf_futex_wait(&s->a, 0, INT64_MAX);
-        else if (!hf_futex_wait_two(&s->a, 0, &s->b, 0, INT64_MAX))
+            futex_wait(&s->a, 0, INT64_MAX);
+        else if (!futex_wait_two(&s->a, 0, &s->b, 0, INT64_MAX))
             break;
     atomic_store(&s->awake, true);
     return NULL;
@@ -36,18 +36,18 @@ static void *sleep_on_words(void *arg)
 
 static void await_sleep(struct sleeper *s)
 {
-    while (!atomic_load(&s->thread) || hf_process_state(atomic_load(&s->thread)) != 'S')
+    while (!atomic_load(&s->thread) || process_state(atomic_load(&s->thread)) != 'S')
         usleep(1000);
 }
 
-static void wake_through(struct sleeper *s, hf_word *word)
+static void wake_through(struct sleeper *s, futex_word *word)
 {
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, sleep_on_words, s), 0);
     await_sleep(s);
     assert_false(atomic_load(&s->awake));
     atomic_store(word, 1);
-    hf_futex_wake(word, 1);
+    futex_wake(word, 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(atomic_load(&s->awake));
 }
@@ -75,28 +75,29 @@ static void test_second(void **state)
     assert_int_equal(atomic_load(&s.a), 0);
 }
 
-/* How long a wait that nobody wakes lasts, in nanoseconds; early ends for no reason are waited through. */
+/* How long a wait that nobody wakes lasts, in nanoseconds; early ends for no reason are waited
+ * through. */
 static int64_t wait_out(bool two, int64_t until)
 {
-    hf_word a = 7, b = 8;
-    int64_t from = hf_clock_boot();
+    futex_word a = 7, b = 8;
+    int64_t from = clock_boot();
     do
         if (two)
-            assert_true(hf_futex_wait_two(&a, 7, &b, 8, until));
+            assert_true(futex_wait_two(&a, 7, &b, 8, until));
         else
-            hf_futex_wait(&a, 7, until);
-    while (hf_clock_boot() < until);
-    return hf_clock_boot() - from;
+            futex_wait(&a, 7, until);
+    while (clock_boot() < until);
+    return clock_boot() - from;
 }
 
 static void test_timeout(void **state)
 {
     (void)state;
     for (int two = 0; two < 2; two++) {
-        int64_t took = wait_out(two, hf_clock_boot() + 50 * MS);
+        int64_t took = wait_out(two, clock_boot() + 50 * MS);
         assert_true(took >= 50 * MS - MS);
         assert_true(took < 5000 * MS);
-        assert_true(wait_out(two, hf_clock_boot() - 1000 * MS) < 1000 * MS);
+        assert_true(wait_out(two, clock_boot() - 1000 * MS) < 1000 * MS);
         assert_true(wait_out(two, 0) < 1000 * MS);
     }
 }
@@ -104,17 +105,18 @@ static void test_timeout(void **state)
 static void test_other_value(void **state)
 {
     (void)state;
-    hf_word a = 1, b = 1;
-    hf_futex_wait(&a, 0, INT64_MAX);
-    assert_true(hf_futex_wait_two(&a, 0, &b, 1, INT64_MAX));
-    assert_true(hf_futex_wait_two(&a, 1, &b, 0, INT64_MAX));
+    futex_word a = 1, b = 1;
+    futex_wait(&a, 0, INT64_MAX);
+    assert_true(futex_wait_two(&a, 0, &b, 1, INT64_MAX));
+    assert_true(futex_wait_two(&a, 1, &b, 0, INT64_MAX));
 }
 
 /* Words in shared memory wake across processes. */
 static void test_processes(void **state)
 {
     (void)state;
-    struct sleeper *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct sleeper *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(s, MAP_FAILED);
     s->two = true;
     pid_t pid = fork();
@@ -126,7 +128,7 @@ static void test_processes(void **state)
     }
     await_sleep(s);
     atomic_store(&s->b, 1);
-    hf_futex_wake(&s->b, 1);
+    futex_wake(&s->b, 1);
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -138,9 +140,9 @@ static void test_processes(void **state)
 static void test_lately(void **state)
 {
     (void)state;
-    hf_clock_tune();
+    clock_tune();
     for (int i = 0; i < 100000; i++) {
-        int64_t before = hf_clock_boot(), lately = hf_clock_boot_lately(), after = hf_clock_boot();
+        int64_t before = clock_boot(), lately = clock_boot_lately(), after = clock_boot();
         assert_true(lately <= after);
         assert_true(lately > before - 500 * MS);
     }
@@ -151,7 +153,7 @@ static void test_lately(void **state)
 enum { CROWD = 4, ROUNDS = 20000 };
 
 struct room {
-    hf_latch latch;
+    small_mutex mutex;
     int inside, most, visits; /* under the latch */
     _Atomic int64_t thread[CROWD];
     _Atomic int arrived;
@@ -159,12 +161,12 @@ struct room {
 
 static void visit(struct room *room)
 {
-    hf_latch_lock(&room->latch);
+    small_mutex_lock(&room->mutex);
     room->inside++;
     room->most = room->inside > room->most ? room->inside : room->most;
     room->visits++;
     room->inside--;
-    hf_latch_unlock(&room->latch);
+    small_mutex_unlock(&room->mutex);
 }
 
 static void *visit_once(void *arg)
@@ -194,7 +196,7 @@ static void join_crowd(pthread_t crowd[CROWD])
         assert_int_equal(pthread_join(crowd[i], NULL), 0);
 }
 
-static void test_latch_alone(void **state)
+static void test_mutex_alone(void **state)
 {
     (void)state;
     struct room room = {0};
@@ -205,24 +207,24 @@ static void test_latch_alone(void **state)
     alarm(0);
     assert_int_equal(room.most, 1);
     assert_int_equal(room.visits, CROWD * ROUNDS);
-    assert_true(hf_latch_try(&room.latch));
-    assert_false(hf_latch_try(&room.latch));
+    assert_true(small_mutex_try(&room.mutex));
+    assert_false(small_mutex_try(&room.mutex));
 }
 
 /* All of them sleep when it is let go, once: each that wakes must remember the others. */
-static void test_latch_all_wake(void **state)
+static void test_mutex_all_wake(void **state)
 {
     (void)state;
     struct room room = {0};
     pthread_t crowd[CROWD];
-    hf_latch_begin_held(&room.latch);
+    small_mutex_begin_held(&room.mutex);
     start_crowd(&room, crowd, visit_once);
     for (int i = 0; i < CROWD; i++)
-        while (!atomic_load(&room.thread[i]) || hf_process_state(atomic_load(&room.thread[i])) != 'S')
+        while (!atomic_load(&room.thread[i]) || process_state(atomic_load(&room.thread[i])) != 'S')
             usleep(1000);
     assert_int_equal(room.visits, 0);
     alarm(60);
-    hf_latch_unlock(&room.latch);
+    small_mutex_unlock(&room.mutex);
     join_crowd(crowd);
     alarm(0);
     assert_int_equal(room.visits, CROWD);
@@ -235,11 +237,13 @@ int main(void)
         SENTENCE("a sleep on two words ends when the first is woken", test_first),
         SENTENCE("a sleep on two words ends when the second is woken", test_second),
         SENTENCE("a sleep ends at its time, and at once when that is over", test_timeout),
-        SENTENCE("the time of the last tick is never ahead of the clock, and little behind", test_lately),
+        SENTENCE("the time of the last tick is never ahead of the clock, and little behind",
+                 test_lately),
         SENTENCE("a word that has another value is not slept on", test_other_value),
         SENTENCE("a word in shared memory wakes another process", test_processes),
-        SENTENCE("a latch lets in one at a time", test_latch_alone),
-        SENTENCE("a latch that is let go once wakes all who sleep, one after the other", test_latch_all_wake),
+        SENTENCE("a latch lets in one at a time", test_mutex_alone),
+        SENTENCE("a latch that is let go once wakes all who sleep, one after the other",
+                 test_mutex_all_wake),
     };
     return cmocka_run_group_tests_name("sys/futex", tests, NULL, NULL);
 }

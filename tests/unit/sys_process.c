@@ -1,5 +1,5 @@
 /* sys_process.c - tests of what is known about processes. */
-#include "sentence.h"
+#include "lib/sentence.h"
 
 #include "sys/process.h"
 
@@ -26,7 +26,7 @@ static pid_t start_sleeper(const char *name)
 /* Waits until the process is in that state; the runner's budget bounds it. */
 static void await_state(pid_t pid, char state)
 {
-    while (hf_process_state(pid) != state)
+    while (process_state(pid) != state)
         usleep(1000);
 }
 
@@ -38,13 +38,13 @@ static void test_states(void **state)
     kill(pid, SIGSTOP);
     siginfo_t info;
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED), 0);
-    assert_int_equal(hf_process_state(pid), 'T');
+    assert_int_equal(process_state(pid), 'T');
     kill(pid, SIGKILL);
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-    assert_int_equal(hf_process_state(pid), 'Z');
+    assert_int_equal(process_state(pid), 'Z');
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    assert_int_equal(hf_process_state(pid), 0);
-    assert_int_equal(hf_process_state(getpid()), 'R');
+    assert_int_equal(process_state(pid), 0);
+    assert_int_equal(process_state(getpid()), 'R');
 }
 
 static void test_strange_name(void **state)
@@ -63,7 +63,7 @@ static void *live(void *arg)
 {
     char go;
     *(int64_t *)arg = gettid();
-    process_seen = hf_process_of_thread(gettid());
+    process_seen = process_of_thread(gettid());
     ssize_t n = read(gate[0], &go, 1);
     (void)n;
     return NULL;
@@ -79,10 +79,10 @@ static void test_thread(void **state)
     pthread_join(thread, NULL);
     assert_int_not_equal(thread_seen, getpid());
     assert_int_equal(process_seen, getpid());
-    assert_int_equal(hf_process_of_thread(getpid()), getpid());
-    while (hf_process_of_thread(thread_seen) != 0) /* joined is a moment before gone */
+    assert_int_equal(process_of_thread(getpid()), getpid());
+    while (process_of_thread(thread_seen) != 0) /* joined is a moment before gone */
         usleep(1000);
-    assert_int_equal(hf_process_of_thread(INT32_MAX), 0);
+    assert_int_equal(process_of_thread(INT32_MAX), 0);
     close(gate[0]), close(gate[1]);
 }
 
@@ -90,10 +90,10 @@ static void test_place(void **state)
 {
     (void)state;
     static const uint8_t nothing[16];
-    struct hf_place a, b;
+    struct process_domain a, b;
     const char *what;
-    assert_int_equal(hf_place_here(&a, &what), 0);
-    assert_int_equal(hf_place_here(&b, &what), 0);
+    assert_int_equal(process_domain_read(&a, &what), 0);
+    assert_int_equal(process_domain_read(&b, &what), 0);
     assert_memory_equal(&a, &b, sizeof a);
     assert_memory_not_equal(a.boot_id, nothing, sizeof nothing);
     assert_int_not_equal(a.pid_namespace, 0);
@@ -105,17 +105,19 @@ static void test_self(void **state)
     (void)state;
     char name[65] = "";
     gethostname(name, sizeof name - 1);
-    assert_string_equal(hf_host_name(), name);
-    assert_ptr_equal(hf_host_name(), hf_host_name());
-    assert_int_equal(hf_process_id(), getpid());
+    assert_string_equal(process_host_name(), name);
+    assert_ptr_equal(process_host_name(), process_host_name());
+    assert_int_equal(process_id(), getpid());
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SENTENCE("a child that sleeps, is stopped, is dead and is reaped has the letters S, T, Z and none",
+        SENTENCE("a child that sleeps, is stopped, is dead and is reaped has the letters S, T, Z "
+                 "and none",
                  test_states),
-        SENTENCE("a process named like the rest of its line in /proc does not deceive", test_strange_name),
+        SENTENCE("a process named like the rest of its line in /proc does not deceive",
+                 test_strange_name),
         SENTENCE("a thread leads to its process, and one that ended to none", test_thread),
         SENTENCE("two looks at the place where we run agree, and it has a boot id", test_place),
         SENTENCE("host name and process id are those of the system", test_self),

@@ -1,13 +1,14 @@
-/* tls_server.h - a TLS server in a thread of the test, with certificates that the test makes. It echoes what it reads,
- * over one connection at a time. */
+/* tls_server.h - a TLS server in a thread of the test, with certificates that the test makes. It
+ * echoes what it reads, over one connection at a time. */
 #pragma once
-#include "listener.h"
+#include "listen_socket.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -48,7 +49,8 @@ static inline struct identity make_identity(const struct identity_wish *wish)
     ASN1_INTEGER_set(X509_get_serialNumber(made.certificate), ++serial);
     X509_gmtime_adj(X509_getm_notBefore(made.certificate), wish->days_from * 86400);
     X509_gmtime_adj(X509_getm_notAfter(made.certificate), wish->days_to * 86400);
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)wish->name, -1, -1, 0);
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)wish->name, -1, -1,
+                               0);
     X509_set_issuer_name(made.certificate, X509_get_subject_name(issuer->certificate));
     X509_set_pubkey(made.certificate, made.key);
     extend(made.certificate, NID_basic_constraints, wish->issuer ? "CA:FALSE" : "critical,CA:TRUE");
@@ -88,9 +90,10 @@ struct tls_server {
     SSL_CTX *context;
     pthread_t thread;
     _Atomic bool stop;
-    _Atomic int greeted; /* handshakes that succeeded */
-    char asked_for[64];  /* the host name that the last client named; "" = none */
-    char version[16];    /* of TLS, as spoken last */
+    _Atomic bool starts_late; /* TLS begins behind a line in plain text, and its answer "go\n" */
+    _Atomic int greeted;      /* handshakes that succeeded */
+    char asked_for[64];       /* the host name that the last client named; "" = none */
+    char version[16];         /* of TLS, as spoken last */
 };
 
 static inline void echo_tls(struct tls_server *server, SSL *ssl)
@@ -108,12 +111,43 @@ static inline void echo_tls(struct tls_server *server, SSL *ssl)
     SSL_shutdown(ssl);
 }
 
+/* Reads a line in plain text byte by byte, since TLS may follow at once, and agrees. */
+static inline void agree_on_tls(int fd)
+{
+    char byte = 0;
+    while (byte != '\n' && read(fd, &byte, 1) == 1)
+        ;
+    if (write(fd, "go\n", 3) != 3)
+        return; /* the client is gone */
+}
+
+/* Chooses the one protocol that this server speaks besides none. */
+static inline int choose_h2(SSL *ssl, const unsigned char **out, unsigned char *out_len,
+                            const unsigned char *offered, unsigned len, void *arg)
+{
+    static const unsigned char ours[] = {2, 'h', '2'};
+    (void)ssl, (void)arg;
+    unsigned char *chosen;
+    if (SSL_select_next_proto(&chosen, out_len, ours, sizeof ours, offered, len) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_NOACK;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
 static inline void *serve_tls(void *arg)
 {
     struct tls_server *server = arg;
-    for (int fd; (fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 && !atomic_load(&server->stop);) {
+    sigset_t pipe; /* a client may leave at any time; the library itself must not need this */
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, NULL);
+    for (int fd; (fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 &&
+                 !atomic_load(&server->stop);) {
         SSL *ssl = SSL_new(server->context);
         SSL_set_fd(ssl, fd);
+        if (atomic_load(&server->starts_late))
+            agree_on_tls(fd);
         echo_tls(server, ssl);
         SSL_free(ssl);
         ERR_clear_error();
@@ -122,7 +156,8 @@ static inline void *serve_tls(void *arg)
     return NULL;
 }
 
-/* `clients`: the authority whose certificates clients must have; NULL: none is asked for. `version`: 0, or the one. */
+/* `clients`: the authority whose certificates clients must have; NULL: none is asked for.
+ * `version`: 0, or the one. */
 static inline void start_tls_server(struct tls_server *server, const struct identity *identity,
                                     const struct identity *clients, int version)
 {
@@ -133,9 +168,11 @@ static inline void start_tls_server(struct tls_server *server, const struct iden
     assert_int_equal(SSL_CTX_use_PrivateKey(server->context, identity->key), 1);
     SSL_CTX_set_min_proto_version(server->context, version);
     SSL_CTX_set_max_proto_version(server->context, version);
+    SSL_CTX_set_alpn_select_cb(server->context, choose_h2, NULL);
     if (clients) {
         X509_STORE_add_cert(SSL_CTX_get_cert_store(server->context), clients->certificate);
-        SSL_CTX_set_verify(server->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+        SSL_CTX_set_verify(server->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                           NULL);
     }
     assert_int_equal(pthread_create(&server->thread, NULL, serve_tls, server), 0);
 }

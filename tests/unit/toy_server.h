@@ -1,8 +1,8 @@
-/* toy_server.h - a server in a thread of the test: it answers each line of text with the same line, and the test says
- * when it holds back answers, does not read, pushes a line, or cuts a connection. A connection says which one it is
- * with its first line, "hello N". */
+/* toy_server.h - a server in a thread of the test: it answers each line of text with the same line.
+ * The test says when it holds back replies, does not read, pushes a line, or cuts a connection.
+ * A connection says which one it is with its first line, "hello N". */
 #pragma once
-#include "listener.h"
+#include "listen_socket.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ struct toy_server {
     int cut;     /* the number of a connection to be closed; -1: none */
     char push[64];
     int greetings[TOY_LINES];
-    uint64_t heard; /* lines */
+    uint64_t received; /* lines */
 };
 
 static inline void toy_say(struct toy_connection *c, const char *text, size_t len)
@@ -60,12 +60,12 @@ static inline void toy_hear(struct toy_server *s, struct toy_connection *c, char
         s->greetings[c->number]++;
         return;
     }
-    s->heard++;
+    s->received++;
     if (line[0] == 'l') { /* a list of that many rows */
         for (int rows = atoi(line + 2); rows; rows--)
             toy_say(c, "r 0\n", 4);
     }
-    char *space = memchr(line, ' ', len); /* what is behind the number is ballast */
+    char *space = memchr(line, ' ', len); /* ballast follows the number */
     char *ballast = space ? memchr(space + 1, ' ', len - (size_t)(space + 1 - line)) : NULL;
     toy_say(c, line, ballast ? (size_t)(ballast - line) : len);
     toy_say(c, "\n", 1);
@@ -224,12 +224,12 @@ static inline void toy_answer_one(struct toy_server *s)
     toy_go(s);
 }
 
-static inline uint64_t toy_heard(struct toy_server *s)
+static inline uint64_t toy_received(struct toy_server *s)
 {
     pthread_mutex_lock(&s->lock);
-    uint64_t heard = s->heard;
+    uint64_t received = s->received;
     pthread_mutex_unlock(&s->lock);
-    return heard;
+    return received;
 }
 
 static inline int toy_greetings(struct toy_server *s, int line)

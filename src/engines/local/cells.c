@@ -1,30 +1,49 @@
-/* cells.c - lists of cells, and cells taken and given back. */
+/* cells.c - lists of cells; allocating and freeing cells. */
 #include "cells.h"
 
+#include "base/error.h"
 #include "resource.h"
+#include "sys/clock.h"
 
-/* Two chains in order become one. */
-static uint32_t merge(struct hf_table *t, uint32_t a, uint32_t b)
+#define WALK_MAX NANOS_OF_MS(1000)
+
+_Thread_local nanos walk_began;
+
+bool walk_has_time(struct table *t)
 {
-    uint32_t head = 0, *end = &head;
-    while (a && b) {
-        union hf_cell *x = hf_cell_at(t, a), *y = hf_cell_at(t, b);
+    nanos now = clock_boot();
+    if (!walk_began)
+        walk_began = now;
+    if (now - walk_began < WALK_MAX)
+        return true;
+
+    table_found_damage(t);
+    return false;
+}
+
+/* Merges two chains that are in order. */
+static uint32_t merge(struct table *t, uint32_t a, uint32_t b)
+{
+    uint32_t head = 0, *end = &head, left = table_cells(t);
+    while (a && b && walk_goes_on(t, &left)) {
+        union cell *x = cell_at(t, a), *y = cell_at(t, b);
         bool first = x->entry.ticket <= y->entry.ticket;
         *end = first ? a : b;
         end = first ? &x->head.next : &y->head.next;
         *(first ? &a : &b) = *end;
     }
+
     *end = a ? a : b;
     return head;
 }
 
-/* Merge sort from below: level[i] is a chain of 2^i cells in order, so 32 levels hold any list. */
-void hf_cells_sort_by_ticket(struct hf_table *t, struct hf_cells *list)
+/* Bottom-up merge sort. level[i] is a sorted chain of 2^i cells, so 32 levels hold any list. */
+void cell_list_sort_by_ticket(struct table *t, struct cell_list *list)
 {
+    assert(list);
     uint32_t level[32] = {0}, all = 0;
-    HF_EACH_CELL(t, i, list)
-    {
-        hf_cell_at(t, i)->head.next = 0;
+    FOR_EACH_CELL (t, i, list) {
+        cell_at(t, i)->head.next = 0;
         uint32_t chain = i;
         unsigned at = 0;
         for (; at < 31 && level[at]; at++) {
@@ -33,25 +52,40 @@ void hf_cells_sort_by_ticket(struct hf_table *t, struct hf_cells *list)
         }
         level[at] = level[at] ? merge(t, level[at], chain) : chain;
     }
+
     for (unsigned at = 0; at < 32; at++)
         all = merge(t, level[at], all);
-    struct hf_cells sorted = {.head = all};
+    struct cell_list sorted = {.head = all};
+
     list->head = list->tail = list->count = 0;
-    HF_EACH_CELL(t, i, &sorted) hf_cells_append(t, list, i);
+    FOR_EACH_CELL (t, i, &sorted)
+        cell_list_append(t, list, i);
 }
 
-static bool add_chunk(struct hf_table *t, uint32_t shard, int64_t until)
+void cell_list_damaged(struct table *t)
 {
-    uint32_t first = hf_table_grow(t, shard, until);
+    table_found_damage(t);
+    error_set(HF_DAMAGED, "%s: damaged: it contains impossible values", t->path);
+}
+
+static bool add_chunk(struct table *t, uint32_t shard, int64_t until)
+{
+    assert(shard <= LOCAL_REGISTRY);
+    uint32_t first = table_grow(t, shard, until);
     for (uint32_t i = 0; first && i < LOCAL_PER_CHUNK; i++)
-        hf_cells_push(t, &t->shards[shard].free, first + LOCAL_PER_CHUNK - 1 - i);
+        cell_list_push(t, &t->shards[shard].free, first + LOCAL_PER_CHUNK - 1 - i);
     return first != 0;
 }
 
-struct hf_spot hf_cell_take_last(struct hf_table *t, uint32_t shard, int64_t until)
+struct cell_ref cell_take_last(struct table *t, uint32_t shard, int64_t until)
 {
-    struct hf_shard *s = &t->shards[shard];
-    if (!s->free.head && !hf_resource_drop_idle(t, shard) && !add_chunk(t, shard, until))
-        return (struct hf_spot){.index = 0};
-    return hf_cells_pop(t, &s->free);
+    assert(shard <= LOCAL_REGISTRY);
+    struct shard *s = &t->shards[shard];
+    bool has_free = s->free.head || resource_drop_idle(t, shard) || add_chunk(t, shard, until);
+    if (!has_free)
+        return (struct cell_ref){.index = 0};
+    struct cell_ref taken = cell_list_pop(t, &s->free);
+    if (!taken.index)
+        cell_list_damaged(t);
+    return taken;
 }

@@ -1,103 +1,161 @@
-/* cells.h - lists of cells, and cells taken and given back. All under the mutex of the cells' shard. */
+/* cells.h - lists of cells; allocating and freeing cells. The caller holds the mutex of the cells'
+ * shard. */
 #pragma once
-#include "table.h"
+#include "table_file.h"
 
-/* Each comes in two forms: for whoever has looked the cell up already, and for others. */
+/* Most functions come in two forms: `..._cell` for a caller that already has the cell's address,
+ * and one that takes the index alone. */
 
-/* A cell that was looked up: returned in registers. */
-struct hf_spot {
-    uint32_t index; /* 0: none */
-    union hf_cell *cell;
+/* A cell with its address, small enough to be returned in registers. */
+struct cell_ref {
+    uint32_t index; /* 0 if there is none */
+    union cell *cell;
 };
 
-/* In front. */
-static inline void hf_cells_push_cell(struct hf_table *t, struct hf_cells *list, uint32_t index, union hf_cell *cell)
+/* Puts the cell in front. */
+static inline void cell_list_push_cell(struct table *t, struct cell_list *list, uint32_t index,
+                                       union cell *cell)
 {
     cell->head.prev = 0;
     cell->head.next = list->head;
     if (list->head)
-        hf_cell_at(t, list->head)->head.prev = index;
+        cell_at(t, list->head)->head.prev = index;
     else
         list->tail = index;
+
     list->head = index;
     list->count++;
 }
 
-static inline void hf_cells_push(struct hf_table *t, struct hf_cells *list, uint32_t index)
+static inline void cell_list_push(struct table *t, struct cell_list *list, uint32_t index)
 {
-    hf_cells_push_cell(t, list, index, hf_cell_at(t, index));
+    cell_list_push_cell(t, list, index, cell_at(t, index));
 }
 
-static inline void hf_cells_append_cell(struct hf_table *t, struct hf_cells *list, uint32_t index, union hf_cell *cell)
+static inline void cell_list_append_cell(struct table *t, struct cell_list *list, uint32_t index,
+                                         union cell *cell)
 {
     cell->head.next = 0;
     cell->head.prev = list->tail;
     if (list->tail)
-        hf_cell_at(t, list->tail)->head.next = index;
+        cell_at(t, list->tail)->head.next = index;
     else
         list->head = index;
+
     list->tail = index;
     list->count++;
 }
 
-static inline void hf_cells_append(struct hf_table *t, struct hf_cells *list, uint32_t index)
+static inline void cell_list_append(struct table *t, struct cell_list *list, uint32_t index)
 {
-    hf_cells_append_cell(t, list, index, hf_cell_at(t, index));
+    cell_list_append_cell(t, list, index, cell_at(t, index));
 }
 
-static inline void hf_cells_remove_cell(struct hf_table *t, struct hf_cells *list, union hf_cell *cell)
+/* Puts the cell behind `before`, which is in the list. */
+static inline void cell_list_insert(struct table *t, struct cell_list *list, uint32_t before,
+                                    uint32_t index)
+{
+    union cell *cell = cell_at(t, index), *first = cell_at(t, before);
+    cell->head.prev = before;
+    cell->head.next = first->head.next;
+    if (first->head.next)
+        cell_at(t, first->head.next)->head.prev = index;
+    else
+        list->tail = index;
+
+    first->head.next = index;
+    list->count++;
+}
+
+static inline void cell_list_remove_cell(struct table *t, struct cell_list *list, union cell *cell)
 {
     uint32_t next = cell->head.next, prev = cell->head.prev;
     if (prev)
-        hf_cell_at(t, prev)->head.next = next;
+        cell_at(t, prev)->head.next = next;
     else
         list->head = next;
+
     if (next)
-        hf_cell_at(t, next)->head.prev = prev;
+        cell_at(t, next)->head.prev = prev;
     else
         list->tail = prev;
+
     list->count--;
     cell->head.next = cell->head.prev = 0;
 }
 
-static inline void hf_cells_remove(struct hf_table *t, struct hf_cells *list, uint32_t index)
+static inline void cell_list_remove(struct table *t, struct cell_list *list, uint32_t index)
 {
-    hf_cells_remove_cell(t, list, hf_cell_at(t, index));
+    cell_list_remove_cell(t, list, cell_at(t, index));
 }
 
-/* The first one, off the list; there is one. */
-static inline struct hf_spot hf_cells_pop(struct hf_table *t, struct hf_cells *list)
+/* Removes the first cell. Returns index 0 if there is none, or if the list is damaged. */
+static inline struct cell_ref cell_list_pop(struct table *t, struct cell_list *list)
 {
-    struct hf_spot first = {.index = list->head, .cell = hf_cell_at(t, list->head)};
-    hf_cells_remove_cell(t, list, first.cell);
+    uint32_t index = read_once(list->head);
+    struct cell_ref first = {.index = index, .cell = cell_at(t, index)};
+    if (__builtin_expect(first.cell == &t->outside, false))
+        first.index = 0;
+    cell_list_remove_cell(t, list, first.cell);
     return first;
 }
 
-/* By arrival number, for a queue that was collected in any order. */
-void hf_cells_sort_by_ticket(struct hf_table *t, struct hf_cells *list);
+/* Sorts a queue by arrival number. */
+void cell_list_sort_by_ticket(struct table *t, struct cell_list *list);
 
-struct hf_spot hf_cell_take_last(struct hf_table *t, uint32_t shard, int64_t until); /* when none may be free */
+/* Sets the error: a list leads to a cell that does not exist. */
+void cell_list_damaged(struct table *t);
 
-/* An unused cell, its state still CELL_FREE: fill it, then commit. 0: full, hf_error_text() says why. May drop an idle
- * resource, so whoever needs one takes it off the idle list first. */
-static inline struct hf_spot hf_cell_take(struct hf_table *t, uint32_t shard, int64_t until)
+/* The rare half of cell_take(): the shard's free list may be empty. */
+struct cell_ref cell_take_last(struct table *t, uint32_t shard, int64_t until);
+
+/* Takes a cell whose state is still CELL_FREE: fill it in, then commit it. Returns index 0 if the
+ * table is full (hf_error_text() says why). May drop idle resources, so take a resource off the
+ * idle list before this call. */
+static inline struct cell_ref cell_take(struct table *t, uint32_t shard, int64_t until)
 {
-    struct hf_cells *free = &t->shards[shard].free;
-    return free->head ? hf_cells_pop(t, free) : hf_cell_take_last(t, shard, until);
+    struct cell_list *free = &t->shards[shard].free;
+    if (__builtin_expect(!free->head, false))
+        return cell_take_last(t, shard, until);
+
+    struct cell_ref taken = cell_list_pop(t, free);
+    if (__builtin_expect(!taken.index, false))
+        cell_list_damaged(t);
+    return taken;
 }
 
-static inline void hf_cell_give_cell(struct hf_table *t, uint32_t shard, uint32_t index, union hf_cell *cell)
+static inline void cell_give_back_cell(struct table *t, uint32_t shard, uint32_t index,
+                                       union cell *cell)
 {
-    hf_cell_commit(cell, CELL_FREE);
-    hf_cells_push_cell(t, &hf_shard_at(t, shard)->free, index, cell);
+    cell_commit(cell, CELL_FREE);
+    cell_list_push_cell(t, &shard_at(t, shard)->free, index, cell);
 }
 
-static inline void hf_cell_give(struct hf_table *t, uint32_t shard, uint32_t index)
+static inline void cell_give_back(struct table *t, uint32_t shard, uint32_t index)
 {
-    hf_cell_give_cell(t, shard, index, hf_cell_at(t, index));
+    cell_give_back_cell(t, shard, index, cell_at(t, index));
 }
 
-/* Each index of a list. Bounded, because a damaged file may hold a circle. */
-#define HF_EACH_CELL(t, i, list)                                                                                       \
-    for (uint32_t i = (list)->head, i##_left = hf_table_cells(t), i##_next;                                            \
-         i && i##_left-- && (i##_next = hf_cell_at(t, i)->head.next, true); i = i##_next)
+/* Set to 0 when a shard is locked: the walks of an op are bounded together. */
+extern _Thread_local nanos walk_began __attribute__((tls_model("initial-exec")));
+
+/* The rare half of walk_goes_on(): false, and the table is damaged, if the op has walked for a
+ * second. */
+bool walk_has_time(struct table *t);
+
+/* A damaged list may be a circle, so a walk has as many steps as there are cells. Walks inside
+ * walks could still take for ever: each checks the time every 1024 steps. */
+static inline bool walk_goes_on(struct table *t, uint32_t *left)
+{
+    if (__builtin_expect(*left % 1024 == 0, false) && (*left == 0 || !walk_has_time(t)))
+        return false;
+    --*left;
+    return true;
+}
+
+/* Visits each index of a list. */
+#define FOR_EACH_CELL(t, i, list)                                                                  \
+    for (uint32_t i = read_once((list)->head), i##_left = table_cells(t), i##_next;                \
+         i && walk_goes_on(t, &i##_left) &&                                                        \
+         (i##_next = read_once(cell_at(t, i)->head.next), true);                                   \
+         i = i##_next)

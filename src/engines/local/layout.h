@@ -1,23 +1,28 @@
 /* layout.h - what lies in the shared file.
  *
- *   page 0     head: what this file is. Written once, before the file gets its name, and covered by a checksum.
- *   page 1     state: how far the file is in use.
- *   page 2..   shards: a mutex each, and where its lists begin. A name belongs to the shard that its hash says; the
- * last one, the registry, holds the clients. then       chunks of 16 cells of 256 bytes. A chunk belongs to one shard
- * for ever, a cell is one of: a resource, a piece of a long name, an entry (somebody who waits or holds), a client.
- *
- * The truth is in the cells: each carries its state, and every change of truth is ONE store of that state (or of one
- * other word), made when the cell's other fields are right. Lists, chains, counts are derived: after a death inside a
- * shard's mutex hf_shard_repair() makes them anew from the cells. So an operation may die between any two instructions.
+ * The truth is in the cells. Each cell has a state, and every change of truth is ONE store of that
+ * state (or of one other word), made when the cell's other fields are right. Lists, chains and
+ * counts are derived: after a death inside a shard's mutex shard_repair() rebuilds them from the
+ * cells. So a process may die between any two instructions of an op. */
+
+/* clang-format off */
+/*
+ *   page 0     head: what this file is. Written once, before the file gets its name; has a checksum.
+ *   page 1     state: how much of the file is in use.
+ *   page 2..   shards: each a mutex and the heads of its lists. The hash of a name picks its shard;
+ *              the last shard, the registry, has the clients.
+ *   then       chunks of 16 cells of 256 bytes. A chunk belongs to one shard for ever. A cell is a
+ *              resource, a piece of a long name, an entry (a waiter or a holder) or a client.
  */
+/* clang-format on */
 #pragma once
-#include "core/message.h"
-#include "sys/robust.h"
+#include "core/engine_protocol.h"
+#include "sys/robust_mutex.h"
 
 #include <assert.h>
 
 enum {
-    LOCAL_VERSION = 1,
+    LOCAL_VERSION = 2,
     LOCAL_PAGE = 4096,
     LOCAL_CELL = 256,
     LOCAL_CHUNK = 4096,
@@ -30,134 +35,142 @@ enum {
     LOCAL_CELLS_AT = 9 * LOCAL_PAGE,
     LOCAL_START = 64 * 1024, /* bytes of a new file */
 };
-#define LOCAL_MAP ((size_t)4 << 30) /* mapped once: a map that moves would lose its robust mutexes */
+#define LOCAL_MAP ((size_t)4 << 30) /* address space mapped once, so that cells never move */
 #define LOCAL_MAGIC "HOLDFAST"
 
-struct hf_local_head {
+struct table_head {
     char magic[8];
     uint32_t version, layout; /* layout: signature of the structs below */
     uint8_t boot_id[16];
     uint64_t pid_namespace, time_namespace;
     char libc[32];
-    uint64_t token_floor; /* no token of this table is at or below it */
-    uint64_t checksum;    /* of the whole page with this field 0 */
+    uint64_t token_floor; /* every token of this table is higher */
+    uint64_t checksum;    /* checksum of the whole page with this field 0 */
 };
 
-struct hf_local_state {
-    pthread_mutex_t grow;          /* taken inside a shard's mutex, never the other way */
-    _Atomic uint32_t chunks;       /* in use */
-    uint32_t room;                 /* chunks that the file has space for */
-    _Atomic uint32_t retired;      /* the file has lost its name: whoever still has it open gets nothing any more */
-    _Atomic int64_t watched_until; /* somebody wants to hear of every change until then */
-    hf_word changes;               /* rises with every change while somebody does */
-    _Atomic uint32_t ring;         /* rises when a client comes or goes: neighbours must be looked up again */
+struct table_state {
+    struct robust_mutex grow; /* locked inside a shard's mutex, never the other way round */
+    _Atomic uint32_t chunks;  /* chunks in use */
+    uint32_t room;            /* chunks that the file has space for */
+    _Atomic uint32_t
+        retired; /* 1 once the file has lost its name: every op on it fails from then on */
+    _Atomic int64_t watched_until; /* until when some client watches every change */
+    futex_word changes;            /* rises with every change while some client watches */
+    _Atomic int64_t reaped_at;     /* when a dead client was last cleaned up after; 0: never */
+    _Atomic uint32_t ring; /* version of the ring of clients; rises when one joins or leaves */
 };
 
 /* Indices of cells; 0 is none. A cell is in one list at a time. */
-struct hf_cells {
+struct cell_list {
     uint32_t head, tail, count;
 };
 
-struct hf_shard {
-    pthread_mutex_t mutex;
-    uint64_t token_floor; /* of resources that were dropped */
-    struct hf_cells free;
-    struct hf_cells
-        idle; /* resources that nobody holds or waits for, newest first; in the registry: the ring of clients */
-    uint32_t detached; /* entries that no client answers for */
-    uint32_t repairs;  /* how often a death was mended here */
+struct shard {
+    struct robust_mutex mutex;
+    uint64_t token_floor; /* highest token of the resources that were dropped */
+    struct cell_list free;
+    /* resources without holders and waiters, newest first; in the registry: the ring of clients */
+    struct cell_list idle;
+    uint32_t detached; /* number of entries without a client */
+    uint32_t repairs;  /* number of repairs after a death */
     uint32_t bucket[LOCAL_BUCKETS];
 };
 
-enum hf_cell_state {
+enum cell_state {
     CELL_FREE,
     CELL_RESERVED, /* cell 0 */
     CELL_RESOURCE,
     CELL_NAME,
     CELL_WAITING,
     CELL_HELD,
-    CELL_PAST,  /* a hold that is over, kept for people to see; nobody's */
-    CELL_ENDED, /* the hold is over, by time or by force; the cell is still its client's, which alone frees it */
+    CELL_PAST,  /* a past hold, kept for people to see; belongs to no client */
+    CELL_ENDED, /* the hold expired, was revoked or refused; only its client frees the cell */
     CELL_CLIENT,
-    CELL_DEAD, /* a client whose death was noticed: it gets nothing any more */
+    CELL_DEAD, /* a client that is known to be dead: it gets no new entries */
 };
 
-struct hf_cell_head {
+struct cell_head {
     _Atomic uint32_t state;
     uint32_t shard;
     uint32_t next, prev;
-    hf_word word; /* rises with all news for an entry; a blocked caller sleeps on it. In every cell, because a late
-                     waker may meet a cell that has become something else */
+    /* Rises with every notification of an entry; a parked caller sleeps on it. Every cell has one,
+     * because a late wake may reach a cell that was reused. */
+    futex_word word;
     uint32_t spare;
 };
 
-struct hf_resource {
-    struct hf_cell_head head;
+struct resource {
+    struct cell_head head;
     uint64_t hash;
-    uint64_t token;   /* the last one given out */
+    uint64_t token;   /* the last token given out */
     uint64_t ticket;  /* the next arrival number */
-    int64_t next_end; /* no hold ends before; may be too early, never too late */
+    int64_t next_end; /* no hold ends earlier; may lie too early, never too late */
     uint32_t used, capacity;
-    uint32_t declared; /* the capacity that asks name; differs from `capacity` after a resize */
-    uint32_t history;  /* how many past holds are kept */
+    uint32_t declared; /* the capacity that requests name; differs from `capacity` after a resize */
+    uint32_t history;  /* number of past holds to keep */
     int64_t history_age;
-    struct hf_cells holders, waiters, past;
-    uint32_t chain, more; /* next in its bucket; first further piece of the name */
+    struct cell_list holders, waiters, past;
+    uint32_t chain, more; /* next in the bucket; first further piece of the name */
     uint16_t name_len;
     uint8_t kind; /* HF_EXCLUSIVE, HF_SEMAPHORE or HF_READ (for read and write) */
-    uint8_t idle; /* on the shard's idle list */
+    uint8_t idle; /* 1 while on the shard's idle list */
     char name[128];
 };
 
-struct hf_name_piece {
-    struct hf_cell_head head;
+struct name_piece {
+    struct cell_head head;
     uint32_t resource, more;
     char name[224];
 };
 
-/* Is an entry in its client's ready list? The list needs no mutex, so a repair cannot tell whether whoever died got it
- * in there: it stays in doubt until its client takes it out, and whoever has news for it asks for a look at all. */
-enum hf_link { UNLINKED, LINKED, LINK_IN_DOUBT };
+/* Whether an entry is in its client's ready list. The list has no mutex, so a repair cannot tell
+ * whether the dead process had linked the entry. It is then UNKNOWN until its client empties the
+ * list, and a notification for it sets `rescan`. */
+enum ready_link { READY_UNLINKED, READY_LINKED, READY_UNKNOWN };
 
-struct hf_entry {
-    struct hf_cell_head head;
+struct entry {
+    struct cell_head head;
     uint32_t resource, client; /* client 0: detached */
     uint32_t units;
-    _Atomic uint32_t ready_next; /* in its client's ready list */
-    _Atomic uint32_t cookie;     /* where its client keeps the ask; 0: a caller is parked on the word */
-    _Atomic uint8_t linked;      /* enum hf_link; not UNLINKED: the cell may not be used again */
+    _Atomic uint32_t ready_next; /* next entry in the client's ready list */
+    /* under which the client keeps the op; 0: a caller is parked on the word */
+    _Atomic uint32_t cookie;
+    _Atomic uint8_t ready_link; /* enum ready_link; the cell is reused only when UNLINKED */
     uint8_t kind, label_len;
-    uint8_t
-        named;   /* others may have the same owner: several entries are then one hold, and one of them has the units */
-    uint8_t why; /* hf_status: how it ended */
-    struct hf_id owner, attempt;
+    /* 1 if other entries may have the same owner: together they are one hold, and one of them has
+     * its units */
+    uint8_t named;
+    uint8_t why; /* hf_status: how the hold ended */
+    struct id owner, attempt;
     uint64_t ticket, token;
     int64_t end, ttl, since, check_at, pid;
     char label[HF_LABEL_MAX];
 };
 
-struct hf_member {
-    struct hf_cell_head head;
-    pthread_mutex_t life;     /* held by the client's background thread as long as it lives */
-    hf_word bell;             /* rises when the background thread must look */
+struct table_client {
+    struct cell_head head;
+    struct robust_mutex life; /* held as long as the client lives */
+    futex_word wake_word;     /* rises when the background thread must wake */
     _Atomic uint32_t ready;   /* entries that were granted, newest first */
-    _Atomic uint32_t recheck; /* a hold was taken away: ask for each whether it is still there */
-    _Atomic uint32_t rescan;  /* a repair could not tell who was told: look at everything */
+    _Atomic uint32_t recheck; /* 1: a hold was revoked; check that each is still held */
+    _Atomic uint32_t rescan;  /* 1: after a repair; check every op */
     int64_t pid;
 };
 
-union hf_cell {
-    struct hf_cell_head head;
-    struct hf_resource resource;
-    struct hf_name_piece piece;
-    struct hf_entry entry;
-    struct hf_member member;
+union cell {
+    struct cell_head head;
+    struct resource resource;
+    struct name_piece piece;
+    struct entry entry;
+    struct table_client client;
     char bytes[LOCAL_CELL];
 };
 
-static_assert(sizeof(union hf_cell) == LOCAL_CELL, "a cell is 256 bytes");
-static_assert(sizeof(struct hf_local_head) <= LOCAL_PAGE, "the head is one page");
-static_assert(sizeof(struct hf_local_state) <= LOCAL_PAGE, "the state is one page");
-static_assert(LOCAL_SHARDS_AT + sizeof(struct hf_shard) * (LOCAL_SHARDS + 1) <= LOCAL_CELLS_AT, "the shards fit");
-static_assert(sizeof(((struct hf_resource *)0)->name) + 2 * sizeof(((struct hf_name_piece *)0)->name) >= HF_NAME_MAX,
+static_assert(sizeof(union cell) == LOCAL_CELL, "a cell is 256 bytes");
+static_assert(sizeof(struct table_head) <= LOCAL_PAGE, "the head is one page");
+static_assert(sizeof(struct table_state) <= LOCAL_PAGE, "the state is one page");
+static_assert(LOCAL_SHARDS_AT + sizeof(struct shard) * (LOCAL_SHARDS + 1) <= LOCAL_CELLS_AT,
+              "the shards fit");
+static_assert(sizeof(((struct resource *)0)->name) + 2 * sizeof(((struct name_piece *)0)->name) >=
+                  HF_NAME_MAX,
               "two further pieces hold the longest name");

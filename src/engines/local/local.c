@@ -1,383 +1,489 @@
-/* local.c - the engine `local:`: a table in a shared memory file, in which processes of one machine meet. No server.
- *
- * The way through this folder: local.c is the door (engine.h). A verb goes to asking.c or lease.c, visits the shard of
- * its name (shard.c), finds the resource (resource.c) with its holders and waiters (holders.c) and the notes of past
- * ones (past.c), in cells (cells.c) of the file (table.c, layout.h). members.c knows the clients: who lives, who
- * watches whom, who buries the dead. pending.c is this process's own memory of the asks that wait for the bell.
- * oversee.c is for people: list, break, resize.
- *
- * Costs: an uncontended acquire or release is one shard mutex, one read of the clock (the release: of its last tick)
- * and no system call; a hand-over is one futex wake, made inside the mutex: a granter that dies before it leaves the
- * mutex marked, and the repair wakes. */
+/* local.c - the engine `local:`: a table in a shared memory file, used by the processes of one
+ * machine without a server. table_ops.h has the page that explains this folder. */
 #include "engines/engine.h"
 
+#include "async_waiters.h"
+#include "base/error.h"
 #include "base/settings.h"
 #include "base/url.h"
-#include "base/why.h"
-#include "lease.h"
-#include "members.h"
-#include "pending.h"
+#include "clients.h"
 #include "sys/clock.h"
 #include "sys/process.h"
+#include "sys/shm_guard.h"
+#include "table_ops.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct hf_local {
-    struct hf_table table;
-    struct hf_asker who;
-    struct hf_member *me; /* looked up once: whatever becomes of the table, sleeper and waker mean the same bell */
-    const struct hf_host *host;
-    struct hf_pending pending;
-    _Atomic bool woken; /* attend_wake was called */
-    /* The background thread's own: */
-    uint32_t next, ring; /* whom it watches, and of which version of the ring that is */
+struct local {
+    struct table table;
+    struct table_caller who;
+    /* the cell's address, kept so that sleeper and waker use the same word even if the table is
+     * damaged */
+    struct table_client *me;
+    const struct engine_host *host;
+    struct async_waiters pending;
+    _Atomic bool woken; /* set by background_wake() */
+    /* Used by the background thread only: */
+    uint32_t next, ring; /* the watched neighbour, and the version of the ring that named it */
     bool knows_next;
-    bool no_waitv; /* the kernel cannot wait for two words: look every 10 ms */
+    bool no_waitv; /* the kernel lacks FUTEX_WAITV: poll every 10 ms */
 };
 
-enum { LOOK_EVERY_MS = 10, JOIN_TIMEOUT_MS = 500, WATCH_FOR_MS = 10000 };
+enum {
+    POLL_EVERY_MS = 10,
+    REAP_AT_ONCE = 64,
+    SLEEP_AT_MOST_MS = 60000,
+    JOIN_TIMEOUT_MS = 500,
+    WATCH_FOR_MS = 10000
+};
+
+enum local_setting_id {
+#define SETTING SETTING_INDEX
+#include "local_settings.def"
+#undef SETTING
+};
 
 /* ---- Opening and closing ---- */
 
-static hf_status open_local(void **self, const struct hf_url *url, const struct hf_settings *settings,
-                            const struct hf_host *host)
+/* The path of the table that the URL names; "": the user's own. */
+static hf_status read_path(const struct url *url, char *path, size_t size)
 {
-    *self = NULL;
-    char path[sizeof((struct hf_table *)0)->path];
-    hf_status status = hf_url_decode(url->body, strlen(url->body), path, sizeof path - 16);
+    hf_status status = url_decode(url->body, strlen(url->body), path, size - 16);
+
     if (status != HF_OK)
-        return hf_why(status, "local:%.80s%s: the path of a table: %s", url->body, strlen(url->body) > 80 ? "..." : "",
-                      hf_why_text());
+        return error_set(status, "local:%.80s%s: the path of a table: %s", url->body,
+                         strlen(url->body) > 80 ? "..." : "", error_text());
     if (path[0] && path[0] != '/')
-        return hf_why(HF_CONFIG, "local:%s: the path of a table must be absolute", path);
-    struct hf_local *l = calloc(1, sizeof *l);
+        return error_set(HF_CONFIG, "local:%s: the path of a table must be absolute", path);
+    return HF_OK;
+}
+
+static hf_status check_local(const struct url *url, const struct settings *settings)
+{
+    (void)settings;
+    char path[sizeof((struct table *)0)->path];
+    return read_path(url, path, sizeof path);
+}
+
+static hf_status open_local(void **self, const struct url *url, const struct settings *settings,
+                            const struct engine_host *host)
+{
+    assert(self && url && settings && host);
+    *self = NULL;
+    char path[sizeof((struct table *)0)->path];
+    hf_status status = read_path(url, path, sizeof path);
+    if (status != HF_OK)
+        return status;
+
+    struct local *l = calloc(1, sizeof *l);
     if (!l)
-        return hf_why(HF_NO_MEMORY, "local: no memory for a client");
-    status = hf_table_open(&l->table, path[0] ? path : NULL, (mode_t)settings->value[HF_SET_MODE]);
+        return error_set(HF_NO_MEMORY, "local: no memory for a client");
+
+    status = table_open(&l->table, path[0] ? path : NULL, (mode_t)settings->value[SETTING_MODE]);
     if (status != HF_OK) {
         free(l);
         return status;
     }
+
     l->host = host;
-    l->who.pid = hf_process_id();
-    l->who.history = (uint32_t)settings->value[HF_SET_HISTORY];
-    l->who.history_age = HF_MS(settings->value[HF_SET_HISTORY_AGE]);
-    hf_pending_init(&l->pending);
+    l->who.pid = process_id();
+    l->who.history = (uint32_t)settings->value[SETTING_HISTORY];
+    l->who.history_age = NANOS_OF_MS(settings->value[SETTING_HISTORY_AGE]);
+    async_waiters_init(&l->pending);
     *self = l;
+
     return HF_OK;
 }
 
 static void close_local(void *self)
 {
-    struct hf_local *l = self;
-    hf_table_close(&l->table);
-    hf_pending_free(&l->pending);
+    struct local *l = self;
+    table_close(&l->table);
+    async_waiters_free(&l->pending);
     free(l);
 }
 
 static hf_status enter_local(void *self)
 {
-    struct hf_local *l = self;
-    hf_status status = hf_member_join(&l->table, l->who.pid, hf_clock_boot() + HF_MS(JOIN_TIMEOUT_MS), &l->who.member);
+    struct local *l = self;
+    assert(!l->me);
+    shm_guard_this_thread();
+    hf_status status = table_client_join(
+        &l->table, l->who.pid, clock_boot() + NANOS_OF_MS(JOIN_TIMEOUT_MS), &l->who.client);
     if (status == HF_OK)
-        l->me = &hf_cell_at(&l->table, l->who.member)->member;
+        l->me = &cell_at(&l->table, l->who.client)->client;
     return status;
 }
 
 static void leave_local(void *self)
 {
-    struct hf_local *l = self;
-    hf_member_leave(&l->table, l->who.member);
+    struct local *l = self;
+    assert(l->me && l->who.client);
+    table_client_leave(&l->table, l->who.client);
 }
 
-/* ---- Verbs ---- */
+/* ---- Ops ---- */
 
-static void retire(struct hf_local *l)
+static void retire(struct local *l)
 {
-    hf_why(HF_LOST, "%s: the table was deleted or replaced", l->table.path);
+    error_set(HF_LOST, "%s: the table was deleted or replaced", l->table.path);
     atomic_store(&l->table.state->retired, 1);
-    l->host->lost_all(l->host->ctx, HF_LOST, hf_why_text());
+    l->host->lost_all(l->host->ctx, HF_LOST, error_text());
 }
 
-__attribute__((noinline)) static bool look_whether_retired(struct hf_local *l)
+__attribute__((noinline)) static bool check_retired(struct local *l)
 {
-    if (!atomic_load_explicit(&l->table.state->retired, memory_order_relaxed) && hf_table_in_place(&l->table))
+    if (!atomic_load_explicit(&l->table.state->retired, memory_order_relaxed) &&
+        table_in_place(&l->table))
         return false;
     retire(l);
     return true;
 }
 
-/* One load; the stat is made where time has passed anyway. */
-static inline bool is_retired(struct hf_local *l, bool look)
+/* Costs one load. The stat is made only by ops before which time has passed. */
+static inline bool is_retired(struct local *l, bool check)
 {
     bool known = atomic_load_explicit(&l->table.state->retired, memory_order_relaxed);
-    return (look || known) && look_whether_retired(l);
+    return (check || known) && check_retired(l);
 }
 
-static bool answer_retired(struct hf_news *news, hf_nanos now, enum hf_cue cue)
+static bool answer_retired(struct engine_reply *reply, nanos now, enum reply_kind kind)
 {
-    *news = (struct hf_news){
-        .cue = cue, .asked_at = now, .retry_at = HF_NEVER, .status = HF_UNAVAILABLE, .text = hf_why_text()};
+    assert(kind == REPLY_FAILED || kind == REPLY_NOT_HELD);
+    *reply = (struct engine_reply){.kind = kind,
+                                   .asked_at = now,
+                                   .retry_at = TIME_NEVER,
+                                   .status = HF_UNAVAILABLE,
+                                   .text = error_text()};
     return true;
 }
 
-static void forget(void *self, struct hf_ask *ask)
+static void forget(void *self, struct engine_op *op)
 {
-    struct hf_local *l = self;
-    if (!hf_slot_cookie(ask->slot))
+    struct local *l = self;
+    if (!slot_cookie(op->slot))
         return;
-    hf_pending_remove(&l->pending, hf_slot_cookie(ask->slot));
-    ask->slot = hf_slot(hf_slot_cell(ask->slot), 0);
+    async_waiters_remove(&l->pending, slot_cookie(op->slot));
+    op->slot = slot_make(slot_cell(op->slot), 0);
 }
 
-static void attend_wake(void *self)
+static void background_wake(void *self)
 {
-    struct hf_local *l = self;
+    struct local *l = self;
     atomic_store(&l->woken, true);
-    hf_member_ring_bell(l->me);
+    table_client_wake(l->me);
 }
 
-/* Once nobody answers for the cell it may become something else at any time, so it must be off our ready list. */
-static void detach(struct hf_local *l, struct hf_ask *ask)
+/* A detached hold has no client, so its cell may be reused at any time: take it off the ready list
+ * first. */
+static void detach(struct local *l, struct engine_op *op)
 {
-    if (hf_lease_detach(&l->table, ask, false))
+    assert(op->detached);
+    if (table_detach(&l->table, op, false))
         return;
-    hf_pending_drain(&l->pending, &l->table, l->who.member, l->host->nudge, l->host->ctx);
-    attend_wake(l); /* for those that were nudged beside it */
-    hf_lease_detach(&l->table, ask, true);
+    async_waiters_drain(&l->pending, &l->table, l->who.client, l->host->notify, l->host->ctx);
+    background_wake(l); /* for the ops that were notified beside it */
+    table_detach(&l->table, op, true);
 }
 
-/* An ask whose news come by the bell needs a cookie. */
-static bool add_cookie(struct hf_local *l, struct hf_ask *ask)
+/* An op whose reply arrives through the background thread needs a cookie. */
+static bool add_cookie(struct local *l, struct engine_op *op)
 {
-    uint32_t cookie = hf_pending_add(&l->pending, ask);
-    ask->slot = hf_slot(hf_slot_cell(ask->slot), cookie);
+    assert(!slot_cookie(op->slot));
+    uint32_t cookie = async_waiters_add(&l->pending, op);
+    op->slot = slot_make(slot_cell(op->slot), cookie);
     return cookie != 0;
 }
 
-static bool answer_no_memory(struct hf_news *news, hf_nanos now)
+static bool answer_no_memory(struct engine_reply *reply, nanos now)
 {
-    hf_why(HF_NO_MEMORY, "no memory to wait");
-    *news = (struct hf_news){
-        .cue = HF_N_FAILED, .asked_at = now, .retry_at = HF_NEVER, .status = HF_NO_MEMORY, .text = hf_why_text()};
+    error_set(HF_NO_MEMORY, "no memory to wait");
+    *reply = (struct engine_reply){.kind = REPLY_FAILED,
+                                   .asked_at = now,
+                                   .retry_at = TIME_NEVER,
+                                   .status = HF_NO_MEMORY,
+                                   .text = error_text()};
+
     return true;
 }
 
-/* The verbs of a hold on which time has passed. */
-static void submit_later(struct hf_local *l, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+/* Ops on a hold that may have changed since it was granted. */
+static void submit_later(struct local *l, struct engine_op *op, nanos now,
+                         struct engine_reply *reply)
 {
-    if (ask->verb == HF_V_LEAVE) {
-        hf_lease_leave(&l->table, ask, now, news);
-        if (news->cue == HF_N_GRANTED && is_retired(l, true)) /* as in peek() */
-            answer_retired(news, now, HF_N_FAILED);
+    assert(op->verb != OP_ACQUIRE && op->verb != OP_RELEASE);
+    if (op->verb == OP_LEAVE) {
+        table_leave(&l->table, op, now, reply);
+        if (reply->kind == REPLY_GRANTED && is_retired(l, true)) /* as in take_reply() */
+            answer_retired(reply, now, REPLY_FAILED);
     } else if (is_retired(l, true)) {
-        answer_retired(news, now, HF_N_GONE);
-    } else if (ask->verb == HF_V_EXTEND || ask->verb == HF_V_CHECK) {
-        hf_lease_extend(&l->table, ask, now, ask->verb == HF_V_CHECK, news);
+        answer_retired(reply, now, REPLY_NOT_HELD);
+    } else if (op->verb == OP_EXTEND || op->verb == OP_CHECK) {
+        table_extend(&l->table, op, now, op->verb == OP_CHECK, reply);
     } else {
-        hf_lease_convert(&l->table, ask, now, news);
+        table_convert(&l->table, op, now, reply);
     }
 }
 
-__attribute__((noinline)) static bool submit_any(struct hf_local *l, struct hf_ask *ask, hf_nanos now,
-                                                 struct hf_news *news)
+__attribute__((noinline)) static bool submit_any(struct local *l, struct engine_op *op, nanos now,
+                                                 struct engine_reply *reply)
 {
-    if (ask->verb == HF_V_ACQUIRE) {
-        if (is_retired(l, hf_slot_cell(ask->slot) != 0))
-            return answer_retired(news, now, HF_N_FAILED);
-        if (ask->bell && ask->queue && !hf_slot_cookie(ask->slot) && !add_cookie(l, ask))
-            return answer_no_memory(news, now);
-        hf_lease_ask(&l->table, &l->who, ask, now, news);
-    } else if (ask->verb == HF_V_RELEASE) {
-        hf_lease_release(&l->table, ask, now, news);
+    assert(l->me);
+    if (op->verb == OP_ACQUIRE) {
+        if (is_retired(l, slot_cell(op->slot) != 0))
+            return answer_retired(reply, now, REPLY_FAILED);
+        bool needs_cookie = op->in_background && op->queue && !slot_cookie(op->slot);
+        if (needs_cookie && !add_cookie(l, op))
+            return answer_no_memory(reply, now);
+        table_acquire(&l->table, &l->who, op, now, reply);
+    } else if (op->verb == OP_RELEASE) {
+        table_release(&l->table, op, now, reply);
     } else {
-        submit_later(l, ask, now, news);
+        submit_later(l, op, now, reply);
     }
-    if (hf_slot_cookie(ask->slot) && news->cue != HF_N_QUEUED && !(news->cue == HF_N_FAILED && hf_slot_cell(ask->slot)))
-        forget(l, ask);
-    if (news->cue == HF_N_GRANTED && ask->detached)
-        detach(l, ask);
+
+    bool still_queued =
+        reply->kind == REPLY_QUEUED || (reply->kind == REPLY_FAILED && slot_cell(op->slot));
+    if (slot_cookie(op->slot) && !still_queued)
+        forget(l, op);
+    if (reply->kind == REPLY_GRANTED && op->detached)
+        detach(l, op);
     return true;
 }
 
-static bool submit(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+static bool submit(void *self, struct engine_op *op, nanos now, struct engine_reply *reply)
 {
-    struct hf_local *l = self;
-    bool alone = !ask->detached && !(ask->bell && ask->queue); /* else there is more to do than the verb itself */
-    if (alone && ask->verb == HF_V_ACQUIRE && !ask->slot && !is_retired(l, false))
-        return hf_lease_ask(&l->table, &l->who, ask, now, news);
-    if (alone && ask->verb == HF_V_RELEASE && !hf_slot_cookie(ask->slot))
-        return hf_lease_release(&l->table, ask, now, news);
-    return submit_any(l, ask, now, news);
+    struct local *l = self;
+    bool waits_in_background = op->in_background && op->queue;
+    bool is_plain = !op->detached && !waits_in_background;
+    bool is_new_acquire = op->verb == OP_ACQUIRE && !op->slot;
+    bool is_last_release = op->verb == OP_RELEASE && !slot_cookie(op->slot);
+
+    /* A plain op is one table operation and nothing else. */
+    if (is_plain && is_new_acquire && !is_retired(l, false))
+        return table_acquire(&l->table, &l->who, op, now, reply);
+    if (is_plain && is_last_release)
+        return table_release(&l->table, op, now, reply);
+
+    return submit_any(l, op, now, reply);
 }
 
-static bool peek(void *self, struct hf_ask *ask, hf_nanos now, struct hf_news *news)
+static bool take_reply(void *self, struct engine_op *op, nanos now, struct engine_reply *reply)
 {
-    struct hf_local *l = self;
-    if (!hf_lease_peek(&l->table, ask, now, news))
+    struct local *l = self;
+    assert(op && reply);
+    if (!table_take_reply(&l->table, op, now, reply))
         return false;
-    if (news->cue != HF_N_GRANTED)
+    if (reply->kind != REPLY_GRANTED)
         return true;
-    if (is_retired(l, true)) /* handed on by somebody who had not noticed */
-        return answer_retired(news, now, HF_N_FAILED);
-    forget(l, ask);
-    if (ask->detached)
-        detach(l, ask);
+    if (is_retired(l, true)) /* the granter had not noticed that the table was replaced */
+        return answer_retired(reply, now, REPLY_FAILED);
+    forget(l, op);
+    if (op->detached)
+        detach(l, op);
     return true;
 }
 
-static hf_status list(void *self, const struct hf_seen *what, hf_nanos now, hf_row_fn *fn, void *arg)
+static hf_status list(void *self, const struct admin_target *what, nanos now, hf_row_fn *fn,
+                      void *arg)
 {
-    struct hf_local *l = self;
-    if (is_retired(l, true)) /* what is seen there concerns nobody any more */
-        return hf_why(HF_UNAVAILABLE, "%s: the table was deleted or replaced", l->table.path);
-    return hf_lease_list(&l->table, what, now, fn, arg);
+    struct local *l = self;
+    assert(what && fn);
+    if (is_retired(l, true)) /* its rows describe a table that nobody uses any more */
+        return error_set(HF_UNAVAILABLE, "%s: the table was deleted or replaced", l->table.path);
+    return table_list(&l->table, what, now, fn, arg);
 }
 
-static hf_status break_hold(void *self, const struct hf_seen *what, uint64_t token, hf_nanos now)
+static hf_status break_hold(void *self, const struct admin_target *what, uint64_t token, nanos now)
 {
-    struct hf_local *l = self;
-    return hf_lease_break(&l->table, what, token, now);
+    struct local *l = self;
+    return table_break(&l->table, what, token, now);
 }
 
-static hf_status resize(void *self, const struct hf_seen *what, uint32_t capacity, hf_nanos now)
+static hf_status resize(void *self, const struct admin_target *what, uint32_t capacity, nanos now)
 {
-    struct hf_local *l = self;
-    return hf_lease_resize(&l->table, what, capacity, now);
+    struct local *l = self;
+    return table_resize(&l->table, what, capacity, now);
 }
 
 /* ---- Sleeping ---- */
 
-static hf_nanos park(void *self, uint64_t slot, uint32_t seen, hf_nanos until)
+static nanos park(void *self, uint64_t slot, uint32_t seen, nanos until)
 {
-    struct hf_local *l = self;
-    hf_futex_wait(&hf_cell_at(&l->table, hf_slot_cell(slot))->head.word, seen, until);
+    struct local *l = self;
+    assert(slot_cell(slot));
+    futex_wait(&cell_at(&l->table, slot_cell(slot))->head.word, seen, until);
     return 0;
 }
 
 static void wake(void *self, uint64_t slot)
 {
-    struct hf_local *l = self;
-    hf_word *word = &hf_cell_at(&l->table, hf_slot_cell(slot))->head.word;
+    struct local *l = self;
+    futex_word *word = &cell_at(&l->table, slot_cell(slot))->head.word;
     atomic_fetch_add(word, 1);
-    hf_futex_wake(word, 1);
+    futex_wake_all(word);
 }
 
-/* A table that nobody watches pays one load a change for it. A watcher says until when it watches, so that one that
- * dies costs nothing for longer than that. */
-static void watch(void *self, uint32_t *seen, hf_nanos until)
+/* A watcher stores until when it watches. A table without watchers pays one load per change, and a
+ * watcher that died costs nothing after that time. */
+static void watch(void *self, uint32_t *seen, nanos until)
 {
-    struct hf_local *l = self;
-    struct hf_local_state *state = l->table.state;
-    hf_nanos now = hf_clock_boot(), again = now + HF_MS(WATCH_FOR_MS) / 2;
-    atomic_store(&state->watched_until, now + HF_MS(WATCH_FOR_MS));
-    hf_futex_wait(&state->changes, *seen, until < again ? until : again);
+    struct local *l = self;
+    assert(seen);
+    struct table_state *state = l->table.state;
+    nanos now = clock_boot(), again = now + NANOS_OF_MS(WATCH_FOR_MS) / 2;
+    atomic_store(&state->watched_until, now + NANOS_OF_MS(WATCH_FOR_MS));
+    futex_wait(&state->changes, *seen, until < again ? until : again);
     *seen = atomic_load(&state->changes);
 }
 
-/* The kernel wakes one watcher of a life word, and while the ring changes there may be two: a death that we were woken
- * for is ours to deal with, even if another one is our neighbour now. False: it could not be done yet. */
-static bool bury_old_neighbour(struct hf_local *l)
+/* The kernel wakes only one watcher of a life word, and while the ring changes there may be two.
+ * So the client that was woken reaps the dead one, even if it has another neighbour by now.
+ * Returns false if it must try again. */
+static bool reap_old_neighbour(struct local *l)
 {
-    if (!l->knows_next || !l->next || hf_member_lives(&l->table, l->next))
+    assert(l->me);
+    bool has_neighbour = l->knows_next && l->next;
+    if (!has_neighbour || table_client_lives(&l->table, l->next))
         return true;
-    return hf_member_bury(&l->table, l->next) != HF_BURIAL_LATER;
+
+    return table_client_reap(&l->table, l->next) != REAP_LATER;
 }
 
-/* Watches the neighbour: the value of its life word to sleep on, or 0 with *until moved up when it must be looked at
- * again. */
-static uint32_t watch_neighbour(struct hf_local *l, hf_nanos *until)
+/* When to check a neighbour that seems alive. The kernel wakes one watcher of a life word, and that
+ * may be a thread of a dead client that still stands in the kernel's queue of the word. Such a
+ * thread can take the wake only while it exists. So checks at doubling intervals since the last
+ * clean-up delay the next one by no more than the time that the thread needed to end. */
+static nanos next_check(const struct local *l)
 {
-    hf_nanos soon = hf_clock_boot() + HF_MS(LOOK_EVERY_MS);
-    for (;;) {
+    nanos now = clock_boot(), reaped_at = atomic_load(&l->table.state->reaped_at);
+    if (reaped_at <= 0)
+        return TIME_NEVER;
+    nanos age = reaped_at < now ? now - reaped_at : 0, shortest = NANOS_OF_MS(POLL_EVERY_MS);
+    return now + (age > shortest ? age : shortest);
+}
+
+/* Returns the value of the neighbour's life word to sleep on. Returns 0 and shortens *until if the
+ * neighbour must be checked again soon. */
+static uint32_t watch_neighbour(struct local *l, nanos *until)
+{
+    nanos soon = clock_boot() + NANOS_OF_MS(POLL_EVERY_MS);
+    for (int reaped = 0; reaped < REAP_AT_ONCE; reaped++) {
         bool moved = l->ring != atomic_load(&l->table.state->ring);
-        if (moved && !bury_old_neighbour(l)) {
+        if (moved && !reap_old_neighbour(l)) {
             *until = soon < *until ? soon : *until;
             return 0;
         }
         if (!l->knows_next || moved)
-            l->knows_next = hf_member_next(&l->table, l->who.member, &l->next, &l->ring) == HF_OK;
+            l->knows_next =
+                table_client_next(&l->table, l->who.client, &l->next, &l->ring) == HF_OK;
         if (l->knows_next && !l->next)
             return 0;
         if (l->knows_next) {
-            uint32_t value = hf_robust_watch(&hf_cell_at(&l->table, l->next)->member.life);
-            if (value && !hf_robust_mine(&hf_cell_at(&l->table, l->next)->member.life)) {
-                if (l->no_waitv && soon < *until)
-                    *until = soon;
+            uint32_t value = robust_mutex_watch(&cell_at(&l->table, l->next)->client.life);
+            if (value &&
+                !robust_mutex_is_mine(&l->table.owner, &cell_at(&l->table, l->next)->client.life)) {
+                nanos check = l->no_waitv ? soon : next_check(l);
+                *until = check < *until ? check : *until;
                 return value;
             }
-            enum hf_burial done = hf_member_bury(&l->table, l->next);
-            l->knows_next = done == HF_BURIAL_LATER; /* its life word may be ours already: it must not be forgotten */
-            if (done == HF_BURIAL_DONE)
+            enum reap_result done = table_client_reap(&l->table, l->next);
+            /* After REAP_LATER its life word is ours: keep the neighbour until the clean-up is
+             * done. */
+            l->knows_next = done == REAP_LATER;
+            if (done == REAP_DONE)
                 continue;
         }
-        if (soon < *until)
-            *until = soon;
-        return 0;
+        break;
     }
+
+    if (soon < *until)
+        *until = soon;
+    return 0;
 }
 
-static void sleep_by_bell(struct hf_local *l, uint32_t rung, hf_nanos until)
+static void sleep_on_wake_word(struct local *l, uint32_t woken, nanos until)
 {
-    struct hf_member *me = l->me;
+    assert(l->me);
+    struct table_client *me = l->me;
+    /* A wake does not reach a thread that sleeps on a page that was truncated away meanwhile. */
+    nanos longest = clock_boot() + NANOS_OF_MS(SLEEP_AT_MOST_MS);
+    until = until < longest ? until : longest;
     uint32_t value = watch_neighbour(l, &until);
-    if (atomic_load(&me->bell) != rung)
+    if (atomic_load(&me->wake_word) != woken)
         return;
     if (value && !l->no_waitv) {
-        hf_word *life = hf_robust_word(&hf_cell_at(&l->table, l->next)->member.life);
-        l->no_waitv = !hf_futex_wait_two(&me->bell, rung, life, value, until);
+        futex_word *life = &cell_at(&l->table, l->next)->client.life.word;
+        l->no_waitv = !futex_wait_two(&me->wake_word, woken, life, value, until);
     } else {
-        hf_futex_wait(&me->bell, rung, until);
+        futex_wait(&me->wake_word, woken, until);
     }
 }
 
-static void attend(void *self, hf_nanos until)
+static void background_park(void *self, nanos until)
 {
-    struct hf_local *l = self;
-    struct hf_member *me = l->me;
+    struct local *l = self;
+    assert(l->me && l->who.client);
+    struct table_client *me = l->me;
+
     for (;;) {
-        uint32_t rung = atomic_load(&me->bell); /* before everything that a ring announces */
-        bool told = atomic_load(&me->ready) != 0;
-        if (told)
-            hf_pending_drain(&l->pending, &l->table, l->who.member, l->host->nudge, l->host->ctx);
+        /* load before everything that a wake announces */
+        uint32_t woken = atomic_load(&me->wake_word);
+        bool is_notified = atomic_load(&me->ready) != 0;
+        if (is_notified)
+            async_waiters_drain(&l->pending, &l->table, l->who.client, l->host->notify,
+                                l->host->ctx);
         if (atomic_exchange(&me->rescan, 0)) {
-            hf_pending_nudge_all(&l->pending, l->host->nudge, l->host->ctx);
-            told = true;
+            async_waiters_notify_all(&l->pending, l->host->notify, l->host->ctx);
+            is_notified = true;
         }
         if (atomic_exchange(&me->recheck, 0)) {
             l->host->recheck(l->host->ctx);
-            told = true;
+            is_notified = true;
         }
-        if (told || atomic_exchange(&l->woken, false) || hf_clock_boot() >= until)
+        bool must_return = is_notified || atomic_exchange(&l->woken, false);
+        if (must_return || clock_boot() >= until)
             return;
-        sleep_by_bell(l, rung, until);
+        sleep_on_wake_word(l, woken, until);
     }
 }
 
 static const char *const schemes[] = {"local", NULL};
 
-const struct hf_engine_type hf_engine_local = {
+static const struct setting_row setting_rows[] = {
+#define SETTING SETTING_ROW
+#include "local_settings.def"
+#undef SETTING
+};
+static const struct setting_rows local_settings = {setting_rows,
+                                                   sizeof setting_rows / sizeof *setting_rows};
+static const struct setting_rows *const settings_of_local[] = {&local_settings, NULL};
+
+const struct engine_type local_engine = {
     .name = "local",
     .schemes = schemes,
+    .settings = settings_of_local,
     .limits =
         {
             .ttl_min_ms = 10,
             .ttl_max_ms = 24 * 3600 * 1000,
             .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,
-            .offers = HF_QUEUES | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_RESIZE | HF_CAN_BREAK | HF_CAN_CONVERT,
+            .offers = ENGINE_QUEUES | ENGINE_CAN_DETACH | ENGINE_REENTRANT | ENGINE_CAN_RESIZE |
+                      ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT,
         },
+    .check = check_local,
     .open = open_local,
     .enter = enter_local,
     .leave = leave_local,
     .submit = submit,
-    .peek = peek,
+    .take_reply = take_reply,
     .forget = forget,
     .park = park,
     .wake = wake,
-    .attend = attend,
-    .attend_wake = attend_wake,
+    .background_park = background_park,
+    .background_wake = background_wake,
     .list = list,
     .break_hold = break_hold,
     .resize = resize,

@@ -1,35 +1,72 @@
 /* keys.h - how names and ids are written in the server.
  *
- * A lock is the key prefix + name, as everybody in this field does it. Its companions are {KEY}:x, which share its slot
- * in a cluster; a key with a } in it would end that tag early, so there they are ~x:KEY. No key of a lock may begin
- * with { or ~ (hf_keys_check), so a lock is never another one's companion. */
+ * A lock is the key prefix + name, as in other lock libraries. Its companion keys are {KEY}:x,
+ * which share its slot in a cluster. A } in KEY would end that hash tag early; then the companions
+ * are ~x:KEY. That is the same slot only if KEY has a hash tag of its own; if it has none, its
+ * companions in a cluster are {TAG}~x:KEY with a tag of its slot. A name whose key looks like one
+ * of these is refused, so no lock is the companion of another. */
 #pragma once
-#include "core/message.h"
+#include "core/engine_protocol.h"
 
-enum { HF_ID_TEXT = 22, HF_PREFIX_MAX = 128, HF_KEY_MAX = HF_PREFIX_MAX + HF_NAME_MAX + 8, HF_KEYS = 6 };
-
-/* The keys of one lock in the order of the scripts' KEYS: the lock itself, t counter, q queue, w waiters, h ends of
- * holds, p past. They differ in one letter, so one text serves for all companions. */
-struct hf_keys {
-    char lock[HF_KEY_MAX];
-    char companion[HF_KEY_MAX];
-    size_t lock_len, companion_len;
-    size_t letter; /* its place in `companion` */
+enum {
+    REDIS_ID_TEXT = 22,
+    REDIS_PREFIX_MAX = 128,
+    REDIS_KEY_MAX = REDIS_PREFIX_MAX + HF_NAME_MAX + 16,
+    REDIS_KEYS = 6,
+    REDIS_KEYS_QUORUM = 7, /* also in a cluster, where the last one never exists */
 };
 
-/* HF_CONFIG: keys with that prefix could be taken for companions. */
-hf_status hf_keys_check(const char *prefix);
-/* HF_INVALID: without a prefix that name would be taken for a companion. */
-hf_status hf_keys_of(struct hf_keys *keys, const char *prefix, const char *name, size_t len);
-/* The name that a key stands for; NULL: it is no lock's. */
-const char *hf_keys_name(const char *prefix, const char *key, size_t len);
+/* Of the companions, in the order of the scripts' KEYS. */
+#define REDIS_COMPANION_LETTERS "tqwhpl"
 
-/* The channel on which those who wait for the lock of a quorum hear that it is free. */
-const char *hf_keys_channel(const struct hf_keys *keys, char channel[HF_KEY_MAX]);
+/* The keys of one lock in the order of the scripts' KEYS: the lock itself, t counter, q queue, w
+ * waiters, h ends of holds, p past holds, and on a server of a quorum l its queue. The companions
+ * differ in one letter, so one text serves for all. */
+struct redis_keys {
+    char lock[REDIS_KEY_MAX];
+    char companion[REDIS_KEY_MAX];
+    size_t lock_len, companion_len;
+    size_t letter; /* index of that letter in `companion` */
+};
+
+/* HF_INVALID if the key could be taken for a companion of another lock or for an inbox. */
+hf_status redis_keys_of(struct redis_keys *keys, const char *prefix, const char *name, size_t len);
+/* The same in a cluster: all keys of a lock are in one slot. */
+hf_status redis_keys_in_cluster(struct redis_keys *keys, const char *prefix, const char *name,
+                                size_t len);
+/* The name that a key stands for; NULL: the key is not a lock. */
+const char *redis_keys_name(const char *prefix, const char *key, size_t len);
+
+/* The same for the key of a lock or of its counter. */
+const char *redis_keys_any_name(const char *prefix, const char *key, size_t len, size_t *name_len);
+
+/* The channel on which waiters of a quorum are notified that the lock is free. */
+const char *redis_keys_channel(const struct redis_keys *keys, char channel[REDIS_KEY_MAX]);
+
+/* FNV-1a: for tables that have names as keys. */
+static inline uint32_t redis_name_hash(const char *name, size_t len)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return hash;
+}
 
 /* 22 letters, digits, - and _. */
-void hf_id_text(const struct hf_id *id, char text[HF_ID_TEXT + 1]);
-bool hf_id_read(const char text[HF_ID_TEXT], struct hf_id *id); /* false: it is no such text */
+void redis_id_text(const struct id *id, char text[REDIS_ID_TEXT + 1]);
+bool redis_id_read(const char text[REDIS_ID_TEXT], struct id *id); /* false: not an id */
 
-/* `prefix` as a glob pattern that matches itself and whatever follows. */
-void hf_keys_pattern(const char *prefix, size_t len, char *pattern, size_t size);
+/* `prefix` as a glob pattern that matches itself and whatever follows. `before`: "" or "*". */
+void redis_keys_pattern(const char *before, const char *prefix, size_t len, char *pattern,
+                        size_t size);
+
+/* A holder or waiter, from its record in the server: "ticket flags pid host label". The texts point
+ * into the record. */
+struct redis_meta {
+    uint64_t ticket; /* arrival number in the queue; 0: never queued */
+    bool detached;
+    int64_t pid;
+    const char *host, *label; /* host: not ended by a 0 byte */
+    int host_len;
+};
+bool redis_meta_read(const char *text, struct redis_meta *meta); /* false: not such a record */

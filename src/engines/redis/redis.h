@@ -1,350 +1,631 @@
 /* redis.h - the engine for one Redis or Valkey server: its own structs.
  *
- * The way through this folder: redis.c is the door (engines/wire.h) and reads the URL; line.c is one connection, from
- * dialling through the greeting to its end, with the requests that await their replies; asking.c turns an ask into a
- * command, which heads.c begins, answering.c a reply into news; waking.c hears of hand-overs, looking.c does without;
- * seeing.c lists, breaks and resizes for people; keys.c, resp.c, refusals.def and rights.c know how things are written;
- * scripts/ is what runs inside the server.
+ * Entry points, in the order in which they run:
  *
- * No I/O and no clock here: bytes and time come in, bytes and news go out. */
+ *   redis.c             the door (engines/wire_engine.h): reads the URL; submit, connection
+ *                       events, tick
+ *   active_ops.c        finds or makes the struct of an op
+ *   command_encode.c    turns an op into a command; key_cache.c writes the beginning of it
+ *   redis_connection.c  one connection, from dialling through the greeting to its end, with the
+ *                       requests in flight on it
+ *   reply_decode.c      turns a reply of the server into a reply to the client
+ *   notifications.c     receives the messages of handoffs; redis_polls.c polls (wake=poll)
+ *   presence.c          proves to the server that this client lives while it waits
+ *   wait_replicas.c     grants that replicas must acknowledge
+ *   followed_server.c   another server takes the place of this one (engines/sentinel)
+ *   cluster_member.c    one primary of a cluster (engines/cluster): redirects, ops that move;
+ *                       lock_channels.c: the channel of each lock that is waited for there
+ *   redis_admin.c       list, break, resize; redis_diagnose.c: findings about the server
+ *
+ * keys.c, resp.c, error_replies.def and acl.c know formats; scripts/ runs inside the server. No
+ * I/O and no clock here: bytes and time go in, bytes and replies come out.
+ *
+ * Policies:
+ *
+ * - The grant is state, the message is only a notification. A release makes the next waiter the
+ *   holder, with token and end, inside the server, and then notifies it. If the message is lost,
+ *   the record is still there: every waiter also polls, the first in the queue often, those
+ *   behind it rarely.
+ * - A hold begins at a request that we timed ourselves (notifications.c).
+ * - Nothing shortens a hold, and nothing revives one. Every extend sets the later end. A handoff
+ *   lasts until the waiter's own next poll plus a grace, so that a lost message costs time and
+ *   never the turn. The first extend after a handoff (engine_reply.brief) gets the rest of the ttl.
+ * - Every verb ends with admit(): none may leave a waiter that is first and fits. Verbs that
+ *   keep a plain lock held, or hand it to the next waiter for the same, know that nobody else
+ *   fits, and leave admit() out.
+ * - An unknown outcome leaves a tombstone. If a request of an attempt was never answered and the
+ *   attempt ends, its release makes the server refuse that attempt id for a minute. So a request
+ *   that is still in flight has no effect.
+ * - Tokens are max(last + 1, server time in microseconds). They rise through FLUSHALL, restarts
+ *   and stale failovers without a key that lives for ever. The counter stays until an hour after
+ *   the time that its number names.
+ * - What runs inside the server is one Lua library, called by FCALL. A server that offers no
+ *   functions runs the same text by EVALSHA (redis_connection.c decides in the greeting).
+ * - A plain exclusive lock is the string that other programs use (SET NX PX), so they and
+ *   Holdfast exclude each other. Everything else (other kinds, owners that enter again) is a hash
+ *   under the same key.
+ * - Replies are matched to requests by their order alone. So a reply that makes no sense ends the
+ *   connection, and every op in flight on it gets an unknown outcome. */
 #pragma once
 #include "base/heap.h"
 #include "base/settings.h"
+#include "cluster_member.h"
+#include "core/rtt.h"
 #include "core/timing.h"
-#include "engines/wire.h"
+#include "engines/kit/op_table.h"
+#include "engines/kit/pipeline.h"
+#include "engines/kit/poll_schedule.h"
+#include "engines/kit/redial.h"
+#include "engines/wire_engine.h"
+#include "followed_server.h"
+#include "key_slot.h"
 #include "keys.h"
+#include "quorum_member.h"
 #include "resp.h"
 #include "scripts.h"
 
-/* The strong one carries what replicas must acknowledge, and nothing else: WAIT vouches for its own connection only. */
-enum { LINE_COMMANDS, LINE_WAKE, LINE_STRONG, LINES };
+/* CONNECTION_DURABLE carries writes that replicas must acknowledge, and nothing else: WAIT covers
+ * its own connection only. */
+enum { CONNECTION_COMMANDS, CONNECTION_NOTIFY, CONNECTION_DURABLE, CONNECTIONS };
+_Static_assert((int)CONNECTIONS == (int)REDIS_CONNECTIONS, "engines above number them");
 
-struct hf_redis;
-struct attempt;
+struct redis;
+struct redis_op;
 
-/* ---- line.c ---- */
+enum redis_setting_id {
+#define SETTING SETTING_INDEX
+#define SETTING_TEXT SETTING_INDEX
+#include "redis_settings.def"
+#undef SETTING
+#undef SETTING_TEXT
+};
+
+enum { REDIS_ACL_MAX = 3 * REDIS_PREFIX_MAX + 24 };
+
+/* ---- redis_connection.c ---- */
 
 enum request_kind {
-    REQ_VERB,      /* an attempt's own */
-    REQ_STEP,      /* of a job: see seeing.c */
-    REQ_POP,       /* messages from the inbox */
-    REQ_LISTEN,    /* SUBSCRIBE, or PING to see whether it still works */
-    REQ_WAIT,      /* for replicas: see strong.c */
-    REQ_TAKE_BACK, /* a grant that too few replicas acknowledged */
-    REQ_UNDO,      /* gives back what nobody wants; nobody waits for the answer */
-    REQ_AUTH,      /* the rest is the greeting */
+    REQ_VERB,      /* a verb of the library, for an op */
+    REQ_STEP,      /* a step of an admin op: redis_admin.c, redis_diagnose.c */
+    REQ_POP,       /* BLMPOP: takes messages from the inbox */
+    REQ_LISTEN,    /* SUBSCRIBE, or PING to test the subscription */
+    REQ_WAIT,      /* WAIT or WAITAOF: wait_replicas.c */
+    REQ_TAKE_BACK, /* revokes a grant that too few replicas acknowledged */
+    REQ_UNDO,      /* releases a hold of an unknown id; no op waits for the reply */
+    REQ_ASKING,    /* lets the next request into a slot that is being moved here */
+    REQ_PRESENCE,  /* renews the presence key (presence.c); no op waits for the reply */
+    REQ_AUTH,      /* this and the next ones are the greeting */
     REQ_SELECT,
     REQ_SETNAME,
     REQ_INFO,
-    REQ_KNOWN,    /* which scripts the server has */
-    REQ_LOAD,     /* of those that it lacks */
-    REQ_LOAD_ONE, /* of the one that follows */
+    REQ_KNOWN,   /* SCRIPT EXISTS: asks which scripts the server has */
+    REQ_LIBRARY, /* loads the library */
+    REQ_LOAD,    /* loads a script that the server lacks */
+    REQ_RIGHTS,  /* asks which rights the user lacks */
 };
 
-/* Something that was sent and not yet answered. */
+/* A request in flight. */
 struct request {
+    union {
+        struct flight flight;
+        struct {
+            nanos sent_at, patience;
+        };
+    };
     enum request_kind kind;
-    uint8_t verb;
-    struct attempt *attempt; /* NULL: nobody wants the answer any more */
-    hf_nanos sent_at, patience;
-    int64_t ttl_ms;    /* that was asked for */
-    bool plain;        /* asked for without a script, or given back with two keys: nil says that it takes more */
-    size_t look, from; /* REQ_STEP of a list: which name it looks at, and from which waiter on */
+    uint8_t verb;        /* enum op_verb; REQ_STEP: enum admin_verb */
+    struct redis_op *op; /* NULL: no op waits for the reply, or no longer */
+    int64_t ttl_ms;      /* ttl that the request asks for */
+    bool measures; /* no other request was in flight when it was sent: it measures the round trip */
+    bool plain;    /* a bare SET, or a call with fewer keys; if the reply is nil, the full verb
+                      follows */
+    bool by_scripts;         /* REQ_RIGHTS: it was sent as EVALSHA */
+    bool raises;             /* REQ_VERB: asks for a higher token for a grant */
+    size_t name_index, from; /* REQ_STEP of a list: which name it inspects, from which waiter on */
 };
 
-enum line_state { LINE_DOWN, LINE_DIALLING, LINE_GREETING, LINE_UP };
+enum connection_state { CONNECTION_DOWN, CONNECTION_DIALLING, CONNECTION_GREETING, CONNECTION_UP };
 
-struct line {
+struct redis_connection {
     unsigned number;
-    enum line_state state;
-    hf_nanos since;       /* DIALLING, GREETING: since when */
-    hf_nanos heard_at;    /* the last bytes */
-    hf_nanos answered_at; /* the last whole answer */
-    hf_nanos dial_at;     /* DOWN: not before */
-    uint32_t failures;    /* in a row */
-    uint32_t ups;         /* how often it came up */
-    struct hf_replies *replies;
-    struct request *queue; /* a ring: in the order of sending, which is that of the answers */
-    uint32_t first, count, room;
-    char run_id[41];  /* of the server; "": it would not say */
-    uint32_t orphans; /* in the queue: requests of nobody whose answers are due */
-    uint32_t loads;   /* in the queue: scripts on their way */
-    hf_status trouble;
-    char why[800]; /* DOWN: because of that */
+    enum connection_state state;
+    nanos since; /* DIALLING, GREETING: when that began */
+    struct redial redial;
+    uint32_t ups; /* how often it came up */
+    struct resp_reader *replies;
+    struct pipeline queue; /* struct requests in flight, answered in the order of sending */
+    char run_id[41];       /* id of the server's process; "": not known */
+    uint32_t unclaimed;    /* number of requests in the queue that no op waits for */
+    uint32_t loads;        /* number of REQ_LIBRARY and REQ_LOAD in the queue */
+    uint32_t in_vain;      /* loads since the server last ran a verb */
+    uint32_t checks;       /* number of REQ_RIGHTS in the queue */
+    struct rtt rtt;        /* round trip of this connection */
+    bool timed_out;        /* was dropped because no reply came in time, and none has come since */
+    hf_status last_status;
+    char why[800]; /* DOWN: the reason */
 };
 
 /* ---- The engine ---- */
 
-#define HF_REDIS_LIMITS                                                                                                \
-    {                                                                                                                  \
-        .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,                          \
-        .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,                             \
-        .offers = HF_QUEUES | HF_LATER | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_RESIZE | HF_CAN_BREAK | HF_CAN_CONVERT  \
-    }
-
-/* The newest QUEUED answer: what a push is measured by. */
-struct pair {
+/* The newest QUEUED reply: a message of a handoff is measured by it. */
+struct queued_reply {
     bool set;
-    hf_nanos asked_at, due;
-    int64_t at;     /* the server's clock then, in microseconds */
-    int64_t number; /* its counter */
+    nanos asked_at, due; /* when the request was sent; when to poll next */
+    int64_t at;          /* the server's clock then, in microseconds */
+    int64_t number;      /* the lock's token counter then */
 };
 
-struct push {
+/* A message of a handoff. */
+struct notification {
     bool set;
-    int64_t token, till, at;
+    int64_t token, till, at; /* till, at: end of the hold and time of the message, server's clock */
 };
 
-struct job;   /* seeing.c */
-struct crowd; /* looking.c */
+/* presence.c */
+struct presence {
+    bool in_use;     /* some op waits */
+    bool is_set;     /* the server has its key, as far as is known */
+    bool in_flight;  /* a renewal is in flight */
+    nanos proved_at; /* when the last request was sent that proved to the server that we live */
+    nanos renew_at;
+    bool has_ended; /* in a cluster: a sign of life came so late that waiters may count as dead */
+    struct redis_op *first[64]; /* while polls are due: the first local waiter of each lock, by a
+                                   hash of its name */
+};
 
-/* What the engine keeps of an ask between its first submit and forget(): little, as there is one for each hold. */
-struct memo {
-    struct memo *same_hash; /* unused: the next one */
-    struct hf_ask *ask;     /* whose id is not changed meanwhile */
-    struct attempt *awake;  /* NULL: nothing goes on with it */
-    hf_nanos acknowledged;  /* these are the attempt's, while it rests */
+/* followed_server.c */
+struct follow {
+    bool is_on;
+    bool is_known;             /* the server to follow is known */
+    bool has_lost;             /* a connection was lost or refused since redis_follow_take_loss() */
+    nanos patience_until;      /* until when ops stay unsent while no server is up; 0: one is up */
+    nanos hold_back_until;     /* until when requests for new locks stay unsent; 0: they do not */
+    uint32_t seek_connections; /* connections that will bring the server's name, a bit each */
+};
+
+/* lock_channels.c */
+struct lock_channel;
+struct lock_channels {
+    struct lock_channel **bucket;
+    uint32_t buckets, count; /* buckets: a power of two, 0 before the first channel */
+    uint64_t last_id;
+    bool has_new;   /* some await the connection */
+    nanos sweep_at; /* when unused ones are given up */
+};
+
+/* cluster_member.c */
+struct cluster_membership {
+    bool is_on;
+    struct redis_cluster_place place;
+    unsigned probe_slot; /* one that this server has */
+    uint32_t strays;     /* number of ops that must move to another server */
+    nanos resend_at;     /* when the first request is due that the server refused for a moment */
+};
+
+struct redis_admin; /* redis_admin.c */
+
+/* What the engine keeps of an op from its first submit until forget(): small, because each hold has
+ * one. */
+struct resting_op {
+    struct known_op known; /* active: a struct redis_op */
+    nanos acknowledged;    /* this and the next ones: as in redis_op, kept while the op rests */
     uint32_t first_ttl_ms;
     bool sent, cut;
+    uint8_t confirmed_by;
+    uint8_t home; /* index of this server in its cluster */
 };
-_Static_assert(sizeof(struct memo) == 40, "a hold costs no more here");
+_Static_assert(sizeof(struct resting_op) == 40, "a hold costs no more here");
 
-/* An ask with which something goes on: it awaits an answer, or waits to be told. */
-struct attempt {
-    struct attempt *next, *prev; /* among all; unused: next */
-    struct attempt *next_told;   /* in hf_redis.told */
-    struct memo *memo;
-    struct hf_ask *ask;        /* whom to tell; its lines are ours to write */
-    bool told;                 /* since the last look for those with which nothing goes on any more */
-    bool unsent;               /* ask->verb waits for the line to come up */
-    bool sent;                 /* something went out for it */
-    bool cut;                  /* an ask of it that went out was not answered, and may still arrive */
-    bool queued;               /* the server told it to wait */
-    bool listens;              /* it wants to hear when its lock is free */
-    uint32_t in_flight[LINES]; /* requests without an answer */
-    uint32_t asking;           /* those of them that are ACQUIREs */
-    int64_t first_ttl_ms;      /* an extend for another ttl changes nothing in how long an answer may take */
-    struct pair pair;
-    struct push push;
-    struct crowd *crowd; /* wake=poll: it waits in that one */
-    struct hf_heap_node arrival;
-    bool hinted; /* it was told to look, and has not asked since */
-    struct job *job;
-    unsigned examined;      /* EXAMINE: answers so far */
-    bool awaits_replicas;   /* held_back awaits the answer of the WAIT that is under way */
-    enum hf_verb held_verb; /* what was asked for */
-    hf_status lack;         /* what it will be told when a grant that they did not acknowledge has been taken back, */
-    char *lack_text;        /* and in words */
-    hf_nanos acknowledged;  /* until then it is good by what they did acknowledge; 0: nothing was asked for here */
+/* An op that is in flight or waits. */
+struct redis_op {
+    struct redis_op *next, *prev;  /* list redis.ops; `next` also links redis.unused */
+    struct redis_op *next_replied; /* list redis.replied */
+    struct redis_op *next_first;   /* chain in presence.first */
+    struct resting_op *resting;
+    struct engine_op *op; /* the client's op; the engine writes only its `connections` */
+    bool replied;         /* is in redis.replied */
+    bool unsent;          /* op->verb waits for the connection to come up */
+    bool sent;            /* some request went out for it */
+    bool cut;             /* an ACQUIRE that went out was never answered, and may still arrive */
+    uint8_t confirmed_by; /* server_number of the last reply that said it holds; 0: none */
+    bool queued;          /* the server put it into the queue */
+    bool released;        /* the first part of a long release has released it already */
+    bool listens;         /* wants to be notified when its lock is free (quorum) */
+    bool unheard;         /* listens, and the server has not confirmed the subscription yet */
+    bool needs_all_keys;  /* an extend with one key was not enough */
+    bool asking;          /* the next request goes to a server that its slot is being moved to */
+    bool vouches;         /* polls as a sign of life of all waiters of its lock here */
+    uint8_t redirects;    /* number of times in a row that a server named another one */
+    uint8_t refusals;     /* number of times in a row that a server could not take it now */
+    uint8_t stray_to;     /* index + 1 of the server that it must move to; 0: none */
+    nanos refused_at;     /* the first of these refusals; 0: none */
+    nanos resend_at;      /* unsent: not before this time; 0: at once */
+    struct lock_channel *channel;    /* on which it is notified, in a cluster; NULL: none */
+    uint32_t in_flight[CONNECTIONS]; /* number of requests in flight */
+    uint32_t acquiring;              /* number of ACQUIREs in flight */
+    int64_t
+        first_ttl_ms; /* ttl that sets op_timeout; an extend with another ttl does not change it */
+    uint64_t
+        floor; /* highest token of this client at the request; a grant must exceed it; 0: none */
+    struct queued_reply queued_reply;
+    struct notification notification;
+    struct poll_waiter poll_waiter; /* wake=poll: its place in the schedule */
+    bool notified;                  /* was notified to poll, and has not asked since */
+    int64_t arrival_number;         /* its number in the server's queue; 0: not queued */
+    struct redis_admin *admin;
+    unsigned diagnose_replies; /* ADMIN_DIAGNOSE: number of replies so far */
+    bool left_unacknowledged;  /* its LEAVE was sent while a grant awaited replicas */
+    bool awaits_replicas;      /* held_back awaits the reply to the WAIT in flight */
+    enum op_verb held_verb;    /* the verb that held_back answers */
+    hf_status lack;            /* status to report once the revoke of a grant is answered */
+    char *lack_text;           /* the text to report with it */
+    nanos acknowledged; /* end of the hold as replicas acknowledged it; 0: they were not asked */
 
-    /* From here on nothing is cleared for the next one. */
-    char id[HF_ID_TEXT + 1];
-    struct hf_ask said;       /* what was asked last: the client writes the other one while we are not looking */
-    struct hf_news held_back; /* what it will be told when enough replicas have acknowledged it */
+    /* The fields below are not cleared when the struct is used for another op. */
+    char id[REDIS_ID_TEXT + 1];
+    struct engine_op
+        sent_op; /* copy of *op at the last submit: the client changes *op at any time */
+    struct engine_reply held_back; /* reported when enough replicas have acknowledged it */
 };
 
-/* What the words of an ask behind its id follow from, besides the settings, */
+/* The inputs of an ACQUIRE's terms, which are all its words behind the id. Settings count, too. */
 struct terms {
     int64_t ttl_ms, first_ttl_ms;
     uint64_t round, token, flags;
+    int64_t arrival_number;
     uint32_t units, capacity;
 };
-_Static_assert(sizeof(struct terms) == 48, "no gaps: compared as a whole");
+_Static_assert(sizeof(struct terms) == 56, "no gaps: compared as a whole");
 
-/* and those words, as they were last written. */
+/* The terms that were written last, in wire format. */
 struct form {
     struct terms terms;
-    size_t len; /* 0: not yet */
+    size_t len; /* 0: none yet */
     char bytes[1024];
 };
 
-/* The keys of one lock as they go to the wire: heads.c. */
-struct head {
-    struct hf_command words;  /* empty: not in use */
-    size_t lock_len;          /* of the first of them, the lock itself, */
-    size_t name_at, name_len; /* in which the name stands */
-    size_t two_len;           /* of the first two, the lock and its counter */
+/* The keys of one lock in wire format: key_cache.c. */
+struct cached_keys {
+    struct resp_command words; /* the keys; empty: this struct is unused */
+    size_t lock_len;           /* bytes of the first word, the lock itself */
+    size_t name_at, name_len;  /* place of the lock's name in `words` */
+    size_t two_len;            /* bytes of the first two words: the lock and its counter */
+    nanos listed_until;        /* so long the name is in the index of the server for certain */
 };
+#define LISTED_FOR NANOS_OF_MS(1800000) /* half of the time for which a counter is kept */
 
-enum { HEADS = 128, CROWDED_FOR = 64, CROWD_BUCKETS = 1024, HF_WAITERS_MOST = 100000 };
+enum { CACHED_KEYS = 128, WAITERS_EXPECTED_FOR = 64, REDIS_WAITERS_MAX = 100000 };
 
-struct hf_redis {
-    const struct hf_wire_host *host;
-    struct hf_address address;
-    char where[300]; /* host:port, for messages */
+struct redis {
+    const struct wire_engine_host *host;
+    struct endpoint address;
+    char where[ENDPOINT_TEXT_MAX]; /* host:port, for messages */
     char user[256], password[512];
     int64_t db;
     char client_name[128];
-    char prefix[HF_PREFIX_MAX + 1];
-    char box[HF_PREFIX_MAX + 64]; /* the inbox of this client, behind the letter that says what it is */
-    struct hf_limits limits;
-    struct hf_timing_wishes wishes;
-    hf_nanos connect_timeout;
+    char prefix[REDIS_PREFIX_MAX + 1];
+    char box[REDIS_PREFIX_MAX + 64]; /* how waiters are notified (a letter), and the inbox's name */
+    struct engine_limits limits;
+    struct timing_overrides overrides;
+    nanos connect_timeout;
     int64_t history, history_age_ms;
-    int64_t replicas, replica_timeout_ms; /* how many must acknowledge a grant, and within which time */
-    bool synced;                          /* it must be in their files, and in the server's own */
-    bool strong;                          /* either of both */
-    bool waits;                           /* a WAIT is under way */
-    uint64_t round;                       /* how many grants were taken back so far: see strong.c */
-    char self[HF_ID_TEXT + 1];            /* this client, whatever its name is */
+    int64_t replicas, replica_timeout_ms; /* replicas that must acknowledge a grant, and how soon */
+    bool synced;                          /* replicas and server must have grants in their files */
+    bool durable;                         /* `replicas` or `synced` is set */
+    bool waits;                           /* a WAIT is in flight */
+    uint64_t round;                       /* number of grants revoked so far: wait_replicas.c */
+    char self[REDIS_ID_TEXT + 1];         /* random id of this client */
     char about[160];                      /* " pid host ": the middle of meta */
+    struct reply_holder hold_ahead;       /* holder in the reply that is being decoded */
+    char holder_words[HF_LABEL_MAX + 128]; /* the same in words, for a quorum */
     size_t about_len;
-    struct hf_timing timing; /* of the ttl that was last asked for: see hf_attempt_timing() */
+    uint64_t highest;            /* highest token that this client was ever given */
+    char run_id[41];             /* process of the server that answered last; "": unknown */
+    uint8_t server_number;       /* number of that process among those seen, 1 to 255 and round */
+    char lacking[REDIS_ACL_MAX]; /* rights that the user is known to lack; "": none */
+    bool by_scripts;             /* verbs are called by EVALSHA; otherwise by FCALL */
+    char no_functions[200];      /* by_scripts: the reason, in the server's words */
+    struct timing timing;        /* sheet for timing_ttl_ms, cached by redis_op_timing() */
     int64_t timing_ttl_ms;
-    char pace[128];       /* of that timing, as ask.lua wants it: the last six words of its last argument */
-    struct hf_words past; /* history and history_age_ms */
+    char pace[128];         /* `timing` as the last seven words of acquire.lua's last argument */
+    struct resp_words past; /* history and history_age_ms in wire format */
     struct form form;
-    struct head head[HEADS];
+    struct cached_keys cached[CACHED_KEYS];
 
-    struct line line[LINES];
-    struct hf_command command; /* the one that is being written */
-    struct attempt *attempts, *unused;
+    struct redis_connection connection[CONNECTIONS];
+    struct resp_command command; /* the command that is being written */
+    struct redis_op *ops, *unused;
     uint32_t unused_count;
-    struct attempt *told;
-    struct memo **bucket, *unused_memos;
-    uint32_t buckets, memos; /* how many there are; buckets are a power of two, and 0 before the first memo */
-    struct memo_slab *memo_slabs;
-    struct crowd *crowd[CROWD_BUCKETS];
-    uint32_t queued;      /* attempts that wait to be told */
-    uint32_t crowded_for; /* so many releases are written as if somebody waited */
-    bool hints;           /* a member of a quorum: nobody is handed anything, those who wait hear that it is free */
-    uint32_t ears;        /* attempts that listen for that */
-    hf_nanos up_since;    /* the server, as far as it told; HF_NEVER: it did not */
+    struct redis_op *replied;
+    struct op_table known_ops; /* a struct resting_op for each op */
+    struct poll_schedule polls;
+    uint32_t queued; /* number of ops in the server's queues */
+    struct presence presence;
+    uint32_t waiters_expected_for; /* releases that still use all keys, after one met waiters */
+    bool is_quorum_member;         /* quorum_member.h */
+    struct follow follow;
+    struct cluster_membership cluster;
+    struct lock_channels channels;
+    uint32_t listeners; /* number of ops that listen */
+    nanos up_since;     /* when the server was started, on our clock; TIME_NEVER: unknown */
     bool subscribed;
-    bool unheard; /* a member of a quorum: what was published before its first subscription is confirmed was missed */
-    hf_nanos listened_at; /* subscribed: when it last proved to work */
-    hf_nanos told_at;     /* the latest time that we were told: forget() is told none */
+    nanos listened_at; /* subscribed: when the subscription last proved to work */
+    nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
 };
 
-extern const struct hf_wire_type hf_wire_redis;
+/* ---- redis_connection.c ---- */
 
-/* ---- line.c ---- */
+/* The request whose reply comes next; NULL: none. */
+static inline struct request *redis_connection_first(const struct redis_connection *connection)
+{
+    return connection->queue.count ? pipeline_at(&connection->queue, 0) : NULL;
+}
 
-/* Sees to it that the line comes up. False: not now, line->why says why not. */
-bool hf_line_need(struct hf_redis *r, struct line *line, hf_nanos now);
-/* Sends redis->command, and remembers that its answer is due. */
-bool hf_line_send(struct hf_redis *r, struct line *line, struct request request, hf_nanos now);
-/* Closes a line that is of no use any more. Whoever waits for it hears of it. */
-__attribute__((format(printf, 5, 6))) void hf_line_drop(struct hf_redis *r, struct line *line, hf_status status,
-                                                        hf_nanos now, const char *format, ...);
-void hf_line_up(struct hf_redis *r, struct line *line, hf_nanos now);
-void hf_line_down(struct hf_redis *r, struct line *line, hf_status status, const char *why, hf_nanos now);
-void hf_line_load_scripts(struct hf_redis *r, struct line *line, hf_nanos now);
-void hf_line_load_script(struct hf_redis *r, struct line *line, enum hf_script script, hf_nanos now);
-void hf_line_bytes(struct hf_redis *r, struct line *line, const char *bytes, size_t len, hf_nanos now);
-hf_nanos hf_line_tick(struct hf_redis *r, struct line *line, hf_nanos now);
-void hf_line_hint_all(struct hf_redis *r);
-const char *hf_line_info_field(const char *info, const char *field);   /* what follows it; NULL: it is not there */
-void hf_line_forget(struct line *line, const struct attempt *attempt); /* its answers concern nobody any more */
-
-enum { HF_RIGHT_MAX = 3 * HF_PREFIX_MAX + 24 };
+/* Dials if the connection is down. Returns false if it cannot be dialled now; connection->why says
+ * why. */
+bool redis_connection_need(struct redis *r, struct redis_connection *connection, nanos now);
+/* Dials a connection whose state is CONNECTION_DIALLING. */
+void redis_connection_dial(struct redis *r, struct redis_connection *connection, nanos now);
+/* Sends r->command, and puts the request into the queue. */
+bool redis_connection_send(struct redis *r, struct redis_connection *connection,
+                           struct request request, nanos now);
+/* Closes a connection that cannot be used any more, and replies to all ops in flight on it. */
+__attribute__((format(printf, 5, 6))) void
+redis_connection_drop(struct redis *r, struct redis_connection *connection, hf_status status,
+                      nanos now, const char *format, ...);
+void redis_connection_up(struct redis *r, struct redis_connection *connection, nanos now);
+void redis_connection_down(struct redis *r, struct redis_connection *connection, hf_status status,
+                           const char *why, nanos now);
+/* Is this the error of a server that lacks the library or the script, or has no functions? The verb
+ * that was called has not begun. */
+bool redis_connection_is_missing(const struct resp_reply *resp);
+/* The server lacks what was called, and said so: loads it, unless that is in flight. If the server
+ * has no functions, verbs are called by EVALSHA from now on. */
+void redis_connection_load(struct redis *r, struct redis_connection *connection,
+                           const struct resp_reply *error, nanos now);
+/* Asks which rights the user lacks, unless that is in flight. Returns true if a reply is due:
+ * redis_op_send_unsent() follows. */
+bool redis_connection_check_rights(struct redis *r, struct redis_connection *connection, nanos now);
+void redis_connection_bytes(struct redis *r, struct redis_connection *connection, const char *bytes,
+                            size_t len, nanos now);
+nanos redis_connection_tick(struct redis *r, struct redis_connection *connection, nanos now);
+/* Whether no reply has come for much longer than replies took before. */
+bool redis_connection_is_hung(const struct redis_connection *connection, nanos now);
+/* All waiters ask again. */
+void redis_connection_notify_all(struct redis *r);
+/* The value of a field of INFO; NULL: there is none. */
+const char *redis_connection_info_field(const char *info, const char *field);
+/* The op is going away: no reply reaches it any more. */
+void redis_connection_forget(struct redis_connection *connection, const struct redis_op *op);
 
 /* What an error reply means. */
-struct refusal {
+struct error_reply {
     hf_status status;
-    bool leave;
-    char text[240 + HF_RIGHT_MAX];
+    bool leave;           /* the connection is of no use */
+    bool outcome_unknown; /* the script may have begun: all, some or none of it was carried out */
+    char text[240 + REDIS_ACL_MAX];
 };
-struct refusal hf_refusal(const struct hf_redis *r, const struct hf_reply *error);
+struct error_reply redis_error_reply(const struct redis *r, const struct resp_reply *error);
 
-/* ---- rights.c ---- */
+/* ---- acl.c ---- */
 
-/* The right that an error of the status DENIED is about, as in "+get"; "": it is about something else. */
-void hf_right_lacking(const struct hf_redis *r, const char *error, char text[HF_RIGHT_MAX]);
+/* Writes the question which rights the user lacks. Returns false if nothing was written. */
+bool redis_acl_write(struct redis *r);
+/* Reads the reply into r->lacking. An unexpected reply changes nothing. */
+void redis_acl_read(struct redis *r, const struct resp_reply *resp);
 
-/* ---- attempts.c ---- */
+/* The right that an error of the status DENIED names, as in "+get"; "": it names none. */
+void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS_ACL_MAX]);
 
-struct attempt *hf_attempt_meet(struct hf_redis *r, struct hf_ask *ask); /* NULL: no memory */
-void hf_attempt_forget(struct hf_redis *r, struct hf_ask *ask);
-/* Those that were told something, and with which nothing goes on any more, become memos. The last thing that is done at
- * the door: no pointer to an attempt is good behind it. */
-void hf_attempts_rest(struct hf_redis *r);
-void hf_attempts_free(struct hf_redis *r);
-/* The first one with that id; NULL: none. */
-struct memo *hf_memo_of(struct hf_redis *r, const char id[HF_ID_TEXT]);
-struct memo *hf_memo_next(const struct memo *one); /* another with the same */
+/* ---- active_ops.c ---- */
 
-/* ---- asking.c ---- */
-
-void hf_attempt_submit(struct hf_redis *r, struct attempt *a, hf_nanos now);
-void hf_attempt_send_unsent(struct hf_redis *r, const struct line *line, hf_nanos now); /* the line has come up */
-void hf_attempt_send(struct hf_redis *r, struct attempt *a, hf_nanos now); /* what it said, on a line that is up */
-/* Tells, after ask->lines was brought up to date. */
-void hf_attempt_tell(struct hf_redis *r, struct attempt *a, const struct hf_news *news);
-void hf_attempt_fail(struct hf_redis *r, struct attempt *a, hf_nanos asked_at, hf_status status, const char *text);
-void hf_attempt_fail_with(struct hf_redis *r, struct attempt *a, const struct line *line,
-                          hf_nanos now); /* that line is down */
-void hf_attempt_set_queued(struct hf_redis *r, struct attempt *a, bool queued);
-/* channel, terms: the arguments 2 and 3 of release.lua; NULL: absent. */
-void hf_attempt_write_release(struct hf_redis *r, const char *id, const struct head *head, const char *channel,
-                              const char *terms);
-/* A release of an id that nobody here knows any more. */
-void hf_attempt_undo(struct hf_redis *r, const char *id, const char *key, size_t key_len, hf_nanos now);
-
-/* The line that a verb goes out on. */
-struct line *hf_attempt_line(struct hf_redis *r, const struct attempt *a, enum hf_verb verb);
-bool hf_attempt_flies(const struct attempt *a); /* something awaits its answer */
-/* Good until that of another one is asked for. */
-const struct hf_timing *hf_attempt_timing(struct hf_redis *r, const struct attempt *a);
-
-/* ---- heads.c ---- */
-
-/* Begins an EVALSHA of that script on that lock, with so many arguments to follow. False: no memory. */
-bool hf_attempt_script(struct hf_redis *r, enum hf_script script, const struct hf_keys *keys, unsigned arguments);
-/* The words for the keys of that lock, good until the next one is asked for. HF_INVALID: no such key can be, or no
- * memory; hf_why_text() says which. */
-hf_status hf_head_of(struct hf_redis *r, const char *name, size_t len, const struct head **head);
-void hf_head_script(struct hf_redis *r, enum hf_script script, const struct head *head, unsigned arguments);
-void hf_head_script_of_two(struct hf_redis *r, enum hf_script script, const struct head *head, unsigned arguments);
-void hf_heads_free(struct hf_redis *r);
-
-/* ---- answering.c ---- */
-
-void hf_attempt_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
-
-/* ---- strong.c ---- */
-
-/* Holds the news back until replicas have acknowledged what they tell of. */
-void hf_strong_wait(struct hf_redis *r, struct attempt *a, enum hf_verb verb, const struct hf_news *news, hf_nanos now);
-/* What was read without them counts no further than what they acknowledged: a renewal may have failed to be. */
-void hf_strong_limit(const struct attempt *a, struct hf_news *news);
-void hf_strong_taken_back(struct hf_redis *r, const struct request *request, const struct hf_reply *reply,
-                          hf_nanos now);
-void hf_strong_answer(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now);
-void hf_strong_cut(struct hf_redis *r, const char *why); /* there will be no answer */
-
-/* ---- waking.c ---- */
-
-void hf_wake_listen(struct hf_redis *r, hf_nanos now); /* somebody waits: somebody must listen */
-void hf_wake_popped(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now);
-void hf_wake_listens(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now); /* the answer to REQ_LISTEN */
-/* True: it is a message that was published, not the answer to anything. */
-bool hf_wake_published(struct hf_redis *r, const struct hf_reply *reply, hf_nanos now);
-hf_nanos hf_wake_tick(struct hf_redis *r, hf_nanos now);
-void hf_wake_set_ear(struct hf_redis *r, struct attempt *a, bool listens, hf_nanos now);
-void hf_wake_consider(struct hf_redis *r, struct attempt *a, hf_nanos now); /* its push, which came before the answer */
-
-/* ---- looking.c ---- */
-
-/* Nobody here is told of anything (wake=poll). */
-static inline bool hf_look_is_all(const struct hf_redis *r)
+/* NULL: nothing is in flight for it, and it does not wait. */
+static inline struct redis_op *redis_active_op(const struct engine_op *op)
 {
-    return r->box[0] == '-';
+    const struct known_op *known = op->engine_state;
+    return known ? known->active : NULL;
 }
-/* It was told that it is in the queue, as the one with that number: when does it look next? */
-hf_nanos hf_look_next(struct hf_redis *r, struct attempt *a, int64_t arrival, const struct hf_news *queued,
-                      hf_nanos now);
-void hf_look_leave(struct hf_redis *r, struct attempt *a, hf_nanos now); /* it waits no more */
-void hf_look_own(struct hf_redis *r, const struct attempt *released);    /* it gave its lock back */
-void hf_look_close(struct hf_redis *r);
 
-/* ---- examine.c ---- */
+struct redis_op *redis_op_find_or_make(struct redis *r, struct engine_op *op); /* NULL: no memory */
+bool redis_op_same_name(const struct redis_op *a, const struct redis_op *other);
+void redis_op_forget(struct redis *r, struct engine_op *op);
+/* Puts ops to rest that got a reply and are idle now. Called last in every function of the door: no
+ * pointer to a redis_op is valid after it. */
+void redis_ops_rest(struct redis *r);
+void redis_ops_free(struct redis *r);
+/* The first op with that id; NULL: none. */
+struct resting_op *redis_resting_op_of(struct redis *r, const char id[REDIS_ID_TEXT]);
+struct resting_op *redis_resting_op_next(const struct resting_op *one); /* the next with that id */
 
-void hf_examine_begin(struct hf_redis *r, struct attempt *a, hf_nanos now);
-void hf_examine_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply);
+/* ---- command_encode.c ---- */
 
-/* ---- seeing.c ---- */
+void redis_op_submit(struct redis *r, struct redis_op *a, nanos now);
+/* Writes a->op->connections. */
+void redis_op_set_connections(struct redis *r, struct redis_op *a);
+/* The connection has come up: sends the ops that wait for it. */
+void redis_op_send_unsent(struct redis *r, const struct redis_connection *connection, nanos now);
+/* Sends a->sent_op on a connection that is up. */
+void redis_op_send(struct redis *r, struct redis_op *a, nanos now);
+/* Asks for a token above a->floor for a grant of that verb. Returns false if it could not be sent.
+ */
+bool redis_op_raise(struct redis *r, struct redis_op *a, enum op_verb verb, nanos now);
+/* Replies to the client, after op->connections was updated. */
+void redis_op_reply(struct redis *r, struct redis_op *a, const struct engine_reply *reply);
+void redis_op_fail(struct redis *r, struct redis_op *a, nanos asked_at, hf_status status,
+                   const char *text);
+void redis_op_refuse(struct redis *r, struct redis_op *a, nanos asked_at,
+                     const struct error_reply *error_reply);
+/* That connection is down. */
+void redis_op_fail_with(struct redis *r, struct redis_op *a,
+                        const struct redis_connection *connection, nanos now);
+void redis_op_set_queued(struct redis *r, struct redis_op *a, bool queued);
+/* channel, terms: arguments 2 and 3 of the verb release; NULL: absent. */
+void redis_op_write_release(struct redis *r, const char *id, const struct cached_keys *cached,
+                            const char *channel, const char *terms);
+/* Releases a hold whose id no op here has any more. */
+void redis_op_undo(struct redis *r, const char *id, const char *key, size_t key_len, nanos now);
 
-void hf_job_begin(struct hf_redis *r, struct attempt *a, hf_nanos now);
-void hf_job_answer(struct hf_redis *r, const struct request *request, const struct hf_reply *reply, hf_nanos now);
-void hf_job_free(struct attempt *a);
+/* The connection that a verb goes out on. */
+struct redis_connection *redis_op_connection(struct redis *r, const struct redis_op *a,
+                                             enum op_verb verb);
+bool redis_op_is_in_flight(const struct redis_op *a);
+/* Valid until the timing of another op is asked for. */
+const struct timing *redis_op_timing(struct redis *r, const struct redis_op *a);
+
+/* ---- key_cache.c ---- */
+
+/* Begins a call of that verb on that lock, with that many arguments to follow. Returns false
+ * without memory. */
+bool redis_script_begin_uncached(struct redis *r, enum script_id script,
+                                 const struct redis_keys *keys, unsigned arguments);
+/* The keys of that lock, valid until the next call. HF_INVALID if there cannot be such a key,
+ * HF_NO_MEMORY; error_text() says why. */
+hf_status redis_key_cache_find(struct redis *r, const char *name, size_t len,
+                               const struct cached_keys **cached);
+void redis_script_begin(struct redis *r, enum script_id script, const struct cached_keys *cached,
+                        unsigned arguments);
+void redis_script_begin_two_keys(struct redis *r, enum script_id script,
+                                 const struct cached_keys *cached, unsigned arguments);
+/* Begins a call about the index of names (scripts/name_index.lua). */
+void redis_script_begin_index(struct redis *r, enum script_id script, unsigned arguments);
+/* A script of this client has written the counter of that name, so the name is in the index. */
+void redis_key_cache_set_listed(struct redis *r, const char *name, size_t len, nanos now);
+/* The server may be another one, whose index lacks names that this client added. */
+void redis_key_cache_unlist(struct redis *r);
+void redis_script_begin_one_key(struct redis *r, enum script_id script,
+                                const struct cached_keys *cached, unsigned arguments);
+/* As redis_keys_of(), by the settings of this client. */
+hf_status redis_keys_here(const struct redis *r, struct redis_keys *keys, const char *name,
+                          size_t len);
+void redis_key_cache_free(struct redis *r);
+
+/* ---- reply_decode.c ---- */
+
+void redis_op_on_resp(struct redis *r, const struct request *request, const struct resp_reply *resp,
+                      nanos now);
+
+/* ---- wait_replicas.c ---- */
+
+/* Holds a reply back until replicas have acknowledged the write. */
+void redis_durable_wait(struct redis *r, struct redis_op *a, enum op_verb verb,
+                        const struct engine_reply *reply, nanos now);
+/* An end that was read without asking replicas counts no further than what they acknowledged: a
+ * renewal may have reached too few of them. */
+void redis_durable_limit(const struct redis_op *a, struct engine_reply *reply);
+void redis_durable_taken_back(struct redis *r, const struct request *request,
+                              const struct resp_reply *resp, nanos now);
+void redis_durable_answer(struct redis *r, const struct resp_reply *resp, nanos now);
+/* The connection is down: no reply to WAIT will come. */
+void redis_durable_cut(struct redis *r, const char *why);
+/* The wait ended before replicas acknowledged the grant. */
+void redis_durable_explain_leave(const struct redis *r, struct engine_reply *reply);
+
+/* ---- notifications.c ---- */
+
+/* If an op waits, sees to it that its notifications are read. */
+void redis_notify_listen(struct redis *r, nanos now);
+void redis_notify_on_pop(struct redis *r, const struct resp_reply *resp, nanos now);
+void redis_notify_on_listen(struct redis *r, const struct resp_reply *resp, nanos now);
+/* Returns true if it is a published message, and no reply to a request. */
+bool redis_notify_on_publish(struct redis *r, const struct resp_reply *resp, nanos now);
+nanos redis_notify_tick(struct redis *r, nanos now);
+void redis_notify_set_listener(struct redis *r, struct redis_op *a, bool listens, nanos now);
+void redis_notify_ping(struct redis *r, nanos now);            /* tests the subscriptions */
+bool redis_notify_is_proved(const struct redis *r, nanos now); /* they were tested a moment ago */
+/* Handles the text of a message. */
+void redis_notify_on_text(struct redis *r, const struct resp_reply *text, nanos now);
+/* Handles a message that came before the reply to the op's own request. */
+void redis_notify_consider(struct redis *r, struct redis_op *a, nanos now);
+
+/* ---- presence.c ---- */
+
+/* The first waiter of this client was queued by a request sent at `asked_at`. */
+void redis_presence_begin(struct redis *r, nanos asked_at);
+void redis_presence_answer(struct redis *r, const struct request *request,
+                           const struct resp_reply *resp, nanos now);
+void redis_presence_cut(struct redis *r); /* the connection is down: no reply will come */
+nanos redis_presence_tick(struct redis *r, nanos now);
+/* In a cluster: the server queued the op anew. */
+void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now);
+
+/* ---- followed_server.c ---- */
+
+/* A request for a new lock waits until the server has been replaced. */
+static inline bool redis_is_held_back(const struct redis *r, const struct redis_op *a, nanos now)
+{
+    return r->follow.hold_back_until && now < r->follow.hold_back_until && !a->sent &&
+           a->sent_op.verb == OP_ACQUIRE;
+}
+nanos redis_follow_tick(struct redis *r, nanos now);
+/* A connection was lost. */
+void redis_follow_lost(struct redis *r, nanos now);
+/* Ops stay unsent for a while if their connection is down: another server may be named. */
+bool redis_follow_is_patient(const struct redis *r, hf_status status, nanos now);
+
+/* ---- cluster_member.c ---- */
+
+/* The connection as a bit of engine_op.connections. */
+static inline uint32_t redis_connection_bit(const struct redis *r, unsigned connection)
+{
+    return UINT32_C(1) << (r->cluster.place.first_connection + connection);
+}
+/* Whether the error is a redirect or a refusal of a cluster: then the request goes elsewhere, or
+ * again later, and the op gets its reply from that. */
+bool redis_cluster_on_error(struct redis *r, const struct request *request,
+                            const struct resp_reply *resp, nanos now);
+/* Whether the error says that the server does not have the slot now. If it names another server,
+ * the engine above hears of it. */
+bool redis_cluster_is_elsewhere(struct redis *r, const struct resp_reply *resp);
+/* Lets the next request of this op into a slot that is being moved here. Returns false if the
+ * connection broke. */
+bool redis_cluster_send_asking(struct redis *r, struct redis_op *a,
+                               struct redis_connection *connection, nanos now);
+nanos redis_cluster_tick(struct redis *r, nanos now);
+
+/* ---- lock_channels.c ---- */
+
+/* The op waits: from now on messages for it are read. */
+void redis_channel_join(struct redis *r, struct redis_op *a, nanos now);
+void redis_channel_leave(struct redis *r, struct redis_op *a); /* it does not wait any more */
+/* The connection is up, or was for a while: subscribes what is not subscribed yet. */
+void redis_channels_listen(struct redis *r, nanos now);
+void redis_channels_cut(struct redis *r); /* the connection is down */
+/* A reply to a subscription, or to PING. */
+void redis_channels_on_reply(struct redis *r, const struct request *request,
+                             const struct resp_reply *resp, nanos now);
+/* Returns true if it is a message, or says that a subscription has ended. */
+bool redis_channels_on_push(struct redis *r, const struct resp_reply *resp, nanos now);
+void redis_channels_free(struct redis *r);
+
+/* ---- redis_polls.c ---- */
+
+/* wake=poll, or member of a quorum: the server sends no messages about handoffs. */
+static inline bool redis_polls_only(const struct redis *r)
+{
+    return r->box[0] == 'n' || r->box[0] == 'c' || r->box[0] == '-';
+}
+/* Is the client notified by channels in the slots of its locks? */
+static inline bool redis_has_channels(const struct redis *r)
+{
+    return r->box[0] == 's';
+}
+/* The server queued the op under that arrival number: when does it poll next? */
+nanos redis_poll_next(struct redis *r, struct redis_op *a, int64_t arrival,
+                      const struct engine_reply *queued, nanos now);
+void redis_poll_leave(struct redis *r, struct redis_op *a,
+                      nanos now); /* it does not wait any more */
+/* A local op released its lock. */
+void redis_poll_own_release(struct redis *r, const struct redis_op *released);
+
+/* ---- redis_diagnose.c ---- */
+
+void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now);
+void redis_diagnose_answer(struct redis *r, const struct request *request,
+                           const struct resp_reply *resp);
+
+/* ---- redis_admin.c ---- */
+
+void redis_admin_begin(struct redis *r, struct redis_op *a, nanos now);
+void redis_admin_answer(struct redis *r, const struct request *request,
+                        const struct resp_reply *resp, nanos now);
+void redis_admin_free(struct redis_op *a);

@@ -1,5 +1,7 @@
-/* resp.h - RESP, the protocol of Redis: commands are written into a buffer, replies are read by hiredis' reader into
- * objects of our own, within limits: a hostile reply costs an error and never more than about two megabytes. */
+/* resp.h - RESP, the protocol of Redis.
+ *
+ * Commands are written into a buffer. Replies are read by hiredis' reader into objects of our own,
+ * within limits: a hostile reply ends in an error, and takes about two megabytes at most. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,68 +10,76 @@
 /* ---- Commands ---- */
 
 /* A buffer that commands are written into, one after the other; it keeps its memory. */
-struct hf_command {
+struct resp_command {
     char *bytes;
     size_t len, room;
-    bool failed; /* no memory: what it holds is not whole */
+    bool failed; /* there was no memory: the command is not complete */
 };
 
-void hf_command_begin(struct hf_command *c, unsigned words); /* begins one of that many words, in an empty buffer */
-void hf_command_word(struct hf_command *c, const char *text, size_t len);
-void hf_command_text(struct hf_command *c, const char *text);
-void hf_command_letter(struct hf_command *c, char letter);
-void hf_command_number(struct hf_command *c, int64_t number);
-void hf_command_words(struct hf_command *c, const char *bytes, size_t len); /* as they go to the wire */
+/* Begins a command of that many words, in an empty buffer. */
+void resp_command_begin(struct resp_command *c, unsigned words);
+void resp_command_word(struct resp_command *c, const char *text, size_t len);
+void resp_command_text(struct resp_command *c, const char *text);
+/* One word of two parts. */
+void resp_command_joined(struct resp_command *c, const char *first, size_t first_len,
+                         const char *second, size_t second_len);
+void resp_command_char(struct resp_command *c, char letter);
+void resp_command_number(struct resp_command *c, int64_t number);
+/* Adds words that are in wire format already. */
+void resp_command_words(struct resp_command *c, const char *bytes, size_t len);
 
-/* For whoever writes words himself, as they go to the wire: where so many bytes may be written, NULL: no memory. Behind
- * the last of them it has an end. */
-enum { HF_FRAME_MOST = 25 }; /* bytes around a word */
-char *hf_command_grow(struct hf_command *c, size_t more);
-static inline char *hf_command_room(struct hf_command *c, size_t more)
+/* For code that writes words in wire format itself: resp_command_room() returns where that many
+ * bytes may be written, or NULL without memory; resp_command_end() says where the last of them
+ * ended. */
+enum { RESP_FRAME_MAX = 25 }; /* bytes around a word */
+char *resp_command_grow(struct resp_command *c, size_t more);
+static inline char *resp_command_room(struct resp_command *c, size_t more)
 {
-    return c->room - c->len >= more ? c->bytes + c->len : hf_command_grow(c, more);
+    return c->room - c->len >= more ? c->bytes + c->len : resp_command_grow(c, more);
 }
-static inline void hf_command_end(struct hf_command *c, const char *end)
+static inline void resp_command_end(struct resp_command *c, const char *end)
 {
     c->len = (size_t)(end - c->bytes);
 }
-char *hf_put_word(char *to, const char *text, size_t len); /* where it ends */
+char *resp_put_word(char *to, const char *text, size_t len); /* returns its end */
 
-/* A few numbers that many commands have: written once, and copied. */
-enum { HF_WORDS_MOST = 3 };
-struct hf_words {
-    char bytes[128]; /* one more number than the most would fit */
+/* A few numbers that many commands share: formatted once, then copied. */
+enum { RESP_WORDS_MAX = 3 };
+struct resp_words {
+    char bytes[128]; /* room for RESP_WORDS_MAX numbers and one more */
     size_t len;
 };
-struct hf_words hf_words_of(const int64_t *numbers, unsigned count);
-void hf_command_add(struct hf_command *c, const struct hf_words *words);
+struct resp_words resp_words_of(const int64_t *numbers, unsigned count);
+void resp_command_add(struct resp_command *c, const struct resp_words *words);
 
-char *hf_put_number(char *to, uint64_t number); /* its digits; where they end */
-void hf_command_free(struct hf_command *c);
+char *resp_put_number(char *to, uint64_t number); /* its digits; returns their end */
+void resp_command_free(struct resp_command *c);
 
 /* ---- Replies ---- */
 
-enum hf_reply_type { HF_REPLY_NIL, HF_REPLY_TEXT, HF_REPLY_STATUS, HF_REPLY_ERROR, HF_REPLY_NUMBER, HF_REPLY_LIST };
+enum resp_type { RESP_NIL, RESP_TEXT, RESP_STATUS, RESP_ERROR, RESP_NUMBER, RESP_LIST };
 
-struct hf_reply {
-    enum hf_reply_type type;
+struct resp_reply {
+    enum resp_type type;
     int64_t number;
     const char *text; /* NUL-terminated; TEXT may contain further NULs */
-    size_t len;       /* of the text; of a list the number of its items */
-    struct hf_reply *first, *last, *next;
+    size_t len;       /* bytes of a text; items of a list */
+    struct resp_reply *first, *last, *next;
 };
 
-struct hf_replies; /* a reader, with what it has read so far */
+struct resp_reader; /* with what it has read so far */
 
-struct hf_replies *hf_replies_open(void); /* NULL: no memory */
-void hf_replies_close(struct hf_replies *r);
-/* True: taken, and the bytes stay where they are until there is no reply left. False: no memory, or more bytes than the
- * `most` that a reply may have; the connection is of no use any more. */
-bool hf_replies_feed(struct hf_replies *r, const char *bytes, size_t len, size_t most);
-/* The next whole reply, valid until the next call; NULL: none yet, or *error says what is wrong with the bytes. */
-const struct hf_reply *hf_replies_next(struct hf_replies *r, const char **error);
+struct resp_reader *resp_reader_open(void); /* NULL: no memory */
+void resp_reader_close(struct resp_reader *r);
+/* Takes the bytes, which must stay where they are until resp_reader_next() has no reply left.
+ * Returns false if there is no memory, or if a reply has more than `most` bytes; then the
+ * connection is useless. */
+bool resp_reader_feed(struct resp_reader *r, const char *bytes, size_t len, size_t most);
+/* The next whole reply, valid until the next call. NULL: none yet, or *error says what is wrong
+ * with the bytes. */
+const struct resp_reply *resp_reader_next(struct resp_reader *r, const char **error);
 
 /* The i-th item of a list; NULL: there is none. */
-const struct hf_reply *hf_reply_item(const struct hf_reply *list, size_t i);
+const struct resp_reply *resp_item(const struct resp_reply *list, size_t i);
 /* A number, or a text that is a decimal number from 0 on; -1: neither. */
-int64_t hf_reply_count(const struct hf_reply *reply);
+int64_t resp_count(const struct resp_reply *resp);

@@ -1,74 +1,74 @@
-# scripts.cmake - joins scripts/NAME.lua with what it calls of scripts/common.lua, where it says so, and makes a C file of them
-# all. The order is that of enum hf_script.
-set(scripts ask extend release convert break resize inspect)
+# scripts.cmake - makes a C file of the library in scripts/. holdfast.lua names its parts in lines
+# "-- include PART.lua", each of which is replaced by that file: nothing else happens to the text.
+# What differs between the ways to load it is two lines at its head (scripts.h).
 set(dir ${CMAKE_CURRENT_LIST_DIR}/scripts)
+set(parts name_index straight counter hold_notes holds waiters admit acquire release extend convert operator inspect
+    places index_verbs acl_check verbs)
 
-# What people need to read, the server does not: comments go, and with them a third of its memory.
-function(read_script name out)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dir}/${name}.lua)
-    file(READ ${dir}/${name}.lua text)
-    string(REPLACE "\n-- common.lua\n" "\n@common@\n" text "\n${text}")
-    string(REGEX REPLACE "\n( *--[^\n]*\n)+" "\n" text "${text}")
-    string(REGEX REPLACE "\n( *--[^\n]*\n)+" "\n" text "${text}")
-    string(REGEX REPLACE " +-- [^\n]*\n" "\n" text "${text}")
-    string(REGEX REPLACE "\n\n+" "\n" text "${text}")
-    string(SUBSTRING "${text}" 1 -1 text)
-    set(${out} "${text}" PARENT_SCOPE)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dir}/holdfast.lua)
+file(READ ${dir}/holdfast.lua body)
+foreach(part ${parts})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dir}/${part}.lua)
+    file(READ ${dir}/${part}.lua text)
+    string(FIND "${body}" "-- include ${part}.lua\n" at)
+    if(at LESS 0)
+        message(FATAL_ERROR "holdfast.lua does not include ${part}.lua")
+    endif()
+    string(REPLACE "-- include ${part}.lua\n" "${text}" body "${body}")
+endforeach()
+
+# The version of the library is the digest of its text: equal names mean equal texts.
+string(SHA1 digest "${body}")
+string(SUBSTRING ${digest} 0 8 version)
+set(head_LIBRARY "#!lua name=holdfast_${version}\nlocal VERSION = '${version}'\n")
+set(head_CLAIMING "#!lua\nlocal VERSION\n")
+set(head_KEEPING "#!lua flags=allow-oom\nlocal VERSION\n")
+set(head_READING "#!lua flags=no-writes,allow-stale\nlocal VERSION\n")
+
+function(as_c_string text out)
+    string(REPLACE "\\" "\\\\" text "${text}")
+    string(REPLACE "\"" "\\\"" text "${text}")
+    string(REPLACE "\n" "\\n\"\n    \"" text "${text}")
+    set(${out} "\"${text}\"" PARENT_SCOPE)
 endfunction()
 
-# A function is made at every call of a script, so it gets those alone that it calls, and those that they call. They stand
-# above whoever calls them: from the last one up, each is kept if what was kept so far names it, and it is not there `before`.
-function(pick_functions text before out)
-    set(functions "${common}")
-    string(FIND "${functions}" "\nlocal function " at REVERSE)
-    while(at GREATER_EQUAL 0)
-        string(SUBSTRING "${functions}" ${at} -1 one)
-        string(SUBSTRING "${functions}" 0 ${at} functions)
-        string(REGEX MATCH "function [a-z_]+\\(" head "${one}")
-        string(REGEX REPLACE "function (.*)\\(" "\\1" name "${head}")
-        string(FIND "${before}" "${head}" there)
-        if(there LESS 0 AND "${text}${kept}" MATCHES "[^a-z_]${name}[(,]")
-            set(kept "${one}${kept}")
-        endif()
-        string(FIND "${functions}" "\nlocal function " at REVERSE)
-    endwhile()
-    set(${out} "${kept}" PARENT_SCOPE)
-endfunction()
-
-function(cut text at before behind)
-    string(FIND "${text}" "${at}" length)
-    string(SUBSTRING "${text}" 0 ${length} one)
-    string(LENGTH "${one}${at}" from)
-    string(SUBSTRING "${text}" ${from} -1 other)
-    set(${before} "${one}" PARENT_SCOPE)
-    set(${behind} "${other}" PARENT_SCOPE)
-endfunction()
-
-# At the first mark come the variables of common.lua, and what is called outside of the function around the second one.
-function(join_common text out)
-    cut("${common}" "\nlocal function " variables rest)
-    cut("${text}" "\n@common@" head text)
-    cut("${text}" "\n@common@" first text)
-    cut("${text}" "\nend)()" inner last)
-    pick_functions("${first}${last}" "" outside)
-    pick_functions("${inner}" "${outside}" inside)
-    set(${out} "${head}\n${variables}${outside}${first}${inside}${inner}\nend)()${last}" PARENT_SCOPE)
-endfunction()
-
-read_script(common common)
-string(STRIP "${common}" common)
+as_c_string("${body}" c)
 set(out "/* Made from scripts/ by scripts.cmake. */\n#include \"scripts.h\"\n\n")
-string(APPEND out "const struct hf_script_text hf_scripts[HF_SCRIPTS] = {\n")
-foreach(name ${scripts})
-    read_script(${name} text)
-    join_common("${text}" text)
-    string(SHA1 sha "${text}")
-    string(LENGTH "${text}" length)
-    string(REPLACE "\\" "\\\\" c "${text}")
-    string(REPLACE "\"" "\\\"" c "${c}")
-    string(REPLACE "\n" "\\n\"\n     \"" c "${c}")
-    string(APPEND out "    {\"${name}\", \"${sha}\",\n     \"${c}\", ${length}},\n")
+string(APPEND out "const char redis_script_body[] =\n    ${c};\n")
+string(APPEND out "const size_t redis_script_body_len = sizeof redis_script_body - 1;\n\n")
+string(APPEND out "const char redis_library_name[] = \"holdfast_${version}\";\n\n")
+
+string(APPEND out "const struct script_text redis_script_texts[SCRIPT_TEXTS] = {\n")
+foreach(way LIBRARY CLAIMING KEEPING READING)
+    string(SHA1 sha "${head_${way}}${body}")
+    as_c_string("${head_${way}}" c)
+    string(APPEND out "    [SCRIPT_${way}] = {\"${sha}\", ${c}},\n")
+endforeach()
+string(APPEND out "};\n\n")
+
+string(APPEND out "const struct script_verb redis_script_verbs[SCRIPT_VERBS] = {\n")
+foreach(verb acquire:CLAIMING extend:KEEPING release:KEEPING convert:KEEPING break:KEEPING
+        resize:CLAIMING inspect:READING rights:READING quorum_acquire:CLAIMING
+        quorum_release:KEEPING quorum_inspect:READING names:KEEPING index:KEEPING)
+    string(REPLACE ":" ";" pair ${verb})
+    list(GET pair 0 name)
+    list(GET pair 1 way)
+    string(TOUPPER ${name} id)
+    set(function holdfast_${version}_${name})
+    string(LENGTH ${function} len)
+    string(LENGTH ${name} name_len)
+    string(SHA1 sha "${head_${way}}${body}")
+    string(APPEND out "    [SCRIPT_${id}] = {\"${name}\", SCRIPT_${way},\n"
+        "        SCRIPT_WORDS(\"$5\\r\\nFCALL\\r\\n$${len}\\r\\n${function}\\r\\n$1\\r\\n\"),\n"
+        "        SCRIPT_WORDS(\"$7\\r\\nEVALSHA\\r\\n$40\\r\\n${sha}\\r\\n$1\\r\\n\"),\n"
+        "        SCRIPT_WORDS(\"$${name_len}\\r\\n${name}\\r\\n\")},\n")
 endforeach()
 string(APPEND out "};\n")
-set(HF_REDIS_SCRIPTS ${CMAKE_BINARY_DIR}/redis_scripts.c)
-file(CONFIGURE OUTPUT ${HF_REDIS_SCRIPTS} CONTENT "${out}" @ONLY)
+set(REDIS_SCRIPTS_C ${CMAKE_BINARY_DIR}/redis_scripts.c)
+file(CONFIGURE OUTPUT ${REDIS_SCRIPTS_C} CONTENT "${out}" @ONLY)
+
+# Each finished text as a file, for tests/lint/lua.sh.
+foreach(way LIBRARY CLAIMING KEEPING READING)
+    string(TOLOWER ${way} name)
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/lua/${name}.lua CONTENT "${head_${way}}${body}" @ONLY)
+endforeach()

@@ -1,23 +1,60 @@
-/* scripts.h - the Lua scripts of scripts/, joined and hashed by the build (scripts.cmake). */
+/* scripts.h - the Lua library of scripts/, as the build finished it (scripts.cmake).
+ *
+ * There is one text with two ways to load it. By FUNCTION LOAD it is a library under a name with
+ * its version, and FCALL names a verb's function. By SCRIPT LOAD it is one script per kind of
+ * verbs, because the flags stand in a script's first line; the first argument names the verb. */
 #pragma once
 #include <stddef.h>
 
-enum hf_script {
-    HF_SCRIPT_ASK,
-    HF_SCRIPT_EXTEND,
-    HF_SCRIPT_RELEASE,
-    HF_SCRIPT_CONVERT,
-    HF_SCRIPT_BREAK,
-    HF_SCRIPT_RESIZE,
-    HF_SCRIPT_INSPECT,
-    HF_SCRIPTS
+enum script_text_id {
+    SCRIPT_LIBRARY,  /* the library for FUNCTION LOAD; the others are for SCRIPT LOAD */
+    SCRIPT_CLAIMING, /* verbs that the server refuses when its memory is full */
+    SCRIPT_KEEPING,  /* verbs that work even then: they release, or keep what is held */
+    SCRIPT_READING,  /* verbs that write nothing */
+    SCRIPT_TEXTS,
 };
 
-struct hf_script_text {
-    const char *name;
-    const char *sha; /* 40 hexadecimal digits */
-    const char *text;
+struct script_text {
+    const char *sha;  /* SHA-1 of head and body: 40 hexadecimal digits */
+    const char *head; /* the first two lines; redis_script_body follows */
+};
+
+enum script_id {
+    SCRIPT_ACQUIRE,
+    SCRIPT_EXTEND,
+    SCRIPT_RELEASE,
+    SCRIPT_CONVERT,
+    SCRIPT_BREAK,
+    SCRIPT_RESIZE,
+    SCRIPT_INSPECT,
+    SCRIPT_RIGHTS,
+    SCRIPT_QUORUM_ACQUIRE, /* this and the next ones replace their namesakes in a quorum */
+    SCRIPT_QUORUM_RELEASE,
+    SCRIPT_QUORUM_INSPECT,
+    SCRIPT_NAMES, /* of the index of names */
+    SCRIPT_INDEX,
+    SCRIPT_VERBS
+};
+
+/* Words of a command in wire format. */
+struct script_words {
+    const char *bytes;
     size_t len;
 };
+#define SCRIPT_WORDS(text)                                                                         \
+    {                                                                                              \
+        text, sizeof text - 1                                                                      \
+    }
 
-extern const struct hf_script_text hf_scripts[HF_SCRIPTS];
+struct script_verb {
+    const char *name;
+    enum script_text_id text;           /* SCRIPT LOAD: which script runs this verb */
+    struct script_words fcall, evalsha; /* the call up to the number of keys, a single digit */
+    struct script_words word;           /* EVALSHA: the first argument */
+};
+
+extern const char redis_script_body[];
+extern const size_t redis_script_body_len;
+extern const char redis_library_name[];
+extern const struct script_text redis_script_texts[SCRIPT_TEXTS];
+extern const struct script_verb redis_script_verbs[SCRIPT_VERBS];

@@ -1,69 +1,80 @@
 /* redlock.c - the engine for a quorum of independent servers: its door. */
 #include "redlock.h"
 
+#include "base/error.h"
 #include "base/url.h"
-#include "base/why.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* ---- Opening and closing ---- */
 
-static void free_heard(struct heard *h)
+static void free_pending_replies(struct pending_reply *h)
 {
-    for (struct heard *next; h; h = next) {
+    for (struct pending_reply *next; h; h = next) {
         next = h->next;
         free(h);
     }
 }
 
-static void free_pools(struct hf_redlock *l)
+static void free_pools(struct redlock *l)
 {
-    for (struct ballot *b = l->unused_ballots, *next; b; b = next) {
+    for (struct quorum_try *b = l->unused_tries, *next; b; b = next) {
         next = b->next;
         free(b);
     }
-    for (struct bid *bid = l->unused_bids, *next; bid; bid = next) {
-        next = bid->next;
-        free(bid);
+    for (struct quorum_op *quorum_op = l->unused_quorum_ops, *next; quorum_op; quorum_op = next) {
+        next = quorum_op->next;
+        free(quorum_op);
     }
-    free_heard(l->heard);
-    free_heard(l->unused);
+    free_pending_replies(l->pending_replies);
+    free_pending_replies(l->unused);
 }
 
 static void close_redlock(void *self)
 {
-    struct hf_redlock *l = self;
-    while (l->ballots)
-        hf_ballot_free(l, l->ballots);
-    hf_heap_free(&l->bid_alarms);                             /* its nodes are in the bids */
-    for (struct bid *bid = l->bids, *next; bid; bid = next) { /* what they stand for may be gone already */
-        next = bid->next;
-        hf_tally_free(l, bid);
-        free(bid);
+    struct redlock *l = self;
+
+    while (l->tries)
+        redlock_try_free(l, l->tries);
+    heap_free(&l->quorum_op_alarms); /* its nodes are in the quorum ops */
+
+    /* The engine_op of a quorum op may be gone already: it is not touched. */
+    for (struct quorum_op *quorum_op = l->quorum_ops, *next; quorum_op; quorum_op = next) {
+        next = quorum_op->next;
+        redlock_admin_free(l, quorum_op);
+        free(quorum_op);
     }
+    assert(l->answers_due == 0); /* nobody is left to wait for a reply */
+
     for (unsigned i = 0; i < l->servers; i++)
-        hf_wire_redis.close(l->member[i].redis);
-    hf_heap_free(&l->ballot_alarms);
+        redis_wire_engine.close(l->node[i].redis);
+    heap_free(&l->try_alarms);
     free_pools(l);
     free(l);
 }
 
-static hf_status open_redlock(void **self, const struct hf_url *url, const struct hf_settings *settings,
-                              const struct hf_wire_host *host)
+static hf_status open_redlock(void **self, const struct url *url, const struct settings *settings,
+                              const struct wire_engine_host *host)
 {
     *self = NULL;
-    struct hf_redlock *l = calloc(1, sizeof *l);
+    struct redlock *l = calloc(1, sizeof *l);
     if (!l)
-        return hf_why(HF_NO_MEMORY, "%s: no memory for a client", url->scheme);
+        return error_set(HF_NO_MEMORY, "%s: no memory for a client", url->scheme);
+
     l->host = host;
-    l->limits = (struct hf_limits)HF_REDLOCK_LIMITS;
-    hf_timing_set_drift(&l->limits, settings);
-    l->wishes = hf_timing_wishes_of(settings);
-    l->max_ttl = HF_MS(settings->value[HF_SET_MAX_TTL]);
-    hf_status status = settings->value[HF_SET_REPLICAS]
-                           ? hf_why(HF_CONFIG, "replicas: a quorum has none; its servers know nothing of each other")
-                           : hf_members_open(l, url, settings);
+    l->limits = (struct engine_limits)REDLOCK_LIMITS;
+    timing_set_drift(&l->limits, settings);
+    l->overrides = timing_overrides_of(settings);
+    redis_override_timing(&l->overrides, settings);
+    l->max_ttl = NANOS_OF_MS(settings->value[SETTING_MAX_TTL]);
+
+    hf_status status =
+        redis_wants_replicas(settings)
+            ? error_set(HF_CONFIG,
+                        "replicas: a quorum has none; its servers know nothing of each other")
+            : redlock_servers_open(l, url, settings);
     if (status == HF_OK)
         *self = l;
     else
@@ -71,89 +82,133 @@ static hf_status open_redlock(void **self, const struct hf_url *url, const struc
     return status;
 }
 
-/* ---- Asks ---- */
+/* ---- Ops ---- */
 
-static void submit(void *self, struct hf_ask *ask, hf_nanos now)
+static void submit(void *self, struct engine_op *op, nanos now)
 {
-    struct hf_redlock *l = self;
-    struct bid *bid = ask->engine_state ? ask->engine_state : hf_bid_meet(l, ask);
-    struct hf_news news = {.cue = HF_N_FAILED, .asked_at = now, .retry_at = HF_NEVER};
-    if (bid) {
-        hf_bid_submit(l, bid, now);
+    struct redlock *l = self;
+    struct quorum_op *quorum_op = op->engine_state ? op->engine_state : redlock_op_make(l, op);
+    assert(!quorum_op || quorum_op->op == op);
+
+    if (quorum_op) {
+        redlock_op_submit(l, quorum_op, now);
     } else {
-        news.status = HF_NO_MEMORY;
-        news.text = "no memory to ask";
-        l->host->tell(l->host->ctx, ask, &news);
+        struct engine_reply reply = {.kind = REPLY_FAILED,
+                                     .asked_at = now,
+                                     .retry_at = TIME_NEVER,
+                                     .status = HF_NO_MEMORY,
+                                     .text = "no memory for a request"};
+        l->host->on_reply(l->host->ctx, op, &reply);
     }
-    hf_members_settle(l, now);
+    redlock_servers_settle(l, now);
 }
 
-static void forget(void *self, struct hf_ask *ask)
+static void forget(void *self, struct engine_op *op)
 {
-    if (ask->engine_state)
-        hf_bid_forget(self, ask->engine_state);
+    if (op->engine_state)
+        redlock_op_forget(self, op->engine_state);
 }
 
-/* ---- Lines and time ---- */
+/* ---- Connections and time ---- */
 
-static void line_up(void *self, unsigned line, hf_nanos now)
+static void *redis_of(const struct redlock *l, unsigned connection)
 {
-    struct hf_redlock *l = self;
-    hf_wire_redis.line_up(l->member[line / HF_MEMBER_LINES].redis, line % HF_MEMBER_LINES, now);
-    hf_members_settle(l, now);
+    unsigned server = connection / QUORUM_MEMBER_CONNECTIONS;
+    assert(server < l->servers);
+    return l->node[server].redis;
 }
 
-static void line_bytes(void *self, unsigned line, const char *bytes, size_t len, hf_nanos now)
+static void connection_up(void *self, unsigned connection, nanos now)
 {
-    struct hf_redlock *l = self;
-    hf_wire_redis.line_bytes(l->member[line / HF_MEMBER_LINES].redis, line % HF_MEMBER_LINES, bytes, len, now);
-    hf_members_settle(l, now);
+    struct redlock *l = self;
+    redis_wire_engine.connection_up(redis_of(l, connection), connection % QUORUM_MEMBER_CONNECTIONS,
+                                    now);
+    redlock_servers_settle(l, now);
 }
 
-static void line_down(void *self, unsigned line, hf_status status, const char *why, hf_nanos now)
+static void connection_bytes(void *self, unsigned connection, const char *bytes, size_t len,
+                             nanos now)
 {
-    struct hf_redlock *l = self;
-    hf_wire_redis.line_down(l->member[line / HF_MEMBER_LINES].redis, line % HF_MEMBER_LINES, status, why, now);
-    hf_members_settle(l, now);
+    struct redlock *l = self;
+    redis_wire_engine.connection_bytes(redis_of(l, connection),
+                                       connection % QUORUM_MEMBER_CONNECTIONS, bytes, len, now);
+    redlock_servers_settle(l, now);
 }
 
-static hf_nanos sooner(hf_nanos a, hf_nanos b)
+static void connection_down(void *self, unsigned connection, hf_status status, const char *why,
+                            nanos now)
+{
+    struct redlock *l = self;
+    redis_wire_engine.connection_down(redis_of(l, connection),
+                                      connection % QUORUM_MEMBER_CONNECTIONS, status, why, now);
+    redlock_servers_settle(l, now);
+}
+
+static nanos sooner(nanos a, nanos b)
 {
     return a < b ? a : b;
 }
 
-static hf_nanos tick(void *self, hf_nanos now)
+static nanos tick(void *self, nanos now)
 {
-    struct hf_redlock *l = self;
-    hf_nanos next = HF_NEVER;
+    struct redlock *l = self;
+    nanos next = TIME_NEVER;
+
     for (unsigned i = 0; i < l->servers; i++)
-        next = sooner(next, hf_wire_redis.tick(l->member[i].redis, now));
-    hf_members_settle(l, now);
-    hf_ballots_tick(l, now);
-    hf_bids_tick(l, now);
-    hf_members_settle(l, now);
-    const struct hf_heap_node *ballot = hf_heap_first(&l->ballot_alarms), *bid = hf_heap_first(&l->bid_alarms);
-    return sooner(next, sooner(ballot ? ballot->key : HF_NEVER, bid ? bid->key : HF_NEVER));
+        next = sooner(next, redis_wire_engine.tick(l->node[i].redis, now));
+    redlock_servers_settle(l, now);
+    redlock_tries_tick(l, now);
+    redlock_ops_tick(l, now);
+    redlock_servers_settle(l, now);
+
+    const struct heap_node *first_try = heap_first(&l->try_alarms);
+    const struct heap_node *first_op = heap_first(&l->quorum_op_alarms);
+    next = first_try ? sooner(next, first_try->key) : next;
+    return first_op ? sooner(next, first_op->key) : next;
 }
 
-/* Answers that nobody waits for: of slow servers when a majority has spoken, and of what is taken back. */
-static uint32_t lines(void *self)
+/* Replies that nobody waits for: of slow servers after a majority has answered, and to releases in
+ * the background. */
+static uint32_t connections(void *self)
 {
-    struct hf_redlock *l = self;
-    uint32_t all = l->unattended_lines;
+    struct redlock *l = self;
+    uint32_t all = l->background_connections;
+    _Static_assert(QUORUM_SERVERS_MAX * QUORUM_MEMBER_CONNECTIONS <= WIRE_CONNECTIONS_MAX,
+                   "a bit each");
+
     for (unsigned i = 0; i < l->servers; i++)
-        all |= hf_wire_redis.lines(l->member[i].redis) << i * HF_MEMBER_LINES;
+        all |= redis_wire_engine.connections(l->node[i].redis) << i * QUORUM_MEMBER_CONNECTIONS;
     return all;
 }
 
-const struct hf_wire_type hf_wire_redlock = {
+/* A server that is only slow is waited for: it must get the release that is on its way. One that
+ * answered quickly and has stopped to answer is not: its kernel has the release already, and the
+ * server reads it when it goes on. A server that never greeted this client holds nothing that the
+ * client made, but it may hold a lease of another client that was released here. */
+static uint32_t silent_connections(void *self, nanos now)
+{
+    const struct redlock *l = self;
+    const uint32_t all_of_one = (UINT32_C(1) << QUORUM_MEMBER_CONNECTIONS) - 1;
+    uint32_t silent = 0;
+
+    for (unsigned i = 0; i < l->servers; i++) {
+        const void *redis = l->node[i].redis;
+        bool holds_nothing = !redis_quorum_member_has_greeted(redis) && !l->has_adopted;
+        if (holds_nothing || redis_quorum_member_is_hung(redis, now))
+            silent |= all_of_one << i * QUORUM_MEMBER_CONNECTIONS;
+    }
+    return silent;
+}
+
+const struct wire_engine_type redlock_wire_engine = {
     .open = open_redlock,
     .submit = submit,
     .forget = forget,
-    .line_up = line_up,
-    .line_bytes = line_bytes,
-    .line_down = line_down,
-    .lines = lines,
+    .connection_up = connection_up,
+    .connection_bytes = connection_bytes,
+    .connection_down = connection_down,
+    .connections = connections,
+    .silent_connections = silent_connections,
     .tick = tick,
     .close = close_redlock,
 };

@@ -1,201 +1,306 @@
 /* redlock.h - the engine for a quorum of independent servers: its own structs.
  *
- * The way through this folder: redlock.c is the door (engines/wire.h) and owns the members, each of which is the Redis
- * engine for one server; members.c reads the URL and hears what they say; bid.c is what a client asks for; ballot.c
- * puts questions to all servers; rounds.c folds what they answer; losing.c says why a try came to nothing;
- * giving_back.c takes back what was asked, everywhere; showing.c lists and breaks.
+ * Entry points, in the order in which they run:
  *
- * A *bid* is what the engine knows of a client's ask. A *ballot* is one try of it: an id of its own that is put on
- * every server. A ballot that fails is taken back everywhere, on the same connections and in the background, and
- * outlives its bid until every server has said so; the next try has another id. */
+ *   redlock.c         the door (engines/wire_engine.h): open, submit, connection events, tick
+ *   quorum_servers.c  reads the URL, owns one Redis engine per server, collects their replies,
+ *                     and decides whether the vote of a server counts
+ *   quorum_op.c       one op of the client: begins tries, and decides when to try again
+ *   quorum_try.c      one try: sends a request to every server, and matches the replies
+ *   quorum_rounds.c   folds the votes of one round (quorum.c) into a reply to the client
+ *   silence.c         decides which servers a round does not wait for
+ *   try_failed.c      a try that got no majority: tells the client why, or tries again
+ *   release_all.c     undoes a try, or releases a hold, on every server
+ *   places.c          the queue of the waiters
+ *   redlock_admin.c   list, break, diagnose
+ *
+ * A *quorum op* is what the engine keeps of one op of the client. A *try* has an attempt id of its
+ * own that is put on every server. A try that fails is released everywhere, on the same
+ * connections and in the background. It may outlive its quorum op, until every server has
+ * confirmed the release. The next try has another id.
+ *
+ * Policies:
+ *
+ * - Token: a majority of grants is not yet a hold. The highest token that any server proposed is
+ *   first written to those that granted (ROUND_RAISE). Any two majorities share a server, so the
+ *   next holder's token is higher.
+ * - Validity counts from before the first request of the try was sent.
+ * - BUSY is replied if the servers that refuse are enough to rule out a majority. While nobody is
+ *   seen to hold the lock on a majority, a caller that does not wait tries again: a release may
+ *   be in flight, or others try at the same time (try_failed.c).
+ * - A server that was started less than max_ttl ago is asked, but its vote does not count: it may
+ *   have forgotten holds.
+ * - A server that is slower than the majority is asked, but no round waits for it (silence.c).
+ * - Waiters have a place in a queue on every server, with one ticket each (places.c). The queue
+ *   says who asks next. It grants nothing, so exclusion does not rest on it.
+ *
+ * docs/redlock.md has the argument why this is safe. */
 #pragma once
 #include "base/heap.h"
 #include "base/settings.h"
-#include "core/quorum.h"
 #include "core/timing.h"
-#include "engines/redis/member.h"
-#include "engines/wire.h"
+#include "engines/redis/quorum_member.h"
+#include "engines/wire_engine.h"
+#include "quorum.h"
 
-struct hf_redlock;
-struct bid;
+struct redlock;
+struct quorum_op;
 
-struct member {
-    struct hf_redlock *lock;
+enum redlock_setting_id {
+#define SETTING SETTING_INDEX
+#include "redlock_settings.def"
+#undef SETTING
+};
+
+/* One server. */
+struct node {
+    struct redlock *lock;
     unsigned index;
-    void *redis;
-    struct hf_wire_host host;
-    char trouble[240]; /* the last thing that went wrong there */
+    void *redis; /* its engine */
+    struct wire_engine_host host;
+    char error_text[240]; /* the last error there; "": none */
+    bool silent;          /* asked, but no round waits for it: silence.c */
 };
 
-enum { SLOT_SEAT = 1, SLOT_EAR }; /* hf_ask.slot of what stands in a seat, or listens; an ear's hf_ask.seen: which */
+/* engine_op.slot of the ops that a server gets: which struct the op is part of. The `seen` of a
+ * listen op is its index in quorum_op.listen_op. */
+enum { SLOT_NODE_OP = 1, SLOT_LISTEN_OP };
 
-/* What a server was asked in the name of a ballot. Answers come in the order of the questions. */
-enum { QUESTIONS = 8, HOLDER_TEXT = 120 };
+enum { REQUESTS_MAX = 8, HOLDER_TEXT = 120 };
 
-struct seat {
-    struct hf_ask ask;
-    struct ballot *ballot;
+/* The requests of one try to one server. Replies come in the order of the requests. */
+struct node_op {
+    struct quorum_member_op member;
+    struct quorum_try *in_try;
     unsigned server;
-    uint8_t asked[QUESTIONS];   /* verbs that await their answer */
-    uint32_t rounds[QUESTIONS]; /* of which round each is */
-    unsigned first, open;
-    uint64_t token;           /* that the server gave, or holds for us */
-    hf_nanos left;            /* CHECK: what it has left */
-    hf_nanos busy_until;      /* NO: when it may be free there, */
-    uint64_t holds;           /* the token that somebody holds it with there; 0: not known, */
-    char holder[HOLDER_TEXT]; /* and who that is, in words */
-    enum hf_vote freed;       /* what it said to our release: YES, NO: it did not hold it; OPEN: nothing so far */
-    hf_nanos again;           /* what came to nothing is asked again then: a release, or a try; HF_NEVER: it is not */
-    unsigned failures;        /* of these, in a row */
+    uint8_t asked[REQUESTS_MAX];   /* ring: enum op_verb of each request in flight */
+    uint32_t rounds[REQUESTS_MAX]; /* the round of each */
+    nanos asked_at[REQUESTS_MAX];  /* when each was sent */
+    unsigned first, open;          /* the ring's oldest request, and number of requests */
+    uint64_t token;                /* token that the server proposed, or that our hold has there */
+    nanos left;                    /* CHECK: time that the hold has left there */
+    struct quorum_answer answer;   /* VOTE_NO: what the server said beside its refusal */
+    nanos busy_until;              /* VOTE_NO: when the lock may be free there */
+    char holder[HOLDER_TEXT];      /* VOTE_NO: the holder in words; "": unknown */
+    enum vote freed;   /* reply to our release: YES, NO (it held nothing), OPEN (none so far) */
+    nanos again;       /* when to send a failed release or a refused request again; or TIME_NEVER */
+    unsigned failures; /* number of such failures in a row */
 };
 
-enum round { ROUND_NONE, ROUND_ASK, ROUND_RAISE, ROUND_EXTEND, ROUND_CHECK, ROUND_RELEASE };
+enum round { ROUND_NONE, ROUND_ACQUIRE, ROUND_RAISE, ROUND_EXTEND, ROUND_CHECK, ROUND_RELEASE };
 
-struct ballot {
-    struct ballot *next, *prev; /* unused: next */
-    struct hf_heap_node alarm;  /* when something is due for it */
-    struct bid *bid;            /* NULL: nobody waits for it any more */
+struct quorum_try {
+    struct quorum_try *next, *prev; /* unused: next */
+    struct heap_node alarm;         /* when something is due for it */
+    struct quorum_op *quorum_op;    /* NULL: nobody waits for it any more */
     enum round round;
-    uint32_t number;            /* of the round */
-    hf_nanos asked_at, over_at; /* of the round; HF_NEVER: it is decided */
-    hf_nanos first_asked;       /* of the try: its validity counts from here */
-    hf_nanos give_up_at;        /* releasing: the end of all tries */
-    hf_nanos valid_until;       /* repairs are made until then; 0: none */
-    uint64_t token;             /* that a majority was told of; 0: not yet agreed on, or made elsewhere */
-    uint64_t expected;          /* made elsewhere: the one that its text names */
+    uint32_t number;         /* number of the round */
+    nanos asked_at, over_at; /* begin and end of the round; end TIME_NEVER once it is decided */
+    nanos first_asked; /* when the try began: its validity counts from here; 0: made elsewhere */
+    nanos give_up_at;  /* ROUND_RELEASE: when to stop sending releases again */
+    nanos valid_until; /* lost keys are repaired until then; 0: never */
+    uint64_t token;    /* token of a majority; 0: not agreed on yet, or made elsewhere */
+    uint64_t expected; /* made elsewhere: the token that the imported text names */
     int64_t ttl_ms;
-    uint32_t unattended; /* lines with answers that nobody waits for, as counted in hf_redlock.unattended */
+    struct queue_place place; /* the quorum op's place when the try began */
+    uint32_t background; /* connections with replies that nobody waits for: counted in redlock */
+    bool hurried;        /* a majority has answered this round: the others have little time left */
     bool held;
-    bool lost;    /* what is given back was lost before */
-    bool quiet;   /* what is given back was never held: nobody is told that it is free */
-    bool repairs; /* the last renewal was won: servers that lack the key get it back */
-    struct hf_quorum quorum;
-    struct seat seat[HF_SERVERS_MAX];
+    bool lost;     /* ROUND_RELEASE: the hold had been lost before */
+    bool waits_on; /* ROUND_RELEASE: of a failed try; the quorum op keeps its place */
+    bool quiet;    /* ROUND_RELEASE: the lock was never held, so nobody is notified */
+    bool repairs;  /* the last renewal succeeded: servers that lack the key get it back */
+    struct quorum quorum;
+    struct node_op node_op[QUORUM_SERVERS_MAX];
     char name[HF_NAME_MAX + 1], label[HF_LABEL_MAX + 1];
 };
 
-struct bid {
-    struct bid *next, *prev;   /* unused: next */
-    struct bid *hinted;        /* among those that were told of a release and have not dealt with it */
-    struct hf_heap_node alarm; /* when something is due for it */
-    struct hf_ask *ask;
-    struct ballot *ballot;
-    bool tried;
+struct quorum_op {
+    struct quorum_op *next, *prev; /* unused: next */
+    struct quorum_op *notified;    /* next in redlock.notified */
+    struct heap_node alarm;        /* when something is due for it */
+    struct engine_op *op;
+    struct quorum_try *open_try; /* NULL: none */
+    bool tried;                  /* a try has failed: the next one needs another id */
+    bool asked_before;           /* its place has an id */
     bool listens;
-    bool is_hinted;
-    struct hf_ask ear[HF_SERVERS_MAX];
-    unsigned splits;     /* tries in a row that some servers granted, but too few */
-    hf_nanos hint_at;    /* a hint is told then; HF_NEVER: none */
-    hf_nanos asked_at;   /* when the client asked: the tries of one that does not wait are over soon after */
-    hf_nanos try_at;     /* such a one tries again then; HF_NEVER: it does not */
-    struct tally *tally; /* showing.c */
+    bool is_notified; /* is in redlock.notified */
+    struct quorum_member_op listen_op[QUORUM_SERVERS_MAX];
+    struct queue_place place;
+    unsigned ahead;         /* number of waiters ahead of it, as most servers say */
+    bool stands;            /* servers may have its place */
+    uint32_t turns;         /* servers that say that it is its turn, a bit each */
+    uint32_t pending_turns; /* notifications not handled yet, a bit for each enum quorum_turn */
+    bool is_notify_soon;    /* notify_at is its own turn, not a check whether another waiter came */
+    unsigned vain;          /* failed tries in a row while nobody held the lock */
+    nanos notify_at;        /* when to notify the client; TIME_NEVER: not */
+    nanos asked_at;         /* when the client asked */
+    nanos try_at;           /* when an op that does not wait tries again; TIME_NEVER: not */
+    struct redlock_admin *admin; /* redlock_admin.c */
 };
 
-/* Something that a member told, kept until it may be dealt with. There is one for each answer that is due, so that none
- * is lost for want of memory. */
-struct heard {
-    struct heard *next;
-    struct hf_ask *ask; /* NULL: it concerns nobody any more */
-    struct hf_news news;
+/* A reply of a server, kept until it can be handled. One is reserved for each reply that is due, so
+ * that no reply is lost for want of memory. */
+struct pending_reply {
+    struct pending_reply *next;
+    struct engine_op *op; /* NULL: forgotten meanwhile */
+    struct engine_reply reply;
+    struct quorum_answer answer;
     char text[240];
 };
 
 /* Three holders of two permits may have a majority each: see docs/redlock.md. */
-#define HF_REDLOCK_COUNTS "a quorum of counters is not a counter"
+#define REDLOCK_COUNTS "a quorum of counters is not a counter"
 
-#define HF_REDLOCK_LIMITS                                                                                              \
-    {                                                                                                                  \
-        .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,                          \
-        .kinds = 1u << HF_EXCLUSIVE, .kinds_why = HF_REDLOCK_COUNTS,                                                   \
-        .offers = HF_LATER | HF_CAN_DETACH | HF_REENTRANT | HF_CAN_BREAK                                               \
+#define REDLOCK_LIMITS                                                                             \
+    {                                                                                              \
+        .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,      \
+        .kinds = 1u << HF_EXCLUSIVE, .kinds_why = REDLOCK_COUNTS,                                  \
+        .offers = ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_REENTRANT | ENGINE_CAN_BREAK   \
     }
 
-extern const struct hf_wire_type hf_wire_redlock;
+extern const struct wire_engine_type redlock_wire_engine;
 
-struct hf_redlock {
-    const struct hf_wire_host *host;
+struct redlock {
+    const struct wire_engine_host *host;
     unsigned servers;
-    struct member member[HF_SERVERS_MAX];
-    struct hf_limits limits;
-    struct hf_timing_wishes wishes;
-    hf_nanos max_ttl;
-    struct bid *bids, *unused_bids;
-    struct ballot *ballots, *unused_ballots;
-    uint32_t bid_count, ballot_count;
-    struct hf_heap bid_alarms, ballot_alarms;
-    struct bid *hinted;
-    struct heard *heard, *heard_last, *unused;
+    struct node node[QUORUM_SERVERS_MAX];
+    struct engine_limits limits;
+    struct timing_overrides overrides;
+    nanos max_ttl;
+    nanos last_now;   /* last `now` passed in: forget() has no time argument */
+    nanos pace;       /* how long a majority takes to answer, on average */
+    bool has_adopted; /* a lease that another client made was checked or renewed here */
+    struct quorum_op *quorum_ops, *unused_quorum_ops;
+    struct quorum_try *tries, *unused_tries;
+    uint32_t quorum_op_count, try_count; /* allocated: used and unused */
+    struct heap quorum_op_alarms, try_alarms;
+    struct quorum_op *notified; /* list of quorum ops with pending_turns */
+    struct pending_reply *pending_replies, *pending_replies_last, *unused;
     unsigned answers_due, room_for_answers;
-    uint32_t unattended[HF_WIRE_LINES], unattended_lines; /* how many ballots count for each line, and which have any */
+    uint32_t background[WIRE_CONNECTIONS_MAX]; /* number of tries that count for each connection */
+    uint32_t background_connections;           /* connections whose number is not 0, a bit each */
 };
 
-/* ---- members.c ---- */
-hf_status hf_members_open(struct hf_redlock *l, const struct hf_url *url, const struct hf_settings *settings);
-/* Whenever a member is asked something: there is room for its answer. False: no memory, and it must not be asked. */
-bool hf_members_expect(struct hf_redlock *l);
-void hf_members_settle(struct hf_redlock *l, hf_nanos now); /* deals with what was told, and is told meanwhile */
-void hf_members_unhear(struct hf_redlock *l, const struct hf_ask *ask); /* what was told of it concerns nobody */
-/* Does its yes count beside those that were cast (NULL: none is)? If not, its trouble says why. */
-bool hf_member_counts(struct hf_redlock *l, unsigned server, const struct hf_quorum *votes, hf_nanos asked_at);
+/* ---- quorum_servers.c ---- */
 
-/* ---- bid.c ---- */
-struct bid *hf_bid_meet(struct hf_redlock *l, struct hf_ask *ask); /* NULL: no memory */
-void hf_bid_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now);
-void hf_bid_forget(struct hf_redlock *l, struct bid *bid);
-void hf_bid_tell(struct hf_redlock *l, struct bid *bid, const struct hf_news *news);
-void hf_bid_fail(struct hf_redlock *l, struct bid *bid, hf_nanos now, hf_status status, const char *text);
-void hf_bid_set_lines(struct hf_redlock *l, struct bid *bid);
-void hf_bid_set_alarm(struct hf_redlock *l, struct bid *bid);
-void hf_bid_listen(struct hf_redlock *l, struct bid *bid, hf_nanos now); /* if it waits: to hear of releases */
-void hf_bid_hint_soon(struct hf_redlock *l, struct bid *bid, hf_nanos now);
-bool hf_bid_may_try(const struct hf_redlock *l, const struct bid *bid, hf_nanos at); /* again: if it does not wait */
-void hf_bid_try_soon(struct hf_redlock *l, struct bid *bid, hf_nanos now);
-void hf_bids_tick(struct hf_redlock *l, hf_nanos now);
+hf_status redlock_servers_open(struct redlock *l, const struct url *url,
+                               const struct settings *settings);
+/* Reserves room for one reply. Call it before each request to a server; if it returns false there
+ * is no memory, and the request must not be sent. */
+bool redlock_servers_expect(struct redlock *l);
+/* Handles the replies of the servers, also those that come meanwhile. */
+void redlock_servers_settle(struct redlock *l, nanos now);
+/* The op is going away: drops its replies. */
+void redlock_servers_drop_replies(struct redlock *l, const struct engine_op *op);
+/* Does the vote of this server count beside those that were cast (NULL: none)? If not, its
+ * error_text says why. */
+bool redlock_server_counts(struct redlock *l, unsigned server, const struct quorum *votes,
+                           nanos asked_at);
 
-/* ---- ballot.c ---- */
-struct ballot *hf_ballot_make(struct hf_redlock *l, struct bid *bid); /* NULL: no memory */
-void hf_ballot_free(struct hf_redlock *l, struct ballot *b);
-/* After whatever happened to it: its lines, and when it wants to be looked at; the tick frees it when all is done. */
-void hf_ballot_update(struct hf_redlock *l, struct ballot *b, hf_nanos now);
-struct hf_timing hf_ballot_timing(const struct hf_redlock *l, const struct ballot *b);
-void hf_ballot_begin_round(struct hf_redlock *l, struct ballot *b, enum round round, hf_nanos now);
-void hf_ballot_hurry(struct ballot *b, hf_nanos now); /* the slow ones get as long again as the try took so far */
-/* False: too many questions are open there, because it has not answered for long; or there is no memory. */
-bool hf_ballot_ask(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, hf_nanos now);
-void hf_ballot_ask_all(struct hf_redlock *l, struct ballot *b, enum round round, enum hf_verb verb, hf_nanos now);
-/* What came to nothing there is asked again soon, and ever less soon. */
-void hf_ballot_ask_later(struct hf_redlock *l, struct seat *seat, hf_nanos now);
-void hf_ballot_hear(struct hf_redlock *l, struct seat *seat, const struct hf_news *news, hf_nanos now);
-void hf_ballots_tick(struct hf_redlock *l, hf_nanos now);
+/* ---- quorum_op.c ---- */
 
-/* ---- rounds.c ---- */
-void hf_round_judge(struct hf_redlock *l, struct ballot *b, hf_nanos now);
-void hf_round_hear(struct hf_redlock *l, struct seat *seat, enum hf_verb verb, bool this_round,
-                   const struct hf_news *news, hf_nanos now);
+/* NULL: no memory. */
+struct quorum_op *redlock_op_make(struct redlock *l, struct engine_op *op);
+void redlock_op_submit(struct redlock *l, struct quorum_op *quorum_op, nanos now);
+void redlock_op_forget(struct redlock *l, struct quorum_op *quorum_op);
+void redlock_op_reply(struct redlock *l, struct quorum_op *quorum_op,
+                      const struct engine_reply *reply);
+void redlock_op_fail(struct redlock *l, struct quorum_op *quorum_op, nanos now, hf_status status,
+                     const char *text);
+void redlock_op_set_connections(struct redlock *l, struct quorum_op *quorum_op);
+void redlock_op_set_alarm(struct redlock *l, struct quorum_op *quorum_op);
+/* Subscribes a waiter to releases on every server. */
+void redlock_op_listen(struct redlock *l, struct quorum_op *quorum_op, nanos now);
+/* May an op that does not wait try again at that time? */
+bool redlock_op_may_try(const struct redlock *l, const struct quorum_op *quorum_op, nanos at);
+void redlock_op_try_soon(struct redlock *l, struct quorum_op *quorum_op, nanos now);
+void redlock_ops_tick(struct redlock *l, nanos now);
 
-/* ---- losing.c ---- */
-void hf_round_fail(struct hf_redlock *l, struct ballot *b, hf_status status, const char *what); /* and which servers */
-/* A server refuses, but others have yet to answer: who does not wait looks again there. */
-void hf_try_look_later(struct hf_redlock *l, struct seat *seat, hf_nanos now);
-void hf_try_tick(struct hf_redlock *l, struct ballot *b, hf_nanos now);
-void hf_try_lose(struct hf_redlock *l, struct ballot *b, hf_nanos now);
-void hf_try_expire(struct hf_redlock *l, struct ballot *b, hf_nanos now); /* a majority agreed too late */
+/* ---- places.c ---- */
 
-/* ---- giving_back.c ---- */
-void hf_give_back(struct hf_redlock *l, struct ballot *b, hf_nanos now);       /* on every server */
-void hf_give_back_alone(struct hf_redlock *l, struct ballot *b, hf_nanos now); /* and nobody waits for it any more */
-void hf_give_back_hear(struct hf_redlock *l, struct seat *seat, bool this_round, const struct hf_news *news,
-                       hf_nanos now);
-void hf_give_back_judge(struct hf_redlock *l, struct ballot *b);
-void hf_give_back_tick(struct hf_redlock *l, struct ballot *b, hf_nanos now);
-bool hf_give_back_is_over(const struct hf_redlock *l, const struct ballot *b, hf_nanos now);
+void redlock_place_begin_try(struct redlock *l, struct quorum_op *quorum_op);
+/* Takes ticket and place from the refusals of a failed try. */
+void redlock_place_learn(struct redlock *l, const struct quorum_try *b);
+/* Servers said whose turn it is: quorum_op->pending_turns. */
+void redlock_place_on_turn(struct redlock *l, struct quorum_op *quorum_op, nanos now);
+/* Nobody holds the lock: asks again soon. */
+void redlock_place_try_again(struct redlock *l, struct quorum_op *quorum_op, nanos now);
 
-/* ---- showing.c ---- */
-void hf_tally_submit(struct hf_redlock *l, struct bid *bid, hf_nanos now);
-bool hf_tally_owns(const struct bid *bid, const struct hf_ask *ask);
-void hf_tally_hear(struct hf_redlock *l, struct bid *bid, const struct hf_ask *ask, const struct hf_news *news);
-hf_nanos hf_tally_due(const struct bid *bid);
-void hf_tally_tick(struct hf_redlock *l, struct bid *bid, hf_nanos now);
-void hf_tally_row(struct bid *bid, const struct hf_ask *ask, const struct hf_row *row);
-void hf_tally_free(struct hf_redlock *l, struct bid *bid);
-uint32_t hf_tally_lines(const struct bid *bid);
+/* ---- quorum_try.c ---- */
+
+/* NULL: no memory. */
+struct quorum_try *redlock_try_make(struct redlock *l, struct quorum_op *quorum_op);
+void redlock_try_free(struct redlock *l, struct quorum_try *b);
+/* Call it after every change of a try: sets its connections and its alarm. tick() frees it when all
+ * is done. */
+void redlock_try_update(struct redlock *l, struct quorum_try *b, nanos now);
+struct timing redlock_try_timing(const struct redlock *l, const struct quorum_try *b);
+void redlock_try_begin_round(struct redlock *l, struct quorum_try *b, enum round round, nanos now);
+/* The slow servers get as long again as the try took so far. */
+void redlock_try_hurry(struct quorum_try *b, nanos now);
+/* Returns false if too many requests are in flight to that server, or if there is no memory. */
+bool redlock_try_send(struct redlock *l, struct node_op *node_op, enum op_verb verb, nanos now);
+void redlock_try_send_all(struct redlock *l, struct quorum_try *b, enum round round,
+                          enum op_verb verb, nanos now);
+/* Plans to send again what failed there. Each pause is twice as long as the last. */
+void redlock_try_send_later(struct redlock *l, struct node_op *node_op, nanos now);
+void redlock_try_on_reply(struct redlock *l, struct node_op *node_op,
+                          const struct engine_reply *reply, const struct quorum_answer *answer,
+                          nanos now);
+void redlock_tries_tick(struct redlock *l, nanos now);
+
+/* ---- silence.c ---- */
+
+void redlock_silence_on_reply(struct redlock *l, unsigned server, const struct engine_reply *reply,
+                              nanos asked_at, nanos now);
+/* When a try ends at the latest. */
+nanos redlock_silence_limit(const struct redlock *l, const struct quorum_try *b, nanos now,
+                            nanos over_at);
+/* Before a round is judged: gives up on silent servers. */
+void redlock_silence_skip(struct redlock *l, struct quorum_try *b, nanos now);
+/* The time of the round is over: gives up on all servers that did not answer. */
+void redlock_silence_end_round(struct redlock *l, struct quorum_try *b);
+
+/* ---- quorum_rounds.c ---- */
+
+void redlock_round_judge(struct redlock *l, struct quorum_try *b, nanos now);
+void redlock_round_on_reply(struct redlock *l, struct node_op *node_op, enum op_verb verb,
+                            bool this_round, const struct engine_reply *reply, nanos now);
+
+/* ---- try_failed.c ---- */
+
+/* Replies FAILED with that text, followed by the servers that failed. */
+void redlock_round_fail(struct redlock *l, struct quorum_try *b, hf_status status,
+                        const char *what);
+/* A server refuses while others have yet to answer: an op that does not wait asks it again. */
+void redlock_try_poll_later(struct redlock *l, struct node_op *node_op, nanos now);
+void redlock_try_tick(struct redlock *l, struct quorum_try *b, nanos now);
+void redlock_try_fail(struct redlock *l, struct quorum_try *b, nanos now);
+/* A majority granted, but too late. */
+void redlock_try_expire(struct redlock *l, struct quorum_try *b, nanos now);
+
+/* ---- release_all.c ---- */
+
+void redlock_release_all(struct redlock *l, struct quorum_try *b, nanos now);
+/* The same, but nobody waits for it any more. */
+void redlock_release_alone(struct redlock *l, struct quorum_try *b, nanos now);
+void redlock_release_on_reply(struct redlock *l, struct node_op *node_op, bool this_round,
+                              const struct engine_reply *reply, nanos now);
+void redlock_release_judge(struct redlock *l, struct quorum_try *b);
+void redlock_release_tick(struct redlock *l, struct quorum_try *b, nanos now);
+bool redlock_release_is_over(const struct redlock *l, const struct quorum_try *b, nanos now);
+
+/* ---- redlock_admin.c ---- */
+
+void redlock_admin_submit(struct redlock *l, struct quorum_op *quorum_op, nanos now);
+bool redlock_admin_owns(const struct quorum_op *quorum_op, const struct engine_op *op);
+void redlock_admin_on_reply(struct redlock *l, struct quorum_op *quorum_op,
+                            const struct engine_op *op, const struct engine_reply *reply,
+                            nanos now);
+nanos redlock_admin_due(const struct quorum_op *quorum_op);
+void redlock_admin_tick(struct redlock *l, struct quorum_op *quorum_op, nanos now);
+void redlock_admin_row(struct quorum_op *quorum_op, const struct engine_op *op,
+                       const struct hf_row *row);
+void redlock_admin_free(struct redlock *l, struct quorum_op *quorum_op);
+uint32_t redlock_admin_connections(const struct quorum_op *quorum_op);

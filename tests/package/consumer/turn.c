@@ -1,4 +1,5 @@
-/* turn.c - a user of the library in C, out of the tree: takes a lock, is refused a second time, gives it back. */
+/* turn.c - a user of the library in C, out of the tree: takes a lock, is refused a second time,
+ * gives it back. */
 #include <holdfast.h>
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
-/* turn.cpp - a user of the library in C++, out of the tree: a callback without captures, a unique_ptr that releases. */
-#include <holdfast.h>
+/* turn.cpp - a user of the library in C++, out of the tree: a callback without captures, a
+ * unique_ptr that releases. */
 #include <cstdio>
+#include <holdfast.h>
 #include <memory>
 
 int main()
@@ -17,9 +18,11 @@ int main()
         want.kind = HF_SEMAPHORE;
         want.capacity = 2;
         hf_lease *first = nullptr, *second = nullptr;
-        if (hf_acquire(client, &want, &first) != HF_OK || hf_acquire(client, &want, &second) != HF_OK)
+        if (hf_acquire(client, &want, &first) != HF_OK ||
+            hf_acquire(client, &want, &second) != HF_OK)
             return 2;
-        std::unique_ptr<hf_lease, decltype(&hf_lease_free)> one(first, hf_lease_free), two(second, hf_lease_free);
+        std::unique_ptr<hf_lease, decltype(&hf_lease_free)> one(first, hf_lease_free),
+            two(second, hf_lease_free);
         if (hf_lease_token(second) <= hf_lease_token(first))
             return 3;
         int rows = 0;

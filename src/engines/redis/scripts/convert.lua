@@ -1,76 +1,88 @@
-#!lua flags=allow-oom
--- convert.lua - the sole reader becomes the writer, with a new token; a writer becomes a reader and keeps its own.
---
--- KEYS  as in common.lua
--- ARGV  1 id  2 u upgrade, d downgrade  3 history  4 age
---       5 client, 6 round: u: which upgrade it is, for it may have to be taken back; d: the one that is taken back
--- answers
---       {token, left}   done, or done before
---       {1}             others read it too; the read hold stays. Or others count on the upgrade; the write hold stays
---       {0}             not held
-local call = redis.call
-local id, up = ARGV[1], ARGV[2] == 'u'
-local clock, AGE = call('TIME'), ARGV[4]
--- common.lua
-return (function()
--- common.lua
-history = ARGV[3] ~= '0' and tonumber(ARGV[3])
-local trouble = look()
-if trouble then return trouble end
-read_counter(call('GET', counter))
-reap()
 
--- All ids of the hold that this id belongs to.
-local function hold_of(h)
+-- ---- convert.lua - the sole reader becomes the writer, with a new token; a writer becomes a
+-- reader and keeps its token
+--
+-- Arguments: 1 id, 2 u upgrade or d downgrade, 3 history, 4 age,
+--   5 client, 6 round: u: which upgrade it is, because it may have to be revoked; d: the upgrade
+--   that is revoked.
+-- Answers:
+--   {token, left}  done, or done before
+--   {1}            others read it, too, and the read hold stays; or others count on the upgrade,
+--                  and the write hold stays
+--   {0}            not held
+
+-- All ids of the owner of this hold.
+local function holds_of_owner(lock, h)
   local holds = { h }
-  for other in (h.owner ~= '-' and call('HGET', lock, '+' .. h.owner) or ''):gmatch('%S+') do
-    if other ~= id then holds[#holds + 1] = read_hold(other) end
+  local ids = h.owner ~= '-' and redis.call('HGET', lock.key, '+' .. h.owner) or ''
+  for other in ids:gmatch('%S+') do
+    if other ~= h.id then holds[#holds + 1] = read_hold(lock, other) end
   end
   return holds
 end
 
--- Two upgrades are one hold: the first is noted, and nobody can take it back any more when another one counts on it.
-local me, round = ARGV[5] and id .. ' ' .. ARGV[5], tonumber(ARGV[6])
-local function note_upgrade(is_first)
-  local who, since = (call('HGET', lock, '@w') or ''):match('^(%S+ %S+) (%d+)$')
+local function read_upgrade(lock)
+  return (redis.call('HGET', lock.key, '@w') or ''):match('^(%S+ %S+) (%d+)$')
+end
+
+-- Two upgrades are one hold: the first is noted. Once another one counts on it, nobody can revoke
+-- it any more.
+local function note_upgrade(lock, me, round, is_first)
+  local who, since = read_upgrade(lock)
   if me and (is_first or who == me) then
-    call('HSET', lock, '@w', me .. ' ' .. math.max(round, tonumber(since) or 0))
+    redis.call('HSET', lock.key, '@w', me .. ' ' .. math.max(round, tonumber(since) or 0))
   else
-    call('HDEL', lock, '@w')
+    redis.call('HDEL', lock.key, '@w')
   end
 end
 
-local function may_take_back()
-  local who, since = (call('HGET', lock, '@w') or ''):match('^(%S+ %S+) (%d+)$')
+local function may_revoke(lock, me, round)
+  local who, since = read_upgrade(lock)
   return who == me and tonumber(since) <= round
 end
 
-local held, answer = read_hold(id), { 0 }
-if held and not up and me and not may_take_back() then
-  answer = { 1 }
-elseif held and class == 'x' then
-  local holds, units = hold_of(held), 0
+-- Upgrades or downgrades the hold and all others of its owner.
+local function convert_hold(lock, held, is_up, me, round)
+  local holds, units = holds_of_owner(lock, held), 0
   for _, h in ipairs(holds) do units = math.max(units, h.units) end
-  local wanted = up and capacity or 1
-  local token = held.token
-  if up and units < wanted and used > units then
-    answer = { 1 }
-  else
-    if up and units < wanted then
-      token = next_number()
-      if history then note_again(held.token, token) end
-    end
-    if up then note_upgrade(units < wanted) else call('HDEL', lock, '@w') end
-    set_used(used - units + wanted)
-    for _, h in ipairs(holds) do
-      if h.units > 0 then h.units = wanted end
-      h.token, h.kind = token, up and 'w' or 'r'
-      write_hold(h)
-    end
-    answer = { token, extend_hold(held, 0) }
+  local wanted, token = is_up and lock.capacity or 1, held.token
+  local grows = is_up and units < wanted
+  if grows and lock.used > units then return { 1 } end
+  if grows then
+    token = next_number(lock)
+    keep_counter(lock)
+    if lock.history then note_new_token(lock, held.token, token) end
   end
+  if is_up then
+    note_upgrade(lock, me, round, grows)
+  else
+    redis.call('HDEL', lock.key, '@w')
+  end
+  lock.used = lock.used - units + wanted
+  local fields = { '@u', lock.used }
+  for _, h in ipairs(holds) do
+    if h.units > 0 then h.units = wanted end
+    h.token, h.kind = token, is_up and 'w' or 'r'
+    fields[#fields + 1], fields[#fields + 2] = h.id, text_of(h)
+  end
+  local left = extend_hold(lock, held, 0)
+  redis.call('HSET', lock.key, unpack(fields)) -- all of it or none
+  return { token, left }
 end
-admit()
-keep_counter()
-return answer
-end)()
+
+local function convert(keys, args)
+  local id, is_up, lock = args[1], args[2] == 'u', open_lock(keys, redis.call('TIME'))
+  set_history(lock, args[3], args[4])
+  local failure = read_lock(lock)
+  if failure then return failure end
+  read_counter(lock, redis.call('GET', lock.counter))
+  reap(lock)
+  local me, round = args[5] and id .. ' ' .. args[5], tonumber(args[6])
+  local held, answer = read_hold(lock, id), { 0 }
+  if held and not is_up and me and not may_revoke(lock, me, round) then
+    answer = { 1 }
+  elseif held and lock.class == 'x' then
+    answer = convert_hold(lock, held, is_up, me, round)
+  end
+  return finish(lock, answer)
+end

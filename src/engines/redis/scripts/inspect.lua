@@ -1,94 +1,108 @@
-#!lua flags=no-writes,allow-stale
--- inspect.lua - who holds a name, who waits, who held it. Changes nothing.
---
--- KEYS  as in common.lua
--- ARGV  1 p: past holds; n: now  2 the first waiter to show, from 0  3 how many
--- answers, n  {now, class, capacity, used, row ...}; a row is a string:
---          h left-ms count units token ttl kind meta        a holder; of an owner that entered again one row with the count
---          f left-ms                                        another client's lock; left -1: it has no end
---          w arrival units ttl kind meta                    a waiter, in their order
---          d                                                one that is dead
--- answers, p  {now, row ...}, the newest first:
---          token start until ended why units kind ttl meta  ended 0: by time, if nobody holds with that token; why: r, l, -
--- cost  reads everything about that name
-local call = redis.call
-local clock, AGE = call('TIME'), '0'
--- common.lua
-return (function()
--- common.lua
-local trouble = look()
-if trouble then return trouble end
-if plain then
-  read_counter(call('GET', counter))
-  if is_buried(plain.id) then form, class, capacity, used, plain = 'free', '', 0, 0, nil end -- as in ask.lua
-end
 
-local function is_held(token)
-  if form == 'plain' then return plain.token == token end
-  for _, id in ipairs(form == 'many' and call('ZRANGEBYSCORE', ends, whole(now), '+inf') or {}) do
-    local h = read_hold(id)
+-- ---- inspect.lua - who holds a name, who waits, who held it. Changes nothing
+--
+-- Arguments: 1 n: now, p: past holds; 2 the first waiter to show, from 0; 3 how many.
+-- Answers, n: {now, class, capacity, used, row ...}; a row is a string:
+--   h left-ms count units token ttl kind meta  a holder; of an owner that entered again one row
+--                                              with the count
+--   f left-ms                                  another program's lock; left -1: it has no end
+--   w arrival units ttl kind meta              a waiter, in their order
+--   d                                          a dead waiter
+-- Answers, p: {now, row ...}, the newest first:
+--   token start until ended why units kind ttl meta
+--                                              ended 0: by time, if nobody holds with that token;
+--                                              why: r, l, -
+-- Cost: reads everything about that name.
+
+local function is_held(lock, token)
+  if lock.form == 'plain' then return lock.plain.token == token end
+  if lock.form ~= 'many' then return false end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', lock.ends, whole(lock.now), '+inf')) do
+    local h = read_hold(lock, id)
     if h and h.token == token then return true end
   end
   return false
 end
 
-if ARGV[1] == 'p' then
-  local rows, keep, age = { whole(now) }, 0, 0
-  local notes = call('ZRANGE', past, 0, -1)
+local function past_rows(lock)
+  local rows, keep, age = { whole(lock.now) }, 0, 0
+  local notes = redis.call('ZRANGE', lock.past, 0, -1)
   if notes[1] then
     local k, a = notes[#notes]:match('^(%d+) (%d+)$')
     keep, age = tonumber(k) or 0, tonumber(a) or 0
   end
   for i = #notes - 1, 1, -1 do
     local token, till, ended = notes[i]:match('^(%d+) %d+ (%d+) (%d+) ')
-    if #rows <= keep and (ended ~= '0' or not is_held(token)) then
+    if #rows <= keep and (ended ~= '0' or not is_held(lock, token)) then
       local over = ended ~= '0' and tonumber(ended) or tonumber(till)
-      if over > now - age * 1000 then rows[#rows + 1] = notes[i] end
+      if over > lock.now - age * 1000 then rows[#rows + 1] = notes[i] end
     end
   end
   return rows
 end
 
-local rows = { whole(now), class, capacity, used }
-if form == 'plain' then
-  rows[5] = 'h ' .. call('PTTL', lock) .. ' 1 1 ' .. plain.token .. ' ' .. plain.ttl .. ' e ' .. plain.meta
-elseif form == 'foreign' then
-  rows[5] = 'f ' .. whole(call('PTTL', lock)) -- .. alone would print 1e+15
-elseif form == 'many' then
-  local live = call('ZRANGEBYSCORE', ends, whole(now + 1), '+inf', 'WITHSCORES')
-  local till, owners = {}, {}
-  for i = 1, #live, 2 do till[live[i]] = tonumber(live[i + 1]) end
-  local units_in_use = 0
+-- One entry per holder: requests of one owner are one.
+local function group_holders(lock)
+  local live = redis.call('ZRANGEBYSCORE', lock.ends, whole(lock.now + 1), '+inf', 'WITHSCORES')
+  local holders, owners = {}, {}
   for i = 1, #live, 2 do
-    local h = read_hold(live[i])
-    if h then
-      local first = h.owner ~= '-' and owners[h.owner]
-      if first then
-        first.count = first.count + 1
-        first.till = math.max(first.till, till[h.id])
-        first.h.units = math.max(first.h.units, h.units)
-      else
-        first = { h = h, count = 1, till = till[h.id] }
-        rows[#rows + 1] = first
-        if h.owner ~= '-' then owners[h.owner] = first end
-      end
+    local h, till = read_hold(lock, live[i]), tonumber(live[i + 1])
+    local first = h and h.owner ~= '-' and owners[h.owner]
+    if first then
+      first.count = first.count + 1
+      first.till = math.max(first.till, till)
+      first.h.units = math.max(first.h.units, h.units)
+    elseif h then
+      first = { h = h, count = 1, till = till }
+      holders[#holders + 1] = first
+      if h.owner ~= '-' then owners[h.owner] = first end
     end
   end
-  for i = 5, #rows do
-    local r = rows[i]
-    units_in_use = units_in_use + r.h.units
-    rows[i] = 'h ' .. math.floor((r.till - now) / 1000) .. ' ' .. r.count .. ' ' .. r.h.units .. ' ' .. r.h.token .. ' ' ..
-      r.h.ttl .. ' ' .. r.h.kind .. ' ' .. r.h.meta
-  end
-  rows[4] = units_in_use
+  return holders
 end
-for _, id in ipairs(call('ZRANGE', queue, ARGV[2], ARGV[2] + ARGV[3] - 1)) do
-  local w = read_waiter(id)
-  if not w or w.due <= now then
-    rows[#rows + 1] = 'd' -- dead: nobody has met it yet
-  else
-    rows[#rows + 1] = 'w ' .. call('ZSCORE', queue, id) .. ' ' .. w.units .. ' ' .. w.ttl .. ' ' .. w.kind .. ' ' .. w.meta
+
+local function add_holders(lock, rows)
+  local units = 0
+  for _, r in ipairs(group_holders(lock)) do
+    units = units + r.h.units
+    rows[#rows + 1] = 'h ' .. math.floor((r.till - lock.now) / 1000) .. ' ' .. r.count .. ' ' ..
+      r.h.units .. ' ' .. r.h.token .. ' ' .. r.h.ttl .. ' ' .. r.h.kind .. ' ' .. r.h.meta
+  end
+  rows[4] = units
+end
+
+local function add_waiters(lock, rows, from, count)
+  for _, id in ipairs(redis.call('ZRANGE', lock.queue, from, from + count - 1)) do
+    local w = read_waiter(lock, id)
+    if w and is_alive(w.due, w.asked, w.box, lock.now, lock.waiters) then
+      rows[#rows + 1] = 'w ' .. redis.call('ZSCORE', lock.queue, id) .. ' ' .. w.units .. ' ' ..
+        w.ttl .. ' ' .. w.kind .. ' ' .. w.meta
+    else
+      rows[#rows + 1] = 'd'
+    end
   end
 end
-return rows
-end)()
+
+local function inspect(keys, args)
+  local lock = open_lock(keys, redis.call('TIME'))
+  local failure = read_lock(lock)
+  if failure then return failure end
+  if lock.plain then
+    read_counter(lock, redis.call('GET', lock.counter))
+    if has_tombstone(lock, lock.plain.id) then -- as in grant_or_refuse()
+      lock.form, lock.class, lock.capacity, lock.used, lock.plain = 'free', '', 0, 0, nil
+    end
+  end
+  if args[1] == 'p' then return past_rows(lock) end
+  local rows, plain = { whole(lock.now), lock.class, lock.capacity, lock.used }, lock.plain
+  if lock.form == 'plain' then
+    rows[5] = 'h ' .. redis.call('PTTL', lock.key) .. ' 1 1 ' .. plain.token .. ' ' .. plain.ttl ..
+      ' e ' .. plain.meta
+  elseif lock.form == 'foreign' then
+    rows[5] = 'f ' .. whole(redis.call('PTTL', lock.key)) -- .. alone would print 1e+15
+  elseif lock.form == 'many' then
+    add_holders(lock, rows)
+  end
+  add_waiters(lock, rows, args[2], args[3])
+  return rows
+end

@@ -1,76 +1,72 @@
-#!lua flags=allow-oom
--- release.lua - gives a hold or a place in the queue back and hands over to the next; also the end of a wait.
+
+-- ---- release.lua - releases a hold or a place in the queue, and hands off to the next waiter
 --
--- KEYS  as in common.lua; or 1 and 2 alone, which is enough where nobody waits for a plain hold
--- ARGV  1 id  2 a channel that is told when the lock is free, or - or absent
---       3 "verb tombstone history age round"; absent: "r 0 0 0 -"
---         verb: r give it back whatever it is, x the same of what was lost, l leave the queue unless granted, u a hand-over
---         that nobody here knows of, unless it is detached: then its handle may have become a text
---         tombstone: for how many ms this id is refused from now on; 0: no doubt, none
---         round: whose grant is taken back, for a request that may be late; -: whatever this id holds
--- answers
---       1               it was held, and is released
---       0               it was not held (any more); out of the queue
---       {token, left}   l, and it is held: left ms from now
---       nil             two keys were not enough, and nothing was done
--- cost  plain, nobody waits: GET, GET, DEL; once after somebody did: and ZPOPMIN, SET. Passed on to one that waits for the same:
---       GET, GET, ZPOPMIN, TIME, HGET, HDEL, SET, RPUSH, PEXPIRE, SET. Otherwise O(log n).
-local call, id = redis.call, ARGV[1]
-local value, text, mine, first -- first in line, who was taken out of the queue already
-if not ARGV[3] then
-  value = redis.pcall('GET', KEYS[1])
-  if not value or type(value) == 'string' then
-    mine = value and value:sub(1, 22) == id
-    text = call('GET', KEYS[2])
-    local is_quiet = not text or text:byte(1) ~= 126 -- 126 is ~
-    if not is_quiet and mine and KEYS[3] then
-      first = call('ZPOPMIN', KEYS[3])
-      local number = not first[1] and text:match('^~(%d+) 0$')
-      if number then call('SET', KEYS[2], number, 'PX', '3600000') end -- nobody waits any more, and no tombstone stands
-      is_quiet = number
-    end
-    if is_quiet then
-      if mine then
-        call('DEL', KEYS[1])
-        if ARGV[2] and ARGV[2] ~= '-' then call('PUBLISH', ARGV[2], id) end
-      end
-      return mine and 1 or 0
+-- Keys: 1 and 2 alone are enough if nobody waits for a plain hold.
+-- Arguments: 1 id, 2 a channel that is told when the lock is free, or - or absent,
+--   3 "verb tombstone history age round"; absent: "r 0 0 0 -".
+--     verb: r release it whatever it is, x the same for a hold that was lost, l leave the queue
+--     unless granted, u a handoff that the client does not know of, unless it is detached (then
+--     its handle may have become a text).
+--     tombstone: for how many ms this id is refused from now on; 0: the outcome is known.
+--     round: whose grant is revoked, for a request that may be late; -: whatever this id holds.
+--
+-- Answers:
+--   1              it was held, and is released
+--   0              it was not held (any more), and is out of the queue
+--   3, 2           the same, and the first in line may fit: some of the dead were removed, others
+--                  are still ahead
+--   {token, left}  l, and it is held: left ms from now
+--   {0 or 2, left, holder}  l, and another holds it: as the answers of acquire
+--   nil            two keys were not enough, and nothing was done
+--
+-- Cost: plain, nobody waits: GET, GET, DEL; once after somebody did: and ZPOPMIN, SET. Handed off
+-- to a waiter for the same: GET, GET, ZPOPMIN, TIME, HGET, HDEL, SET, SET, RPUSH, PEXPIRE.
+-- Otherwise O(log n).
+
+-- The hold that a release is about; nil: there is none, or it must be spared.
+local function hold_to_release(lock, id, verb, round)
+  local held = read_hold(lock, id)
+  if held and verb == 'u' and held.meta:match('^%d+ (%a)') == 'd' then held = nil end
+  if held and round and round_of(held.meta) > round then held = nil end
+  return held
+end
+
+local function release_in_full(keys, args, seen)
+  local verb, tombstone, keep, age, round =
+    (args[3] or 'r 0 0 0 -'):match('^(%a) (%d+) (%d+) (%d+) (%S+)$')
+  local id, lock = args[1], open_lock(keys, seen.clock or redis.call('TIME'))
+  local tombstone_ms = tonumber(tombstone)
+  set_history(lock, keep, age)
+  round = tonumber(round) -- nil: any
+  read_counter(lock, seen.text or redis.call('GET', lock.counter))
+  local failure = read_lock(lock, seen.value)
+  if failure then return failure end
+  reap(lock)
+  local held = hold_to_release(lock, id, verb, round)
+  if held and verb == 'l' then
+    finish(lock)
+    return { held.token, extend_hold(lock, held, 0) }
+  end
+  if not round and (not held or tombstone_ms > 0) then -- a holder does not wait
+    if not leave_queue(lock, id) and tombstone_ms > 0 then
+      forget_waiter(lock, id, read_waiter(lock, id))
     end
   end
+  if tombstone_ms > 0 then add_tombstone(lock, id, tombstone_ms) end
+  -- All that is left of a grant that failed half-way.
+  if tombstone_ms > 0 and not held then redis.call('ZREM', lock.ends, id) end
+  if held then drop_hold(lock, held, verb == 'x' and 'l' or 'r') end
+  admit(lock, nil, seen.first)
+  keep_counter(lock)
+  local has_channel = args[2] and args[2] ~= '-'
+  if lock.form == 'free' and has_channel then redis.pcall('PUBLISH', args[2], id) end
+  local answer = (held and 1 or 0) + (lock.is_unfinished and 2 or 0)
+  if verb ~= 'l' or lock.form == 'free' then return answer end
+  return { answer, time_left(lock), hold_in_the_way(lock) }
 end
-if not KEYS[3] then return nil end
-local verb, tombstone, keep, AGE, round = (ARGV[3] or 'r 0 0 0 -'):match('^(%a) (%d+) (%d+) (%d+) (%S+)$')
-local clock = call('TIME')
--- common.lua
-read_counter(text or call('GET', counter))
-local w = first and first[1] and read_waiter(first[1])
-if w and is_plain(w) and w.due > now and not w.ahead then
-  call('HDEL', waiters, w.id)
-  hand_over(hold_plain, w, next_number(), first[2])
-  keep_counter(true) -- or nobody, which the next one to give it back will see
-  return 1
+
+local function release(keys, args)
+  local answer, seen = release_straight(keys, args)
+  if answer ~= nil then return answer end
+  return release_in_full(keys, args, seen)
 end
-return (function()
--- common.lua
-local trouble = look(value)
-if trouble then return trouble end
-local leaving, doubt = verb == 'l', tonumber(tombstone)
-round = tonumber(round) -- nil: any
-history = keep ~= '0' and tonumber(keep)
-reap()
-local held = read_hold(id)
-if held and verb == 'u' and held.meta:match('^%d+ (%a)') == 'd' then held = nil end
-if held and round and round_of(held.meta) > round then held = nil end
-if held and leaving then
-  admit()
-  keep_counter()
-  return { held.token, extend_hold(held, 0) }
-end
-if not round and (not held or doubt > 0) then leave_queue(id) end -- who holds does not wait
-if doubt > 0 then bury(id, doubt) end
-if held then drop_hold(held, verb == 'x' and 'l' or 'r') end
-admit(nil, first)
-keep_counter()
-if form == 'free' and ARGV[2] and ARGV[2] ~= '-' then call('PUBLISH', ARGV[2], id) end
-return held and 1 or 0
-end)()

@@ -1,0 +1,127 @@
+/* py_binding.h - what the files of the extension share.
+ *
+ *     py_module.c   the module: constants, the function that makes exceptions, fork
+ *     py_client.c   the type Client: open, acquire, list, close
+ *     py_lease.c    the type Lease: extend, release, time left
+ *     py_core.c     the part of a client that outlives its Python object: calls inside, events
+ *     py_values.c   seconds, names and rows: from Python to C and back
+ *
+ * Three rules. No callback of the library takes the GIL: renewals run on the library's thread and
+ * would wait behind C code that keeps it. Every call that may wait gives the GIL up. No library
+ * call begins once a close has begun, because closing frees all leases (core_enter). */
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x03090000
+#include <Python.h>
+
+#include <holdfast.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define ERROR_TEXT_MAX 512
+
+/* ---- Events: what the library's thread leaves for an event loop ---- */
+
+enum event_kind { EVENT_DONE = 0, EVENT_LOST = 1, EVENT_RELEASED = 2, EVENT_EXTENDED = 3 };
+
+/* Who is in the way, as the library said with this thread's last error. Needs no GIL. */
+struct holder {
+    bool is_known;
+    struct hf_row row; /* its texts are those below */
+    char name[HF_NAME_MAX + 1], host[256], label[HF_LABEL_MAX + 1];
+};
+void holder_read(struct holder *holder, hf_status status);
+
+struct event {
+    struct event *next;
+    enum event_kind kind;
+    uint32_t id; /* of the lease, as Python numbered it */
+    hf_status status;
+    char text[ERROR_TEXT_MAX];
+    struct holder holder;
+};
+
+/* A caller that is parked in acquire(), so that close() can end its wait. */
+struct parked {
+    struct parked *next, **link;
+    hf_lease *lease;
+};
+
+/* Counted: the Client has a reference, and so has each Lease. */
+struct core {
+    hf_client *hf; /* NULL: closed */
+    unsigned slot; /* index in the table of cores */
+    unsigned long generation;
+    atomic_uint references;
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t idle;
+    unsigned calls; /* threads inside a call of the library */
+    bool closing;
+    struct parked *parked;
+    int event_fd; /* readable while there are events */
+    struct event *first, **last;
+};
+
+/* Opens; NULL with an exception. */
+struct core *core_open(const char *url);
+void core_unref(struct core *core);
+/* Begins a call of the library. False, with an exception: closed, or of the parent process. */
+bool core_enter(struct core *core);
+void core_leave(struct core *core);
+/* Ends parked callers, waits for calls to end, closes. HF_TIMEOUT: calls did not end in time. */
+hf_status core_close(struct core *core, int64_t timeout_ms);
+bool core_is_open(const struct core *core);
+void core_park(struct core *core, struct parked *parked, hf_lease *lease);
+void core_unpark(struct core *core, struct parked *parked);
+/* Posts an event for the lease that `ticket` names; safe after the core has been closed. */
+void core_post(uintptr_t ticket, enum event_kind kind, hf_status status);
+/* The argument of a callback: which client, which lease. Nothing that could be freed too early. */
+uintptr_t core_ticket(const struct core *core, uint32_t id);
+/* All events so far, oldest first; the caller frees them. */
+struct event *core_take_events(struct core *core);
+
+/* ---- Leases ---- */
+
+struct lease {
+    PyObject_HEAD struct core *core;
+    hf_lease *hf;    /* NULL: released */
+    hf_lease *ended; /* released; the last call inside frees it */
+    unsigned calls;  /* threads inside a call with the handle; guarded by the GIL */
+    PyObject *name;
+    uint64_t token;
+    uint32_t id;
+};
+
+struct module_types {
+    PyTypeObject *client, *lease;
+    PyObject *make_error; /* (code, text, holder | None) -> exception */
+};
+extern struct module_types types;
+
+extern PyType_Spec client_spec, lease_spec;
+
+/* A lease without a handle yet. */
+struct lease *lease_new(struct core *core, PyObject *name, uint32_t id);
+
+/* ---- Errors and values ---- */
+
+/* How many forks lie between this process and the one that loaded the module. */
+unsigned long fork_generation(void);
+int core_watch_forks(void);
+
+/* Raises; NULL. */
+PyObject *fail(hf_status status, const char *text);
+/* The same, with who is in the way. */
+PyObject *fail_with(hf_status status, const char *text, struct holder *holder);
+/* The exception for the status of the call that has just ended; NULL. */
+PyObject *fail_now(hf_status status);
+/* A dict, or None if nobody is known; NULL with an exception. */
+PyObject *holder_as_dict(struct holder *holder);
+/* None, or the exception for the status of the call that has just ended. */
+PyObject *none_or_fail(hf_status status);
+
+/* Seconds, a number or a timedelta, as milliseconds, rounded up; None is `none`. -1: exception. */
+int read_ms(PyObject *value, const char *what, int64_t none, int64_t *ms);
+/* One row as a dict; NULL with an exception. */
+PyObject *row_as_dict(const struct hf_row *row);

@@ -1,0 +1,450 @@
+/* py_client.c - the type Client: open, acquire, list, close.
+ *
+ * acquire() first asks without waiting: a free lock is one call of the library, with no other
+ * thread. If the lock is busy and the caller waits, it parks on a semaphore behind
+ * hf_acquire_start, because a signal ends that sleep: handlers run, and one that raises (Ctrl-C)
+ * gives up the place in the queue. */
+#include "py_binding.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <stdio.h>
+
+struct client {
+    PyObject_HEAD struct core *core; /* NULL: not opened */
+    bool waits_by_default;
+    bool answers_at_once;
+    uint32_t last_id;
+};
+
+/* ---- Opening and closing ---- */
+
+static void learn(struct client *client)
+{
+    struct hf_capabilities capabilities = {.size = sizeof capabilities};
+    const char *source = "default";
+    int64_t value = 0;
+
+    (void)hf_client_setting(client->core->hf, "wait", &value, &source);
+    client->waits_by_default = strcmp(source, "default") == 0;
+    (void)hf_client_capabilities(client->core->hf, &capabilities);
+    client->answers_at_once = capabilities.can & HF_CAN_ANSWER_AT_ONCE;
+}
+
+static int client_init(PyObject *self, PyObject *args, PyObject *names)
+{
+    struct client *client = (struct client *)self;
+    static char *keys[] = {"url", NULL};
+    const char *url = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(args, names, "|z", keys, &url))
+        return -1;
+    if (client->core)
+        return 0;
+    client->core = core_open(url);
+    if (!client->core)
+        return -1;
+    learn(client);
+    return 0;
+}
+
+static void client_dealloc(PyObject *self)
+{
+    struct client *client = (struct client *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (client->core) {
+        (void)core_close(client->core, 1000);
+        core_unref(client->core);
+    }
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *client_close(PyObject *self, PyObject *args)
+{
+    struct client *client = (struct client *)self;
+    PyObject *timeout = NULL;
+    int64_t ms;
+
+    if (!PyArg_ParseTuple(args, "|O", &timeout) || read_ms(timeout, "timeout", 1000, &ms))
+        return NULL;
+    return none_or_fail(core_close(client->core, ms));
+}
+
+/* ---- Acquiring ---- */
+
+struct wish {
+    struct hf_request request;
+    PyObject *name;
+    int64_t wait_ms;
+};
+
+static int read_kind(const char *kind, struct hf_request *request)
+{
+    if (!kind) {
+        request->kind = request->capacity ? HF_SEMAPHORE : HF_EXCLUSIVE;
+        return 0;
+    }
+    for (int k = HF_EXCLUSIVE; k <= HF_WRITE; k++)
+        if (strcmp(kind, hf_kind_name((hf_kind)k)) == 0) {
+            request->kind = (hf_kind)k;
+            return 0;
+        }
+
+    char text[160];
+    snprintf(text, sizeof text,
+             "kind: \"%.80s\" is not a kind; use exclusive, semaphore, read or write", kind);
+    fail(HF_INVALID, text);
+    return -1;
+}
+
+static int read_name(struct wish *wish, const char *name, Py_ssize_t len)
+{
+    if (len == 0) {
+        fail(HF_INVALID, "name: must not be empty");
+        return -1;
+    }
+    wish->request.name = name;
+    wish->request.name_len = (size_t)len;
+    return 0;
+}
+
+static int64_t default_wait(const struct client *client)
+{
+    return client->waits_by_default ? HF_FOREVER : HF_WAIT_DEFAULT;
+}
+
+/* wait: not given means as URL or environment say, else for ever; None means for ever. */
+static int read_wait(const struct client *client, PyObject *wait, int64_t *ms)
+{
+    if (!wait) {
+        *ms = default_wait(client);
+        return 0;
+    }
+    return read_ms(wait, "wait", HF_FOREVER, ms);
+}
+
+static int read_wish(const struct client *client, PyObject *args, PyObject *names,
+                     struct wish *wish)
+{
+    static char *keys[] = {"name",  "ttl",   "wait",  "kind",           "capacity", "units",
+                           "owner", "label", "renew", "correlation_id", "max_hold", NULL};
+    struct hf_request *request = &wish->request;
+    const char *name, *kind = NULL;
+    PyObject *ttl = NULL, *wait = NULL, *max_hold = NULL;
+    Py_ssize_t len;
+    int renew = 1;
+
+    *wish = (struct wish){.request = {.size = sizeof *request}};
+    if (!PyArg_ParseTupleAndKeywords(args, names, "s#|$OOzIIzzpzO", keys, &name, &len, &ttl, &wait,
+                                     &kind, &request->capacity, &request->units, &request->owner,
+                                     &request->label, &renew, &request->correlation_id, &max_hold))
+        return -1;
+    if (read_name(wish, name, len) || read_kind(kind, request) ||
+        read_ms(ttl, "ttl", 0, &request->ttl_ms) ||
+        read_ms(max_hold, "max_hold", 0, &request->max_hold_ms) ||
+        read_wait(client, wait, &wish->wait_ms))
+        return -1;
+    request->flags = renew ? HF_AUTO_RENEW : 0;
+    wish->name =
+        PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : PyDict_GetItemString(names, "name");
+    return wish->name ? 0 : -1;
+}
+
+/* ---- Waiting, on the caller's thread ---- */
+
+struct outcome {
+    sem_t done;
+    hf_status status;
+    char text[ERROR_TEXT_MAX];
+    struct holder holder;
+};
+
+/* Runs on the library's thread, without the GIL. */
+static void on_done(hf_lease *handle, hf_status status, void *arg)
+{
+    struct outcome *outcome = arg;
+
+    (void)handle;
+    outcome->status = status;
+    snprintf(outcome->text, sizeof outcome->text, "%s", status == HF_OK ? "" : hf_error_text());
+    holder_read(&outcome->holder, status);
+    sem_post(&outcome->done);
+}
+
+/* Sleeps until the outcome is known. If a signal's handler raises, the wait is cancelled, and its
+ * end is still waited for: the callback uses the caller's stack. True: raised. */
+static bool sleep_until_done(struct outcome *outcome, hf_lease *handle)
+{
+    bool raised = false;
+
+    for (int slept = -1; slept != 0;) {
+        int error;
+        Py_BEGIN_ALLOW_THREADS slept = sem_wait(&outcome->done);
+        error = errno;
+        Py_END_ALLOW_THREADS bool was_interrupted = slept != 0 && error == EINTR && !raised;
+        if (was_interrupted && PyErr_CheckSignals() != 0) {
+            raised = true;
+            (void)hf_cancel(handle);
+        }
+    }
+    return raised;
+}
+
+/* HF_CLOSED instead of HF_CANCELLED if close() ended the wait. An exception is set unless HF_OK. */
+static hf_status judge(struct core *core, struct outcome *outcome, bool raised)
+{
+    if (raised)
+        return HF_CANCELLED;
+    if (outcome->status == HF_CANCELLED && core->closing) {
+        fail(HF_CLOSED, "the client was closed during the wait");
+        return HF_CLOSED;
+    }
+    if (outcome->status != HF_OK)
+        fail_with(outcome->status, outcome->text, &outcome->holder);
+    return outcome->status;
+}
+
+static hf_status acquire_and_wait(struct core *core, struct hf_request *request, hf_lease **handle)
+{
+    struct outcome outcome;
+    struct parked parked;
+    hf_status status;
+
+    sem_init(&outcome.done, 0, 0);
+    Py_BEGIN_ALLOW_THREADS status = hf_acquire_start(core->hf, request, on_done, &outcome, handle);
+    Py_END_ALLOW_THREADS if (status != HF_OK)
+    {
+        fail(status, hf_error_text());
+        sem_destroy(&outcome.done);
+        return status;
+    }
+
+    core_park(core, &parked, *handle);
+    bool raised = sleep_until_done(&outcome, *handle);
+    core_unpark(core, &parked);
+    sem_destroy(&outcome.done);
+    return judge(core, &outcome, raised);
+}
+
+static hf_status acquire_at_once(struct core *core, struct hf_request *request, hf_lease **handle)
+{
+    hf_status status;
+
+    Py_BEGIN_ALLOW_THREADS status = hf_acquire(core->hf, request, handle);
+    Py_END_ALLOW_THREADS return status;
+}
+
+/* The exception is set unless HF_OK. */
+static hf_status acquire_blocking(struct core *core, struct wish *wish, hf_lease **handle)
+{
+    struct hf_request *request = &wish->request;
+    hf_status status = acquire_at_once(core, request, handle);
+
+    if (status == HF_OK)
+        return HF_OK;
+    if (wish->wait_ms == 0 || !hf_status_retry(status)) {
+        fail_now(status);
+        return status;
+    }
+    request->wait_ms = wish->wait_ms;
+    return acquire_and_wait(core, request, handle);
+}
+
+static PyObject *client_acquire(PyObject *self, PyObject *args, PyObject *names)
+{
+    struct client *client = (struct client *)self;
+    struct wish wish;
+
+    if (read_wish(client, args, names, &wish) || !core_enter(client->core))
+        return NULL;
+    struct lease *lease = lease_new(client->core, wish.name, 0);
+    hf_status status = lease ? acquire_blocking(client->core, &wish, &lease->hf) : HF_NO_MEMORY;
+    if (status == HF_OK) {
+        lease->token = hf_lease_token(lease->hf);
+    } else if (lease && lease->hf) {
+        hf_lease_free(lease->hf); /* releases a grant that came before the cancel */
+        lease->hf = NULL;
+    }
+    core_leave(client->core);
+    if (status == HF_OK)
+        return (PyObject *)lease;
+    Py_XDECREF((PyObject *)lease);
+    return NULL;
+}
+
+/* ---- For event loops: the outcome is an event ---- */
+
+static void on_done_event(hf_lease *handle, hf_status status, void *arg)
+{
+    (void)handle;
+    core_post((uintptr_t)arg, EVENT_DONE, status);
+}
+
+static void on_lost_event(hf_lease *handle, hf_status why, void *arg)
+{
+    (void)handle;
+    core_post((uintptr_t)arg, EVENT_LOST, why);
+}
+
+/* A free lock of an engine that answers at once needs no event. HF_OK: the lease is held. */
+static hf_status start(struct client *client, struct wish *wish, struct lease *lease)
+{
+    struct core *core = client->core;
+    struct hf_request *request = &wish->request;
+    void *ticket = (void *)core_ticket(core, lease->id);
+    hf_status status = HF_BUSY;
+
+    request->on_lost = on_lost_event;
+    request->lost_arg = ticket;
+    if (client->answers_at_once) {
+        status = hf_acquire(core->hf, request, &lease->hf);
+        if (status == HF_OK)
+            lease->token = hf_lease_token(lease->hf);
+    }
+    if (status != HF_BUSY || (client->answers_at_once && wish->wait_ms == 0))
+        return status;
+    request->wait_ms = wish->wait_ms;
+    return hf_acquire_start(core->hf, request, on_done_event, ticket, &lease->hf);
+}
+
+/* acquire_start(name, **options) -> Lease: granted if it has a token, else decided by an event. */
+static PyObject *client_acquire_start(PyObject *self, PyObject *args, PyObject *names)
+{
+    struct client *client = (struct client *)self;
+    struct wish wish;
+
+    if (read_wish(client, args, names, &wish) || !core_enter(client->core))
+        return NULL;
+    struct lease *lease = lease_new(client->core, wish.name, ++client->last_id);
+    hf_status status = lease ? start(client, &wish, lease) : HF_NO_MEMORY;
+    if (lease && status != HF_OK)
+        fail_now(status);
+    core_leave(client->core);
+    if (status == HF_OK)
+        return (PyObject *)lease;
+    Py_XDECREF((PyObject *)lease);
+    return NULL;
+}
+
+/* take_events() -> [(kind, id, code | None, text, holder | None)] */
+static PyObject *client_take_events(PyObject *self, PyObject *none)
+{
+    struct client *client = (struct client *)self;
+    PyObject *list = PyList_New(0);
+    struct event *event = list ? core_take_events(client->core) : NULL;
+
+    (void)none;
+    while (event) {
+        struct event *next = event->next;
+        const char *code = event->status == HF_OK ? NULL : hf_status_name(event->status);
+        PyObject *item = Py_BuildValue("iIzsN", (int)event->kind, event->id, code, event->text,
+                                       holder_as_dict(&event->holder));
+        if (!item || PyList_Append(list, item))
+            PyErr_Clear();
+        Py_XDECREF(item);
+        free(event);
+        event = next;
+    }
+    return list;
+}
+
+/* wait_events(microseconds) -> whether there are events. The descriptor outlives a close. */
+static PyObject *client_wait_events(PyObject *self, PyObject *args)
+{
+    struct core *core = ((struct client *)self)->core;
+    int microseconds, ready;
+
+    if (!PyArg_ParseTuple(args, "i", &microseconds))
+        return NULL;
+    struct pollfd events = {.fd = core->event_fd, .events = POLLIN};
+    struct timespec most = {.tv_nsec = microseconds * 1000L};
+    Py_BEGIN_ALLOW_THREADS ready = ppoll(&events, 1, &most, NULL);
+    Py_END_ALLOW_THREADS return PyBool_FromLong(ready > 0);
+}
+
+static PyObject *client_event_fd(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return PyLong_FromLong(((struct client *)self)->core->event_fd);
+}
+
+/* ---- Seeing ---- */
+
+struct rows {
+    PyThreadState *state;
+    PyObject *list;
+    bool failed;
+};
+
+/* Runs inside hf_list, on the caller's thread, with the GIL given up. */
+static void on_row(void *arg, const struct hf_row *row)
+{
+    struct rows *rows = arg;
+
+    PyEval_RestoreThread(rows->state);
+    PyObject *dict = rows->failed ? NULL : row_as_dict(row);
+    rows->failed |= !dict || PyList_Append(rows->list, dict);
+    Py_XDECREF(dict);
+    rows->state = PyEval_SaveThread();
+}
+
+static PyObject *client_list(PyObject *self, PyObject *args)
+{
+    struct client *client = (struct client *)self;
+    struct rows rows = {.list = PyList_New(0)};
+    const char *prefix = NULL;
+
+    if (!rows.list || !PyArg_ParseTuple(args, "|z", &prefix) || !core_enter(client->core)) {
+        Py_XDECREF(rows.list);
+        return NULL;
+    }
+    rows.state = PyEval_SaveThread();
+    hf_status status = hf_list(client->core->hf, prefix, on_row, &rows);
+    PyEval_RestoreThread(rows.state);
+    if (status != HF_OK && !rows.failed)
+        fail(status, hf_error_text());
+    core_leave(client->core);
+    if (status == HF_OK && !rows.failed)
+        return rows.list;
+    Py_DECREF(rows.list);
+    return NULL;
+}
+
+static PyObject *get_answers_at_once(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct client *)self)->answers_at_once);
+}
+
+static PyObject *get_closed(PyObject *self, void *unused)
+{
+    struct client *client = (struct client *)self;
+
+    (void)unused;
+    return PyBool_FromLong(!client->core || !core_is_open(client->core));
+}
+
+static PyMethodDef methods[] = {
+    {"acquire", (PyCFunction)(void (*)(void))client_acquire, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"acquire_start", (PyCFunction)(void (*)(void))client_acquire_start,
+     METH_VARARGS | METH_KEYWORDS, NULL},
+    {"take_events", client_take_events, METH_NOARGS, NULL},
+    {"wait_events", client_wait_events, METH_VARARGS, NULL},
+    {"event_fd", client_event_fd, METH_NOARGS, NULL},
+    {"list", client_list, METH_VARARGS, NULL},
+    {"close", client_close, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef attributes[] = {{"answers_at_once", get_answers_at_once, NULL, NULL, NULL},
+                                   {"closed", get_closed, NULL, NULL, NULL},
+                                   {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot slots[] = {{Py_tp_init, client_init},      {Py_tp_dealloc, client_dealloc},
+                              {Py_tp_methods, methods},       {Py_tp_getset, attributes},
+                              {Py_tp_new, PyType_GenericNew}, {0, NULL}};
+
+PyType_Spec client_spec = {"holdfast._holdfast.Client", sizeof(struct client), 0,
+                           Py_TPFLAGS_DEFAULT, slots};

@@ -1,0 +1,330 @@
+/* py_core.c - the part of a client that outlives its Python object: which calls are inside, which
+ * callers are parked, which events wait for an event loop. Nothing here needs the GIL unless it
+ * says so. */
+#include "py_binding.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Callbacks find their core by its index here. A pointer would dangle: on_lost may begin after the
+ * lease was freed, and nothing says when it has ended. */
+enum { CORES = 4096 };
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct core *table[CORES];
+
+static bool take_slot(struct core *core)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&table_lock);
+    for (unsigned i = 0; i < CORES && !found; i++)
+        if (!table[i]) {
+            table[i] = core;
+            core->slot = i;
+            found = true;
+        }
+    pthread_mutex_unlock(&table_lock);
+    return found;
+}
+
+static void free_slot(const struct core *core)
+{
+    pthread_mutex_lock(&table_lock);
+    if (table[core->slot] == core)
+        table[core->slot] = NULL;
+    pthread_mutex_unlock(&table_lock);
+}
+
+/* ---- Forks ---- */
+
+static atomic_ulong generation;
+
+unsigned long fork_generation(void)
+{
+    return atomic_load(&generation);
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&table_lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&table_lock);
+}
+
+/* The child has none of the parent's clients: it forgets them and never frees them. */
+static void after_fork_in_child(void)
+{
+    atomic_fetch_add(&generation, 1);
+    memset(table, 0, sizeof table);
+    pthread_mutex_unlock(&table_lock);
+}
+
+int core_watch_forks(void)
+{
+    return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+uintptr_t core_ticket(const struct core *core, uint32_t id)
+{
+    return (uintptr_t)core->slot << 32 | id;
+}
+
+/* ---- Opening ---- */
+
+static struct core *core_new(void)
+{
+    struct core *core = calloc(1, sizeof *core);
+    pthread_condattr_t monotonic;
+
+    if (!core)
+        return NULL;
+    core->references = 1;
+    core->last = &core->first;
+    core->generation = fork_generation();
+    core->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (core->event_fd < 0) {
+        free(core);
+        return NULL;
+    }
+    pthread_mutex_init(&core->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&core->idle, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return core;
+}
+
+struct core *core_open(const char *url)
+{
+    struct core *core = core_new();
+    hf_status status;
+
+    if (!core)
+        return (struct core *)fail(HF_NO_MEMORY, "no memory or descriptor for a client");
+    if (!take_slot(core)) {
+        core_unref(core);
+        return (struct core *)fail(HF_FULL, "too many clients are open in this process");
+    }
+
+    Py_BEGIN_ALLOW_THREADS status = hf_open(url, NULL, &core->hf);
+    Py_END_ALLOW_THREADS if (status == HF_OK) return core;
+    fail(status, hf_error_text());
+    free_slot(core);
+    core_unref(core);
+    return NULL;
+}
+
+static void free_events(struct event *event)
+{
+    while (event) {
+        struct event *next = event->next;
+        free(event);
+        event = next;
+    }
+}
+
+/* A core of the parent process is left as it is: another thread of the parent may have had its
+ * lock when the process forked. */
+void core_unref(struct core *core)
+{
+    if (core->generation != fork_generation())
+        return;
+    if (atomic_fetch_sub(&core->references, 1) != 1)
+        return;
+    free_slot(core);
+    free_events(core->first);
+    close(core->event_fd);
+    pthread_cond_destroy(&core->idle);
+    pthread_mutex_destroy(&core->lock);
+    free(core);
+}
+
+/* ---- Calls inside ---- */
+
+bool core_enter(struct core *core)
+{
+    if (core->generation != fork_generation()) {
+        fail(HF_FORKED, "it belongs to the parent process");
+        return false;
+    }
+
+    pthread_mutex_lock(&core->lock);
+    bool may = core->hf && !core->closing;
+    core->calls += may;
+    pthread_mutex_unlock(&core->lock);
+    if (!may)
+        fail(HF_CLOSED, "the client is closed");
+    return may;
+}
+
+void core_leave(struct core *core)
+{
+    pthread_mutex_lock(&core->lock);
+    if (--core->calls == 0)
+        pthread_cond_broadcast(&core->idle);
+    pthread_mutex_unlock(&core->lock);
+}
+
+bool core_is_open(const struct core *core)
+{
+    return core->generation == fork_generation() && core->hf && !core->closing;
+}
+
+void core_park(struct core *core, struct parked *parked, hf_lease *lease)
+{
+    pthread_mutex_lock(&core->lock);
+    parked->lease = lease;
+    parked->link = &core->parked;
+    parked->next = core->parked;
+    if (parked->next)
+        parked->next->link = &parked->next;
+    core->parked = parked;
+    if (core->closing)
+        (void)hf_cancel(lease);
+    pthread_mutex_unlock(&core->lock);
+}
+
+void core_unpark(struct core *core, struct parked *parked)
+{
+    pthread_mutex_lock(&core->lock);
+    *parked->link = parked->next;
+    if (parked->next)
+        parked->next->link = parked->link;
+    pthread_mutex_unlock(&core->lock);
+}
+
+/* ---- Closing ---- */
+
+static struct timespec after_ms(int64_t ms)
+{
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += ms / 1000;
+    at.tv_nsec += ms % 1000 * 1000000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_nsec -= 1000000000;
+        at.tv_sec++;
+    }
+    return at;
+}
+
+/* Ends every parked caller and waits for all calls. False: some did not end in time. */
+static bool become_idle(struct core *core, int64_t timeout_ms)
+{
+    struct timespec end = after_ms(timeout_ms);
+    int error = 0;
+
+    for (struct parked *p = core->parked; p; p = p->next)
+        (void)hf_cancel(p->lease);
+    while (core->calls && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&core->idle, &core->lock, &end);
+    return core->calls == 0;
+}
+
+/* Needs the GIL: code that reads a lease under the GIL need not enter. False: closed already. */
+static bool begin_close(struct core *core)
+{
+    pthread_mutex_lock(&core->lock);
+    bool may = core->hf && !core->closing;
+    core->closing = true;
+    pthread_mutex_unlock(&core->lock);
+    return may;
+}
+
+static hf_status end_close(struct core *core, int64_t timeout_ms)
+{
+    pthread_mutex_lock(&core->lock);
+    bool is_idle = become_idle(core, timeout_ms);
+    core->closing = is_idle;
+    pthread_mutex_unlock(&core->lock);
+    if (!is_idle)
+        return HF_TIMEOUT;
+
+    hf_status status = hf_close(core->hf, timeout_ms);
+    pthread_mutex_lock(&core->lock);
+    core->hf = NULL;
+    pthread_mutex_unlock(&core->lock);
+    free_slot(core);
+    return status;
+}
+
+hf_status core_close(struct core *core, int64_t timeout_ms)
+{
+    hf_status status;
+
+    if (core->generation != fork_generation() || !begin_close(core))
+        return HF_OK;
+    Py_BEGIN_ALLOW_THREADS status = end_close(core, timeout_ms);
+    Py_END_ALLOW_THREADS return status;
+}
+
+/* ---- Events ---- */
+
+static struct event *event_new(uint32_t id, enum event_kind kind, hf_status status)
+{
+    struct event *event = malloc(sizeof *event);
+
+    if (!event)
+        return NULL;
+    event->next = NULL;
+    event->kind = kind;
+    event->id = id;
+    event->status = status;
+    snprintf(event->text, sizeof event->text, "%s", status == HF_OK ? "" : hf_error_text());
+    holder_read(&event->holder, status);
+    return event;
+}
+
+static void add_event(struct core *core, struct event *event)
+{
+    static const uint64_t one = 1;
+
+    pthread_mutex_lock(&core->lock);
+    *core->last = event;
+    core->last = &event->next;
+    pthread_mutex_unlock(&core->lock);
+    if (write(core->event_fd, &one, sizeof one) < 0) {
+        /* An eventfd refuses only when it is already as readable as can be. */
+    }
+}
+
+/* Runs on the library's thread. The table's lock keeps the core while the event is added; a core
+ * leaves the table before it is freed. */
+void core_post(uintptr_t ticket, enum event_kind kind, hf_status status)
+{
+    struct event *event = event_new((uint32_t)ticket, kind, status);
+
+    if (!event)
+        return;
+    pthread_mutex_lock(&table_lock);
+    struct core *core = table[ticket >> 32];
+    if (core)
+        add_event(core, event);
+    else
+        free(event);
+    pthread_mutex_unlock(&table_lock);
+}
+
+struct event *core_take_events(struct core *core)
+{
+    uint64_t count;
+
+    if (read(core->event_fd, &count, sizeof count) < 0) {
+        /* Nothing was there. */
+    }
+    pthread_mutex_lock(&core->lock);
+    struct event *first = core->first;
+    core->first = NULL;
+    core->last = &core->first;
+    pthread_mutex_unlock(&core->lock);
+    return first;
+}

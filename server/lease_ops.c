@@ -1,0 +1,337 @@
+/* lease_ops.c - query, extend and release a lease. Any instance can: the id contains everything
+ * that is needed, and the state is in the engine. */
+#include "lease_ops.h"
+#include "auto_renew.h"
+#include "caller_label.h"
+#include "lease_id.h"
+#include "lease_ledger.h"
+#include "lock_client.h"
+#include "routes.h"
+#include "snapshot_stream.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum action { ACTION_QUERY, ACTION_EXTEND, ACTION_RELEASE };
+
+struct holding {
+    struct job job;
+    struct exchange *x;
+    struct server *server;
+    enum action action;
+    struct auto_renewed
+        *auto_renewed; /* NULL: not renewed here, so a handle is attached for this request */
+    char text[HF_EXPORT_MAX];
+    struct lease_facts facts; /* parsed from `text` */
+    int64_t granted_ms;       /* time of the grant in milliseconds since 1970; 0 if unknown */
+    int64_t ttl_ms, slack_ms, left_ms, took_ms;
+    hf_status status;
+    bool forbidden;
+    uint64_t token;
+    char name[HF_NAME_MAX + 1], message[512];
+};
+
+static void act(struct holding *h, hf_lease *lease)
+{
+    snprintf(h->name, sizeof h->name, "%s", hf_lease_name(lease));
+    h->token = hf_lease_token(lease);
+    h->slack_ms = hf_lease_left_ms(lease);
+    h->forbidden = !auth_allows(h->x->caller, h->x->route->right, h->name);
+    if (h->forbidden) {
+        h->status = HF_DENIED;
+        return;
+    }
+    if (h->action == ACTION_EXTEND)
+        h->status = hf_extend(lease, h->ttl_ms);
+    else if (h->action == ACTION_RELEASE)
+        h->status = hf_release(lease);
+    else
+        h->status = hf_lease_ok(lease) ? HF_OK : HF_LOST;
+
+    h->left_ms = hf_lease_left_ms(lease);
+}
+
+static void work(struct job *job)
+{
+    struct holding *h = (struct holding *)(void *)job;
+    hf_lease *lease = NULL;
+    int64_t began = clock_ms();
+
+    if (h->auto_renewed) {
+        act(h, auto_renew_lease(h->auto_renewed));
+    } else {
+        h->status = hf_lease_attach(lock_client_client(h->server->engine), h->text, &lease);
+        if (h->status == HF_OK)
+            act(h, lease);
+    }
+
+    if (h->status != HF_OK)
+        snprintf(h->message, sizeof h->message, "%s", hf_error_text());
+    hf_lease_free(lease);
+    h->took_ms = clock_ms() - began;
+}
+
+/* ---- The log ---- */
+
+/* Releases of leases that this instance renews. The library logs them too, but without the
+ * correlation id of the request. An entry exists from the request until the library's line. */
+struct own_line {
+    uint64_t token;
+    struct own_line *next;
+};
+static struct own_line *own_lines;
+
+static void expect_line(uint64_t token)
+{
+    struct own_line *line = malloc(sizeof *line);
+    if (!line)
+        return;
+    *line = (struct own_line){token, own_lines};
+    own_lines = line;
+}
+
+bool lease_ops_has_line(uint64_t token)
+{
+    struct own_line **at = &own_lines;
+
+    while (*at && (*at)->token != token)
+        at = &(*at)->next;
+    struct own_line *found = *at;
+    if (!found)
+        return false;
+
+    *at = found->next;
+    free(found);
+
+    return true;
+}
+
+void lease_ops_forget_lines(void)
+{
+    while (own_lines)
+        (void)lease_ops_has_line(own_lines->token);
+}
+
+/* Time since the grant, or -1 if unknown. The time in the id, from another instance's clock, is
+ * used only if this instance did not grant the lease. */
+static int64_t held_ms(const struct holding *h)
+{
+    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    int64_t ms = entry ? clock_ms() - entry->granted_ms : wall_ms() - h->granted_ms;
+    if (!entry && h->granted_ms <= 0)
+        return -1;
+    return ms > 0 ? ms : 0;
+}
+
+/* How long an ended lease was held: until its last end that this instance knows of. */
+static int64_t held_until_end_ms(const struct holding *h)
+{
+    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    int64_t ms = held_ms(h), most = entry ? entry->ends_ms - entry->granted_ms : h->facts.ttl_ms;
+    return ms < most ? ms : most;
+}
+
+/* The correlation id of the request, or else that of the grant. */
+static void choose_correlation(const struct holding *h, char text[HF_CORRELATION_MAX + 1])
+{
+    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    if (correlation_given(h->x, text))
+        return;
+    snprintf(text, HF_CORRELATION_MAX + 1, "%s", entry ? entry->correlation : h->x->id);
+}
+
+static void write_line(const struct holding *h, enum hf_log_level level, const char *event,
+                       int64_t held)
+{
+    char correlation[HF_CORRELATION_MAX + 1];
+    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    bool extends = h->action == ACTION_EXTEND;
+
+    struct caller_label labels = caller_label_read(entry ? entry->label : "");
+    choose_correlation(h, correlation);
+    const struct log_field fields[] = {
+        {"name", h->facts.name, 0},
+        {"token", NULL, (int64_t)h->facts.token},
+        {"ttlMs", NULL, extends && h->ttl_ms > 0 ? h->ttl_ms : h->facts.ttl_ms},
+        {"heldMs", NULL, held},
+        {"leftMs", NULL, extends && h->status == HF_OK ? h->left_ms : -1},
+        {"outcome", hf_status_name(h->status), 0},
+        {"label", labels.label, 0},
+        {"caller", caller_name(h->x), 0},
+        {"correlationId", correlation, 0},
+        {"requestId", h->x->id, 0},
+        {"text", h->message, 0},
+    };
+    log_event(h->server->log_form, level, event, fields, sizeof fields / sizeof fields[0]);
+}
+
+static void report_release(const struct holding *h, const char *label, int64_t held)
+{
+    struct lease_change change = {.event = "released",
+                                  .name = h->facts.name,
+                                  .label = label,
+                                  .text = "",
+                                  .token = h->facts.token,
+                                  .held_ms = held,
+                                  .waited_ms = -1};
+    snapshot_change(h->server->view, &change);
+}
+
+static void note_extended(const struct holding *h)
+{
+    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+
+    histogram_note(&h->server->metrics.renew_slack, (double)h->slack_ms / 1000);
+    if (entry)
+        lease_ledger_extended(entry, h->left_ms);
+    write_line(h, HF_LOG_INFO, "extended", held_ms(h));
+}
+
+/* If another instance granted the lease, the time comes from the client's id: it is logged, but not
+ * trusted for the histogram. */
+static void note_released(const struct holding *h)
+{
+    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    int64_t held = held_ms(h);
+
+    metrics_released(&h->server->metrics, h->text, entry ? held : -1);
+    write_line(h, HF_LOG_INFO, "released", held);
+    report_release(h, entry ? entry->label : "", held);
+    if (entry)
+        lease_ledger_end(entry, END_RELEASED);
+}
+
+/* The client came for a lease that is not held any more. If it ended by its time, that is worth one
+ * line. A lease that was broken through this instance has its line already. */
+static void note_lost(const struct holding *h)
+{
+    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    bool first = metrics_first_end(&h->server->metrics, h->text);
+
+    if (entry && entry->end == END_NONE)
+        lease_ledger_end(entry, clock_ms() < entry->ends_ms ? END_ELSEWHERE : END_EXPIRED);
+    else if (!entry && first)
+        h->server->metrics.lost[LOSS_EXPIRED]++;
+
+    bool is_late = !entry || entry->end == END_EXPIRED;
+    if (is_late && first)
+        write_line(h, HF_LOG_WARN, "expired_before_release", held_until_end_ms(h));
+}
+
+static void note_in_doubt(const struct holding *h)
+{
+    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+
+    if (entry && h->action == ACTION_RELEASE)
+        lease_ledger_in_doubt(entry);
+    write_line(h, HF_LOG_WARN, "in_doubt", held_ms(h));
+}
+
+static void note(const struct holding *h)
+{
+    histogram_note(&h->server->metrics.round_trip, (double)h->took_ms / 1000);
+    if (h->action == ACTION_QUERY)
+        return;
+
+    bool is_lost = h->status == HF_LOST || h->status == HF_NOT_HELD;
+    if (is_lost)
+        note_lost(h);
+    else if (h->status == HF_IN_DOUBT)
+        note_in_doubt(h);
+    else if (h->status == HF_OK && h->action == ACTION_EXTEND)
+        note_extended(h);
+    else if (h->status == HF_OK)
+        note_released(h);
+}
+
+static void answer(struct holding *h)
+{
+    char token[24];
+    bool lost = h->status == HF_LOST || h->status == HF_NOT_HELD;
+
+    snprintf(token, sizeof token, "%llu", (unsigned long long)h->token);
+    if (h->forbidden)
+        answer_problem(h->x, 403, "forbidden", "the token may not use this name", NULL);
+    else if (h->status == HF_INVALID && h->token == 0)
+        answer_problem(h->x, 404, "not_found", "this is not the id of a lease", NULL);
+    else if (lost)
+        answer_problem(h->x, 410, "lost", h->message, NULL);
+    else if (h->status != HF_OK)
+        answer_status(h->x, h->status, h->message, NULL);
+    else if (h->action == ACTION_RELEASE)
+        exchange_answer(h->x, 204, NULL, NULL, 0);
+    else
+        answer_json(h->x, 200,
+                    json_pack("{s:s, s:s, s:I}", "name", h->name, "token", token, "expiresInMs",
+                              (json_int_t)h->left_ms));
+}
+
+static void done(struct job *job)
+{
+    struct holding *h = (struct holding *)(void *)job;
+    bool ended = h->status == HF_LOST || h->status == HF_NOT_HELD ||
+                 (h->action == ACTION_RELEASE && h->status == HF_OK);
+
+    note(h);
+    answer(h);
+    /* The library will not log it. */
+    bool release_failed = h->auto_renewed && h->action == ACTION_RELEASE && h->status != HF_OK;
+    if (release_failed)
+        (void)lease_ops_has_line(h->facts.token);
+    if (h->auto_renewed)
+        auto_renew_leave(h->auto_renewed, ended);
+    explicit_bzero(h->text, sizeof h->text);
+    free(h);
+}
+
+static void post(struct exchange *x, enum action action, int64_t ttl_ms)
+{
+    struct holding *h = calloc(1, sizeof *h);
+    struct piece id = x->arguments[0];
+
+    if (!h) {
+        answer_status(x, HF_NO_MEMORY, NULL, NULL);
+        return;
+    }
+
+    *h = (struct holding){.job = {work, done, NULL},
+                          .x = x,
+                          .server = server_of(x),
+                          .action = action,
+                          .ttl_ms = ttl_ms};
+    if (!lease_id_read(id.at, id.len, h->text, &h->granted_ms) ||
+        !lease_text_read(h->text, &h->facts)) {
+        free(h);
+        answer_problem(x, 404, "not_found", "this is not the id of a lease", NULL);
+        return;
+    }
+
+    h->auto_renewed = auto_renew_enter(id.at, id.len);
+    if (h->auto_renewed && action == ACTION_RELEASE)
+        expect_line(h->facts.token);
+    lock_client_do(h->server->engine, h->server->workers, &h->job);
+}
+
+void route_show_lease(struct exchange *x)
+{
+    post(x, ACTION_QUERY, 0);
+}
+
+void route_extend(struct exchange *x)
+{
+    static const char *const known[] = {"ttlMs", NULL};
+    int64_t ttl_ms;
+    json_t *body = read_body(x);
+
+    if (!body)
+        return;
+
+    if (check_members(x, body, known) &&
+        read_whole(x, body, "ttlMs", 1, INT64_C(86400000), 0, &ttl_ms))
+        post(x, ACTION_EXTEND, ttl_ms);
+    json_decref(body);
+}
+
+void route_release(struct exchange *x)
+{
+    post(x, ACTION_RELEASE, 0);
+}

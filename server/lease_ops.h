@@ -1,0 +1,9 @@
+/* lease_ops.h - releases whose log line lease_ops.c writes itself. On the loop. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether lease_ops.c writes the line of the release with that token, which the library reports
+ * as well. Removes it from the list. */
+bool lease_ops_has_line(uint64_t token);
+void lease_ops_forget_lines(void);

@@ -1,0 +1,126 @@
+/* pending_acquires.h - shared by the files that serve a request for a lease. A request becomes a
+ * `wait` (pending_acquires.c). lease_request.c reads its body, leases.c starts it. For an
+ * Idempotency-Key idempotency.c acquires the key's lock and record first, and
+ * idempotency_replay.c notes the grant. grant_response.c answers with a lease, leases.c without
+ * one. release_job.c releases what nobody has. All on the loop. */
+#pragma once
+#include "leases.h"
+#include <openssl/sha.h>
+
+#define HEX_BYTES (2 * SHA256_DIGEST_LENGTH + 1)
+#define CALLER_BYTES (HEX_BYTES + 128)
+#define OWNER_MAX 64 /* limit of the library */
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+
+struct requester {
+    struct exchange *x;
+    struct wait *wait;
+    struct requester *next;
+};
+
+enum phase { PHASE_KEY_LOCK, PHASE_RECORD, PHASE_LOCK, PHASE_NOTE };
+
+/* What a request under an Idempotency-Key has besides its lease. */
+struct idempotency {
+    hf_lease *key_lock, *record, *note; /* NULL: not acquired yet, or released */
+    int64_t record_ms;
+    char body[HEX_BYTES]; /* attempt of the record: made of caller, key and body */
+};
+
+struct wait {
+    struct leases *leases;
+    struct wait *next, *prev;
+    struct requester *requesters;
+    enum phase phase;
+    hf_lease *lease;           /* lease of the present phase */
+    hf_lease *granted;         /* lease of the lock while its note is written */
+    bool replayed;             /* an earlier answer carried the lease */
+    int64_t granted_ms;        /* time of the grant in milliseconds since 1970 */
+    int64_t until_ms;          /* end of the wait, by clock_ms() */
+    struct hf_request request; /* points to the texts below */
+    char name[HF_NAME_MAX + 1], label[HF_LABEL_MAX + 1], correlation[HF_CORRELATION_MAX + 1];
+    char owner[OWNER_MAX + 1];
+    bool renews, counted;
+    char record[sizeof RECORD_PREFIX + HEX_BYTES]; /* name of the record */
+    char key[HEX_BYTES];     /* made of caller and key, a secret; empty without a key */
+    char attempt[HEX_BYTES]; /* attempt of the lock */
+    struct idempotency idempotency;
+    hf_status outcome;
+    char message[512];
+};
+
+struct leases {
+    struct server *server;
+    struct event *renewals; /* timer: check for renewals */
+    struct wait *waits;
+    size_t waiting; /* number of pending acquires with waitMs above 0 */
+    size_t busy;    /* number of jobs in flight */
+    void *names;    /* tree of struct name_count */
+};
+
+/* ---- pending_acquires.c ---- */
+
+void wait_count(struct wait *wait);
+void wait_uncount(struct wait *wait);
+/* Whether one more may wait; false after it answered. */
+bool wait_may(struct exchange *x, struct wait *wait);
+void wait_counts_free(struct leases *leases);
+
+void wait_cancel(struct wait *wait); /* leaves the queue, if it is in one */
+void wait_free(struct wait *wait);
+bool wait_join(struct wait *wait, struct exchange *x); /* false: out of memory */
+/* Removes a requester so that it can be answered. NULL if there is none left. */
+struct exchange *wait_take_requester(struct wait *wait);
+
+/* ---- lease_request.c ---- */
+
+/* Reads the body. Returns false after it answered with a refusal. */
+bool wait_read(struct exchange *x, struct wait *wait, json_t *body);
+
+/* ---- leases.c ---- */
+
+void wait_start_lock(struct wait *wait);
+void wait_refused(struct wait *wait);              /* answers all requesters and frees the wait */
+void leases_watch_renewals(struct leases *leases); /* starts checking for renewals */
+/* hf_done_fn of every acquire of a wait: key lock, record, lock, note. */
+void wait_done(hf_lease *lease, hf_status outcome, void *wait);
+
+/* ---- idempotency.c ---- */
+
+/* False after it answered. */
+bool idempotency_read(struct exchange *x, struct wait *wait, json_t *body);
+/* The wait under the same key in this instance, or NULL. */
+struct wait *idempotency_shared(struct leases *leases, const struct wait *wanted);
+void idempotency_start(struct wait *wait);
+void idempotency_done(struct wait *wait);       /* key lock, record or note has its outcome */
+void idempotency_start_lock(struct wait *wait); /* nothing was granted under its key yet */
+void idempotency_start_note(struct wait *wait); /* the lock is granted */
+void hex_print(const unsigned char hash[SHA256_DIGEST_LENGTH], char text[HEX_BYTES]);
+void hex_digest(const void *data, size_t len, char text[HEX_BYTES]);
+/* A text that differs for every caller. */
+void caller_print(const struct exchange *x, char text[CALLER_BYTES]);
+struct hf_request idempotency_record_request(const char *name,
+                                             const struct idempotency *idempotency);
+
+/* ---- idempotency_replay.c ---- */
+
+struct replay_note {
+    struct hf_request request; /* points to the texts below */
+    char name[sizeof RECORD_PREFIX + HEX_BYTES + 24], label[HF_LABEL_MAX + 1];
+};
+/* False: the lease is already lost. */
+bool idempotency_replay_request(const struct wait *wait, struct replay_note *note);
+/* Repeats the answer given under its key, or continues with the lock. */
+void idempotency_replay(struct wait *wait);
+
+/* ---- grant_response.c ---- */
+
+void wait_granted(struct wait *wait);
+
+/* ---- release_job.c ---- */
+
+/* Releases a lease and the locks of its key; takes both over. `again`: the next try under the
+ * key needs another attempt. */
+void release_job(struct leases *leases, hf_lease *lease, struct idempotency *idempotency,
+                 bool again);
+bool lease_leave_behind(hf_lease *lease); /* makes the lease outlive its handle */

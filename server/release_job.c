@@ -1,0 +1,95 @@
+/* release_job.c - releases a lease that nobody has, on a worker, together with the locks of its
+ * key. */
+#include "lock_client.h"
+#include "pending_acquires.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct release_job {
+    struct job job;
+    struct leases *leases;
+    hf_lease *lease; /* NULL: only the locks of the key */
+    struct idempotency idempotency;
+    bool again; /* the next try under the key needs another attempt */
+};
+
+bool lease_leave_behind(hf_lease *lease)
+{
+    char text[HF_EXPORT_MAX];
+    bool fine = hf_lease_export(lease, text, sizeof text) == HF_OK;
+    explicit_bzero(text, sizeof text);
+    return fine;
+}
+
+/* Acquires the record again, so that it has another token. */
+static bool renew_record(hf_client *client, const struct idempotency *idempotency)
+{
+    struct hf_request request =
+        idempotency_record_request(hf_lease_name(idempotency->record), idempotency);
+    hf_lease *lease = NULL;
+    bool renewed = hf_release(idempotency->record) == HF_OK &&
+                   hf_acquire(client, &request, &lease) == HF_OK && lease_leave_behind(lease);
+    hf_lease_free(lease);
+    return renewed;
+}
+
+/* Without the key's lock this instance cannot know whether another one has granted the same
+ * attempt meanwhile. The lease is left to expire then. */
+static void do_release_job(struct job *job)
+{
+    struct release_job *releasing = (struct release_job *)(void *)job;
+    hf_lease *key_lock = releasing->idempotency.key_lock;
+    bool ours = !key_lock || hf_lease_ok(key_lock);
+
+    bool may_release = releasing->lease && (ours || !lease_leave_behind(releasing->lease));
+    if (may_release)
+        (void)hf_release(releasing->lease);
+    bool renewed = releasing->idempotency.record && releasing->again && ours &&
+                   renew_record(lock_client_client(releasing->leases->server->engine),
+                                &releasing->idempotency);
+    /* Its name contains the old token. */
+    if (renewed && releasing->idempotency.note)
+        (void)hf_release(releasing->idempotency.note);
+    if (key_lock)
+        (void)hf_release(key_lock);
+}
+
+static void free_release_job(const struct release_job *releasing)
+{
+    hf_lease_free(releasing->lease);
+    hf_lease_free(releasing->idempotency.note);
+    hf_lease_free(releasing->idempotency.record);
+    hf_lease_free(releasing->idempotency.key_lock);
+}
+
+static void after_release_job(struct job *job)
+{
+    struct release_job *releasing = (struct release_job *)(void *)job;
+    free_release_job(releasing);
+    releasing->leases->busy--;
+    free(releasing);
+}
+
+void release_job(struct leases *leases, hf_lease *lease, struct idempotency *idempotency,
+                 bool again)
+{
+    struct workers *workers = leases->server->workers; /* NULL while the service closes */
+    struct release_job on_stack = {
+        {do_release_job, after_release_job, NULL}, leases, lease, *idempotency, again};
+    struct release_job *releasing = malloc(sizeof *releasing);
+    bool nothing = !lease && !idempotency->key_lock;
+
+    *idempotency = (struct idempotency){.key_lock = NULL};
+    bool may_post = workers && releasing && !nothing;
+    if (may_post) {
+        *releasing = on_stack;
+        leases->busy++;
+        workers_post(workers, &releasing->job);
+        return;
+    }
+
+    free(releasing);
+    if (!nothing)
+        do_release_job(&on_stack.job);
+    free_release_job(&on_stack);
+}

@@ -1,0 +1,16 @@
+/* row_json.h - holders, waiters and past holds as JSON, with the keys of docs/json.md. */
+#pragma once
+#include "holdfast.h"
+#include <jansson.h>
+
+json_t *row_json(const struct hf_row *row);
+
+/* A text from the engine; empty if it is not UTF-8. */
+json_t *text_json(const char *text);
+
+/* One past hold. */
+json_t *hold_json(const struct hf_row *row);
+
+/* Both are hf_row_fn that append to the JSON array `array`. */
+void row_json_append(void *array, const struct hf_row *row);
+void hold_json_append(void *array, const struct hf_row *row);

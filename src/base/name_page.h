@@ -1,0 +1,36 @@
+/* name_page.h - a page of names: those that come first in byte order behind a given name, at most
+ * so many. Memory is reserved when it is opened, so that adding a name never fails. */
+#pragma once
+#include "holdfast.h"
+
+/* Which names a page may have, and how many. */
+struct name_range {
+    const char *after;  /* only names behind it in byte order; "": all */
+    const char *except; /* no name that begins with it; "": none is left out */
+    uint32_t most;      /* number of names in a page; 0: all names, which are no page */
+    bool foreign;       /* also locks of other programs that nobody here waits for */
+};
+
+struct name_page {
+    struct name_range range;
+    char (*slot)[HF_NAME_MAX + 1]; /* the names, in no order */
+    uint32_t *order;               /* index into slot, in byte order of the names */
+    uint32_t count;
+    bool has_more; /* a name was met that belongs behind the last one */
+};
+
+bool name_range_has(const struct name_range *range, const char *name);
+
+/* HF_NO_MEMORY: nothing was opened. The texts of the range must outlive the page. */
+hf_status name_page_open(struct name_page *page, const struct name_range *range);
+void name_page_free(struct name_page *page);
+
+/* Takes a name of at most HF_NAME_MAX bytes into the page if it belongs there. A name that is
+ * already there is not added again. */
+void name_page_add(struct name_page *page, const char *name, size_t len);
+
+/* The name at that place, from 0. */
+const char *name_page_at(const struct name_page *page, uint32_t place);
+
+/* The last name up to which the page has all; NULL: no name follows the page. */
+const char *name_page_end(const struct name_page *page);

@@ -1,0 +1,162 @@
+/* server_report.c - hf_diagnose and hf_show_servers: collects the findings of the engine, then
+ * passes them to the caller's function.
+ *
+ * The engine reports while it holds its own lock. The caller's function runs after that, so it may
+ * call the library, and no renewal waits for it. */
+#include "client.h"
+
+#include "base/error.h"
+#include "sys/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXTS_MOST = 5 };
+
+struct item {
+    union {
+        struct hf_finding finding;
+        struct hf_server_state server_state;
+    };
+    struct hf_row holder; /* the holder that a server state names; zeroes: none */
+    char *texts;          /* the texts that the fields above point to */
+};
+
+struct report {
+    struct item *items;
+    size_t count, room;
+    bool out_of_memory;
+};
+
+/* A zeroed item at the end. Returns NULL if there is no memory. */
+static struct item *next_item(struct report *report)
+{
+    assert(report->count <= report->room);
+
+    if (report->count == report->room) {
+        size_t room = report->room ? report->room * 2 : 16;
+        struct item *items = realloc(report->items, room * sizeof *items);
+        if (!items)
+            return NULL;
+        report->items = items;
+        report->room = room;
+    }
+
+    return memset(&report->items[report->count], 0, sizeof *report->items);
+}
+
+/* Copies the texts of these fields into one block and points the fields there. Returns the block,
+ * or NULL if there is no memory. */
+static char *keep_texts(const char **const fields[], size_t count)
+{
+    assert(count <= TEXTS_MOST);
+
+    size_t size = 0, lengths[TEXTS_MOST];
+    for (size_t i = 0; i < count; i++)
+        size += lengths[i] = strlen(*fields[i]) + 1;
+    char *texts = malloc(size), *at = texts;
+    for (size_t i = 0; texts && i < count; at += lengths[i++])
+        *fields[i] = memcpy(at, *fields[i], lengths[i]);
+
+    return texts;
+}
+
+static void add_item(struct report *report, struct item *item, const char **const fields[],
+                     size_t count)
+{
+    assert(item == &report->items[report->count]);
+    if ((item->texts = keep_texts(fields, count)))
+        report->count++;
+    else
+        report->out_of_memory = true;
+}
+
+static void collect_finding(void *arg, const struct hf_finding *finding)
+{
+    struct report *report = arg;
+    struct item *item = next_item(report);
+    if (!item) {
+        report->out_of_memory = true;
+        return;
+    }
+
+    struct hf_finding *f = &item->finding;
+    *f = *finding;
+    add_item(report, item, (const char **const[]){&f->where, &f->what, &f->text, &f->advice}, 4);
+}
+
+static void collect_server_state(void *arg, const struct hf_server_state *server_state)
+{
+    struct report *report = arg;
+    struct item *item = next_item(report);
+    if (!item) {
+        report->out_of_memory = true;
+        return;
+    }
+
+    struct hf_server_state *s = &item->server_state;
+    struct hf_row *h = &item->holder;
+    *s = *server_state;
+    if (server_state->holder)
+        *h = *server_state->holder;
+
+    add_item(report, item,
+             (const char **const[]){&s->where, &s->text, &h->name, &h->host, &h->label},
+             server_state->holder ? 5 : 2);
+}
+
+static void free_report(struct report *report)
+{
+    for (size_t i = 0; i < report->count; i++)
+        free(report->items[i].texts);
+    free(report->items);
+}
+
+static hf_status judge(const struct hf_client *client, const struct report *report,
+                       hf_status status)
+{
+    if (status == HF_OK && report->out_of_memory)
+        return error_set(HF_NO_MEMORY, "%s: no memory for the report of the servers", client->url);
+    return status;
+}
+
+hf_status client_diagnose(struct hf_client *client, hf_finding_fn *fn, void *arg)
+{
+    assert(client->type->diagnose);
+
+    struct report report = {0};
+    hf_status status =
+        client->type->diagnose(client->engine, clock_boot(), collect_finding, &report);
+    char failure_text[ERROR_TEXT_MAX];
+
+    status = judge(client, &report, status);
+    strcpy(failure_text, error_text()); /* the caller's function may change error_text() */
+    for (size_t i = 0; i < report.count; i++)
+        fn(arg, &report.items[i].finding);
+    free_report(&report);
+    return status == HF_OK ? HF_OK : error_set(status, "%s", failure_text);
+}
+
+hf_status client_show_servers(struct hf_client *client, const char *name, hf_server_state_fn *fn,
+                              void *arg)
+{
+    assert(client->type->list_servers);
+
+    struct report report = {0};
+    struct admin_target what = {.which = LIST_SERVERS, .name = name, .len = strlen(name)};
+    hf_status status = client->type->list_servers(client->engine, &what, clock_boot(),
+                                                  collect_server_state, &report);
+    char failure_text[ERROR_TEXT_MAX];
+
+    status = judge(client, &report, status);
+    strcpy(failure_text, error_text());
+    for (size_t i = 0; i < report.count; i++) {
+        struct item *item = &report.items[i];
+        if (item->server_state.holder)
+            item->server_state.holder = &item->holder; /* set here: realloc may have moved it */
+        fn(arg, &item->server_state);
+    }
+
+    free_report(&report);
+    return status == HF_OK ? HF_OK : error_set(status, "%s", failure_text);
+}

@@ -1,0 +1,25 @@
+/* cluster_engine.c - the engine's table: cluster.c behind the driver that owns the sockets. */
+#include "cluster.h"
+#include "engines/engine.h"
+#include "engines/io/io_driver.h"
+
+static hf_status open_engine(void **self, const struct url *url, const struct settings *values,
+                             const struct engine_host *host)
+{
+    return io_open(self, url, values, host, &cluster_wire_engine);
+}
+
+static const char *const schemes[] = {"redis+cluster", "rediss+cluster", "valkey+cluster",
+                                      "valkeys+cluster", NULL};
+
+static const struct setting_rows *const settings[] = {&wire_settings, &redis_settings, NULL};
+
+const struct engine_type cluster_engine = {
+    .name = "cluster",
+    .schemes = schemes,
+    .limits = REDIS_LIMITS,
+    .settings = settings,
+    .override_timing = redis_override_timing,
+    .open = open_engine,
+    IO_ENGINE_FUNCTIONS,
+};

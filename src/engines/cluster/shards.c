@@ -1,0 +1,315 @@
+/* shards.c - the primaries of a cluster: an engine for each, redirects, and ops that move. */
+#include "cluster.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- What the engines of the shards call ---- */
+
+static unsigned connection_of(const struct cluster_shard *shard, unsigned connection)
+{
+    assert(connection < shard->cluster->stride);
+    return shard->index * shard->cluster->stride + connection;
+}
+
+static void shard_dial(void *ctx, unsigned connection, const struct endpoint *to)
+{
+    struct cluster_shard *shard = ctx;
+    const struct wire_engine_host *host = shard->cluster->host;
+    host->dial(host->ctx, connection_of(shard, connection), to);
+}
+
+static bool shard_send(void *ctx, unsigned connection, const void *bytes, size_t len)
+{
+    struct cluster_shard *shard = ctx;
+    const struct wire_engine_host *host = shard->cluster->host;
+    return host->send(host->ctx, connection_of(shard, connection), bytes, len);
+}
+
+static void shard_hang_up(void *ctx, unsigned connection)
+{
+    struct cluster_shard *shard = ctx;
+    const struct wire_engine_host *host = shard->cluster->host;
+    host->hang_up(host->ctx, connection_of(shard, connection));
+}
+
+static void shard_on_reply(void *ctx, struct engine_op *op, const struct engine_reply *reply)
+{
+    struct cluster_shard *shard = ctx;
+    struct cluster *c = shard->cluster;
+    struct cluster_survey *survey = survey_of_part(c, op);
+    if (survey)
+        survey_on_reply(survey, op, reply);
+    else
+        c->host->on_reply(c->host->ctx, op, reply);
+}
+
+static void shard_row(void *ctx, struct engine_op *op, const struct hf_row *row)
+{
+    struct cluster_shard *shard = ctx;
+    struct cluster *c = shard->cluster;
+    struct cluster_survey *survey = survey_of_part(c, op);
+    if (survey)
+        survey_on_row(c, survey, shard, row);
+    else
+        c->host->row(c->host->ctx, op, row);
+}
+
+static void shard_find(void *ctx, struct engine_op *op, const struct hf_finding *finding)
+{
+    struct cluster_shard *shard = ctx;
+    const struct cluster_survey *survey = survey_of_part(shard->cluster, op);
+    if (survey)
+        survey_on_finding(shard->cluster, survey, finding);
+}
+
+static void shard_rerouted(void *ctx, struct engine_op *op)
+{
+    struct cluster_shard *shard = ctx;
+    const struct wire_engine_host *host = shard->cluster->host;
+    if (host->rerouted)
+        host->rerouted(host->ctx, op);
+}
+
+static void shard_recheck(void *ctx)
+{
+    struct cluster_shard *shard = ctx;
+    shard->cluster->host->recheck(shard->cluster->host->ctx);
+}
+
+static uint32_t shard_random(void *ctx)
+{
+    struct cluster_shard *shard = ctx;
+    return shard->cluster->host->random(shard->cluster->host->ctx);
+}
+
+/* The slowest shard counts. */
+static void shard_takes(void *ctx, nanos length)
+{
+    struct cluster_shard *shard = ctx;
+    struct cluster *c = shard->cluster;
+    nanos most = 0;
+    shard->takes = length;
+    for (unsigned i = 0; i < c->shards; i++)
+        most = c->shard[i].redis && c->shard[i].takes > most ? c->shard[i].takes : most;
+    if (c->host->takes)
+        c->host->takes(c->host->ctx, most);
+}
+
+static const struct wire_engine_host host_of_shards = {
+    .dial = shard_dial,
+    .send = shard_send,
+    .hang_up = shard_hang_up,
+    .on_reply = shard_on_reply,
+    .row = shard_row,
+    .find = shard_find,
+    .rerouted = shard_rerouted,
+    .recheck = shard_recheck,
+    .random = shard_random,
+    .takes = shard_takes,
+};
+
+static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, const char *host,
+                            const char *port)
+{
+    struct cluster_shard *from = ctx;
+    struct cluster *c = from->cluster;
+    c->search.is_wanted |= how == REDIS_MOVED || how == REDIS_CLUSTER_DOWN;
+    if (how != REDIS_MOVED && how != REDIS_IMPORTING)
+        return -1;
+
+    const char *where = host[0] ? host : from->primary.host;
+    struct cluster_shard *to = shards_find_or_make(c, where, port);
+    if (!to)
+        return -1;
+    if (how == REDIS_MOVED) {
+        slot_map_moved(c, slot, to);
+        map_query_prefer(c, where, port);
+    }
+    return (int)to->index;
+}
+
+/* ---- Shards ---- */
+
+struct cluster_shard *shards_make(struct cluster *c)
+{
+    unsigned i = 0;
+    while (i < c->shards && c->shard[i].redis)
+        i++;
+    if (i == c->shards_most)
+        return NULL;
+    c->shards = i < c->shards ? c->shards : i + 1;
+
+    struct cluster_shard *shard = &c->shard[i];
+    *shard = (struct cluster_shard){.cluster = c, .index = i, .host = host_of_shards};
+    shard->host.ctx = shard;
+    hf_status status = redis_wire_engine.open(&shard->redis, &c->url, &c->settings, &shard->host);
+    if (status != HF_OK) {
+        c->open_status = status;
+        return NULL;
+    }
+    redis_follow_begin(shard->redis, "the cluster");
+    redis_cluster_join(shard->redis,
+                       &(struct redis_cluster_place){.index = i,
+                                                     .first_connection = i * c->stride,
+                                                     .polls = c->polls,
+                                                     .ctx = shard,
+                                                     .redirected = shard_redirected});
+    return shard;
+}
+
+hf_status shards_open(struct cluster *c)
+{
+    return shards_make(c) ? HF_OK : c->open_status; /* error_text() says why */
+}
+
+void shards_close(struct cluster *c)
+{
+    for (unsigned i = 0; i < c->shards; i++)
+        if (c->shard[i].redis)
+            redis_wire_engine.close(c->shard[i].redis);
+}
+
+static bool is_at(const struct cluster_node *node, const char *host, const char *port)
+{
+    return strcmp(node->host, host) == 0 && strcmp(node->port, port) == 0;
+}
+
+static const char *id_of_address(const struct cluster *c, const char *host, const char *port)
+{
+    for (unsigned i = 0; i < c->nodes; i++)
+        if (is_at(&c->node[i], host, port))
+            return c->node[i].id;
+    return "";
+}
+
+static bool has_replica(const struct cluster_shard *shard, const char *id)
+{
+    for (unsigned i = 0; i < shard->replicas; i++)
+        if (id[0] && strcmp(shard->replica[i], id) == 0)
+            return true;
+    return false;
+}
+
+static void set_primary(struct cluster_shard *shard, const char *host, const char *port,
+                        const char *id)
+{
+    snprintf(shard->primary.host, sizeof shard->primary.host, "%s", host);
+    snprintf(shard->primary.port, sizeof shard->primary.port, "%s", port);
+    snprintf(shard->primary.id, sizeof shard->primary.id, "%s", id);
+    shard->is_named = shard->has_moved = true;
+}
+
+struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, const char *port)
+{
+    const char *id = id_of_address(c, host, port);
+    struct cluster_shard *shard = NULL;
+    for (unsigned i = 0; i < c->shards; i++)
+        if (c->shard[i].redis && is_at(&c->shard[i].primary, host, port))
+            return &c->shard[i];
+
+    for (unsigned i = 0; i < c->shards && !shard; i++)
+        if (c->shard[i].redis && has_replica(&c->shard[i], id))
+            shard = &c->shard[i]; /* it was promoted */
+    shard = shard ? shard : shards_make(c);
+    if (shard)
+        set_primary(shard, host, port, id);
+    return shard;
+}
+
+uint32_t shards_slots_of(const struct cluster *c, const struct cluster_shard *shard)
+{
+    uint32_t count = 0;
+    for (unsigned i = 0; i < CLUSTER_SLOTS; i++)
+        count += c->owner[i] == shard->index;
+    return count;
+}
+
+/* ---- Ops ---- */
+
+/* An op whose request is in flight stays where it is: that server knows best where the slot is. */
+struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nanos now)
+{
+    int home = redis_cluster_home(op);
+    unsigned slot = redis_cluster_slot(c->prefix, op->name, op->name_len);
+    struct cluster_shard *owner = &c->shard[c->owner[slot]];
+    assert(owner->redis);
+    if (home < 0 || (unsigned)home == owner->index)
+        return owner;
+
+    struct cluster_shard *at = &c->shard[home];
+    assert(at->redis);
+    bool stays =
+        redis_cluster_is_in_flight(op) || !redis_cluster_move(at->redis, owner->redis, op, now);
+    return stays ? at : owner;
+}
+
+void shards_review(struct cluster *c)
+{
+    for (unsigned i = 0; i < c->shards; i++)
+        if (c->shard[i].redis)
+            redis_cluster_review(c->shard[i].redis, c->owner);
+}
+
+static void follow(struct cluster *c, struct cluster_shard *shard, nanos now)
+{
+    struct endpoint to = c->endpoint;
+    shard->has_moved = false;
+    snprintf(to.host, sizeof to.host, "%s", shard->primary.host);
+    snprintf(to.port, sizeof to.port, "%s", shard->primary.port);
+    redis_follow(shard->redis, &to, now);
+}
+
+static void note_loss(struct cluster_shard *shard, nanos now)
+{
+    bool was_lost = redis_follow_take_loss(shard->redis);
+    if (redis_follow_is_up(shard->redis))
+        shard->lost_at = 0;
+    else if (was_lost && !shard->lost_at)
+        shard->lost_at = now;
+}
+
+bool shards_are_lost(const struct cluster *c)
+{
+    for (unsigned i = 0; i < c->shards; i++) {
+        const struct cluster_shard *shard = &c->shard[i];
+        if (shard->redis && shard->lost_at && redis_cluster_has_ops(shard->redis))
+            return true;
+    }
+    return false;
+}
+
+/* A primary without slots is of no use once no op is left there. */
+static void drop_unused(struct cluster *c, struct cluster_shard *shard)
+{
+    bool is_used = shard->is_named || redis_cluster_has_ops(shard->redis);
+    if (!c->is_mapped || is_used || shards_slots_of(c, shard))
+        return;
+    redis_wire_engine.close(shard->redis);
+    for (unsigned i = 0; i < CLUSTER_MOVES_MAX; i++)
+        if (c->move[i].shard == shard->index)
+            c->move[i].at = 0;
+    *shard = (struct cluster_shard){0};
+}
+
+void shards_settle(struct cluster *c, nanos now)
+{
+    void *members[CLUSTER_SHARDS_MAX] = {NULL};
+    for (unsigned i = 0; i < c->shards; i++) {
+        struct cluster_shard *shard = &c->shard[i];
+        members[i] = shard->redis;
+        if (shard->redis && shard->has_moved)
+            follow(c, shard, now);
+    }
+
+    for (unsigned i = 0; i < c->shards; i++) {
+        if (!members[i])
+            continue;
+        redis_cluster_move_strays(members[i], members, now);
+        note_loss(&c->shard[i], now);
+    }
+    for (unsigned i = 0; i < c->shards; i++)
+        if (c->shard[i].redis)
+            drop_unused(c, &c->shard[i]);
+}

@@ -1,0 +1,479 @@
+/* consul.h - the engine for Consul (sessions and keys): its structs, and how it works.
+ *
+ * Keys. Each request for a lock is one key, its *entry*: PREFIX NAME / ATTEMPT, locked by the
+ * session of its client. Entries are ordered by their creation, and core/entry_order.h says who is
+ * first. An exclusive hold also has the key PREFIX NAME /.lock, which is the one that `consul lock`
+ * uses: an exclusive request holds if its entry is first and .lock names it. So both exclude each
+ * other. Semaphores and read-write locks are held by their entries alone.
+ *
+ * Handoff. A release reads the queue; then one transaction passes .lock to the session of the first
+ * waiter, touches that waiter's entry, deletes the entry of the holder, and touches the entry of
+ * the second waiter, which is first from now on. .lock is free only if nobody waits. If a session
+ * ends instead, .lock goes with it, and the first waiter takes it in another transaction.
+ *
+ * Waiting. A client has one blocking query for each name: the first waiter has it on .lock, others
+ * on their own entries, and waiters for shared locks on all keys of the name. What a query returns
+ * proves nothing but a .lock that names us. Otherwise the queue is read and judged anew.
+ *
+ * Liveness. An entry lives as long as its session, which Consul deletes it with. Holds with the
+ * same ttl in whole seconds share a session; a detached hold has its own. Consul ends a session
+ * between one and two ttl after its last renewal. A hold is good from when a renewal was sent, for
+ * one ttl; and only once a consistent read sent after the renewal's reply has seen its keys.
+ *
+ * Unknown outcome. A transaction that takes a place also checks the *epoch* of its session: the key
+ * PREFIX .s/SESSION, which is absent at first. If a connection broke with such a transaction
+ * unanswered, the next write changes that key: what has not happened by then never will. A
+ * transaction that takes or passes .lock checks the entry or .lock itself, and touches the entry,
+ * so that no later deletion can overlook it.
+ *
+ * Tokens. The token of a hold is the Raft index of the change that let it in: of .lock for
+ * exclusive holds, of its entry for others, which write it once more if they had to wait.
+ *
+ * Files: consul.c the door and the URL; consul_connection.c connections and calls; consul_session.c
+ * sessions and epochs; consul_entry.c requests for locks; consul_replies.c their replies;
+ * consul_release.c releases and handoffs; consul_view.c queues and queries; consul_value.c keys and
+ * values; consul_admin.c list and break; consul_diagnose.c findings; consul_messages.c JSON. */
+#pragma once
+#include "consul_messages.h"
+#include "core/entry_order.h"
+#include "core/timing.h"
+#include "engines/kit/endpoints.h"
+#include "engines/kit/http_response.h"
+#include "engines/wire_engine.h"
+
+#include <assert.h>
+
+extern const struct wire_engine_type consul_wire_engine;
+extern const struct setting_rows consul_settings;
+
+enum consul_setting_id {
+#define SETTING SETTING_INDEX
+#include "consul_settings.def"
+#undef SETTING
+};
+
+#define CONSUL_LIMITS                                                                              \
+    {                                                                                              \
+        .ttl_min_ms = 10000, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,    \
+        .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
+        .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_CAN_BREAK |    \
+                  ENGINE_NO_BARGING                                                                \
+    }
+
+enum {
+    CONSUL_PREFIX_MAX = 128,
+    CONSUL_ID_TEXT = 32,
+    CONSUL_WAITERS_MAX = 5000, /* of a name: each request reads all */
+    CONSUL_IN_FLIGHT_MAX = 32, /* calls of entries: the agent answers them one after the other */
+    CONSUL_LEAVING_MAX = 8,    /* the same for waiters that leave: a close ends all their places */
+    CONSUL_LISTED_MAX = 16,    /* entries of a shared lock that each request reads itself */
+    CONSUL_BODY_MAX = 16 << 20
+};
+
+#define CONSUL_CALL_TIMEOUT NANOS_OF_MS(1000)
+#define CONSUL_PER_ROW NANOS_OF_MS(5)
+/* EXTENDs that come within this time share a renewal. */
+#define CONSUL_SHARE NANOS_OF_MS(50)
+#define CONSUL_REFRESH NANOS_OF_MS(5000)
+#define CONSUL_PER_PLACE NANOS_OF_MS(50) /* more for those behind */
+/* A waiter without a query asks again after this time. */
+#define CONSUL_POLL NANOS_OF_MS(500)
+/* The first waiter tries again after this time while a lock-delay keeps .lock closed. */
+#define CONSUL_DELAYED NANOS_OF_MS(250)
+#define CONSUL_VIEW_KEPT NANOS_OF_MS(10000)
+enum { CONSUL_QUERY_S = 5 }; /* how long a query blocks; the agent adds up to a sixteenth */
+
+/* Connection 0 is for commands; each of the others has one blocking query at a time. */
+enum { CONNECTION_COMMANDS, CONNECTION_FIRST_QUERY, CONSUL_CONNECTIONS = 17 };
+
+/* Flags by which `consul lock` knows its key. */
+#define CONSUL_LOCK_FLAGS UINT64_C(0x2ddccbc058a50c18)
+
+struct consul;
+struct consul_entry;
+struct consul_name;
+struct consul_session;
+struct consul_admin;
+
+/* ---- Calls ---- */
+
+enum call_kind {
+    CALL_CREATE_SESSION,
+    CALL_RENEW_SESSION,
+    CALL_DESTROY_SESSION,
+    CALL_RAISE_EPOCH,
+    CALL_ACQUIRE,
+    CALL_TRY_READ,  /* the queue, for a request without a place */
+    CALL_REFRESH,   /* the queue, for a waiter */
+    CALL_TAKE,      /* .lock, by the first waiter */
+    CALL_CLAIM,     /* writes the entry of a shared hold that waited */
+    CALL_VERIFY,    /* sees that the keys of a hold are there */
+    CALL_MOVE,      /* its keys to another session */
+    CALL_READ_END,  /* the queue, for a release */
+    CALL_END,       /* passes .lock on or deletes it, and deletes the entry */
+    CALL_PASS,      /* the same for a .lock that came out of turn; the entry stays */
+    CALL_DELETE,    /* the entry alone */
+    CALL_READ_VIEW, /* the queue, for all waiters of a name */
+    CALL_QUERY,     /* a blocking query */
+    CALL_ADMIN,
+};
+
+/* One call in flight. */
+struct consul_call {
+    struct consul_call *next; /* sent after it on the same connection */
+    struct consul_connection *connection;
+    enum call_kind kind;
+    nanos sent_at, patience;
+    bool unclaimed; /* counted in connection->unclaimed */
+    struct consul_entry *entry;
+    struct consul_session *session;
+    struct consul_name *name;
+    struct consul_admin *admin;
+};
+
+struct consul_connection {
+    struct consul *consul;
+    unsigned number;
+    enum { CONNECTION_DOWN, CONNECTION_DIALLED, CONNECTION_UP } state;
+    struct http_response response;
+    uint64_t index;            /* X-Consul-Index of the response that is read */
+    struct consul_call *calls; /* the first one is answered next */
+    uint32_t in_flight, unclaimed;
+    nanos since;   /* when it was dialled */
+    nanos read_at; /* when bytes came last */
+    nanos dial_at; /* not before */
+    unsigned failures;
+    hf_status status;         /* why it is down, */
+    char why[320];            /* and in words */
+    bool is_broken;           /* to be dropped before the door is left */
+    bool was_up;              /* once */
+    struct consul_name *name; /* whose query it has; NULL: unused */
+};
+
+/* ---- Sessions ---- */
+
+struct consul_session {
+    struct consul_session *next;
+    int64_t seconds;
+    struct id attempt; /* is_private: of the hold that it belongs to */
+    bool is_private;
+    enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
+    char id[CONSUL_SESSION_TEXT + 1];
+    nanos length;
+    nanos proven_at;           /* when the request was sent from which `length` counts */
+    nanos kept_at;             /* when the newest renewal that was answered was sent */
+    unsigned entries, waiters; /* numbers of entries on it */
+    struct consul_call *renewal;
+    uint64_t epoch;        /* index of its key; 0: there is none */
+    bool must_raise_epoch; /* there may be a transaction in flight that nobody waits for */
+    bool raising;          /* a raise is in flight */
+    bool has_left_hold;    /* a hold on it was forgotten, and not released */
+};
+
+/* ---- Names ---- */
+
+/* What a view knows of an entry, beside its struct queue_entry. */
+struct view_row {
+    uint64_t hash; /* of the key behind the name */
+    uint64_t changed;
+    char tail[CONSUL_ID_TEXT + 1]; /* of an entry of ours; "": foreign */
+    char session[CONSUL_SESSION_TEXT + 1];
+    char value[CONSUL_VALUE_MAX + 1];
+};
+
+/* The key .lock of a name. */
+struct view_lock {
+    bool exists;
+    bool is_held;                     /* a session has it */
+    char attempt[CONSUL_ID_TEXT + 1]; /* that it names; "": none of ours */
+    char session[CONSUL_SESSION_TEXT + 1];
+    uint64_t changed, token;
+};
+
+enum query_target { QUERY_NONE, QUERY_LOCK, QUERY_ENTRY, QUERY_TREE };
+
+struct consul_name {
+    struct consul_name *next;
+    char *base; /* PREFIX NAME /, and room for an id behind it: consul_value_key() */
+    size_t base_len;
+    struct consul_entry *entries; /* of this client */
+    struct queue_entry *queue;    /* sorted by arrival */
+    struct view_row *row;
+    size_t count, room;
+    struct view_lock lock;
+    uint64_t index;                  /* X-Consul-Index of the queue; 0: it was not read */
+    bool shared;                     /* some request is not exclusive */
+    struct consul_connection *query; /* NULL: none */
+    enum query_target target;        /* of the last query */
+    uint64_t query_index;            /* that it returned; 0: none */
+    uint64_t caught_up_to;           /* query_index that the queue was last read for */
+    struct consul_call *reading;
+    bool reads_again;  /* something happened since the read in flight was sent */
+    uint32_t deleting; /* number of releases that are under way */
+    nanos unused_at;   /* when the last entry went; the view is kept for a while */
+};
+
+/* ---- Entries ---- */
+
+enum entry_stage {
+    ENTRY_NONE,    /* there is none in Consul */
+    ENTRY_UNKNOWN, /* there may be one */
+    ENTRY_QUEUED,
+    ENTRY_HELD
+};
+
+/* One attempt of this client, from its first op until it is forgotten. */
+struct consul_entry {
+    struct consul_entry *next, **link;
+    struct consul_entry *beside; /* next of the same name */
+    struct engine_op *op;        /* NULL: forgotten, and only its deletion is awaited */
+    struct engine_op sent;       /* copy of *op at the last submit */
+    char id[CONSUL_ID_TEXT + 1];
+    uint64_t hash; /* of id: finds its row in a view */
+    struct consul_name *name;
+    struct consul_session *session;
+    enum entry_stage stage;
+    enum op_verb verb; /* that awaits its reply; OP_NONE: none */
+    nanos asked_at;    /* when it was submitted */
+    struct consul_call *call;
+    nanos good_until; /* end of the hold as replied; its session may live longer; 0: not known */
+    nanos take_at;    /* when to try .lock again; 0: not planned */
+    uint64_t created, changed, token;
+    unsigned tries;
+    bool asked_for_lock;   /* the last ACQUIRE asked for .lock, too */
+    bool awaits_view;      /* it has a place, and the queue is read for several at once */
+    bool was_read;         /* CALL_TRY_READ came back: the request may take a place */
+    bool is_granted;       /* it holds; the session must be proven before the reply */
+    bool just_created;     /* no later queue was read since it took its place */
+    bool counts_as_waiter; /* in session->waiters */
+    bool is_ending;        /* counted in name->deleting */
+    bool ends_hold;        /* the queue that was read for its release showed it as the holder */
+    bool ends_blindly;     /* an earlier release has an unknown outcome: this one says RELEASED */
+    bool is_lost;          /* the keys of a hold are not whole: they are removed before the reply */
+    bool is_watched;       /* a hold that was renewed: its keys are watched */
+    bool is_done;          /* forgotten, and nothing is left to send */
+    hf_status refusal;     /* replied once the place was taken back, */
+    char refusal_text[320];
+};
+
+/* ---- The engine ---- */
+
+struct consul {
+    const struct wire_engine_host *host;
+    struct endpoints endpoints;
+    const struct endpoint *endpoint; /* the one in use, or dialled last; NULL: none yet */
+    char where[ENDPOINT_TEXT_MAX];   /* the same, for messages */
+    char prefix[CONSUL_PREFIX_MAX + 2];
+    size_t prefix_len;
+    struct engine_limits limits;
+    struct timing_overrides overrides;
+    nanos connect_timeout, call_timeout;
+    int64_t lock_delay_ms;
+    int64_t wall_offset_ms; /* wall clock less our clock */
+    char about[160];        /* "pid host" */
+
+    struct consul_connection connection[CONSUL_CONNECTIONS];
+    struct consul_session *sessions;
+    struct consul_name *names;
+    struct consul_entry *entries;
+    struct consul_admin *admins;
+    struct consul_text body, head; /* of the request that is written */
+    nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
+    uint32_t deleting; /* number of releases under way, of all names */
+    uint32_t leaving;  /* number of entries that were forgotten, and are being removed */
+    uint64_t raises;   /* number of epochs that were raised */
+    bool is_known;     /* the server has answered as a Consul agent does */
+    bool has_backlog;  /* some request waits for others to be answered */
+};
+
+static inline struct consul_connection *consul_commands(struct consul *c)
+{
+    return &c->connection[CONNECTION_COMMANDS];
+}
+
+/* ---- consul_connection.c ---- */
+
+/* Dials if the connection is down and may be dialled. Returns true if it is up. */
+bool consul_connection_need(struct consul_connection *connection, nanos now);
+void consul_connection_field(void *connection, const char *name, const char *value);
+/* Sends the request that c->head has: method and path; c->body is its body. NULL: it could not. */
+struct consul_call *consul_call(struct consul_connection *connection, enum call_kind kind,
+                                nanos now);
+/* Sends the transaction in c->body. */
+struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool reads, nanos now);
+/* Reads all keys of a name. */
+struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
+                                     const struct consul_name *name, nanos now);
+/* No op waits for its reply, but its entry does. */
+void consul_call_claim_none(struct consul_call *call);
+/* Nobody waits for its reply any more. */
+void consul_call_abandon(struct consul_call *call);
+void consul_connection_drop(struct consul_connection *connection, hf_status status, const char *why,
+                            nanos now);
+void consul_connection_up(struct consul_connection *connection, nanos now);
+void consul_connection_down(struct consul_connection *connection, hf_status status, const char *why,
+                            nanos now);
+void consul_connection_bytes(struct consul_connection *connection, const char *bytes, size_t len,
+                             nanos now);
+nanos consul_connection_tick(struct consul_connection *connection, nanos now);
+void consul_connections_mend(struct consul *c, nanos now); /* drops those that are broken */
+void consul_connection_close(struct consul_connection *connection);
+
+/* ---- consul_session.c ---- */
+
+/* The session of that length, or of that detached attempt. Returns NULL without memory. */
+struct consul_session *consul_session_of(struct consul *c, int64_t seconds,
+                                         const struct id *attempt);
+struct consul_session *consul_session_of_id(struct consul *c, const char *id);
+/* A session for an entry that another process began. */
+struct consul_session *consul_session_adopt(struct consul *c, const struct consul_entry *entry,
+                                            const char *id);
+/* Returns true if the session is alive and its epoch is good. Otherwise it sends what is missing.
+ */
+bool consul_session_need(struct consul *c, struct consul_session *session, nanos now);
+/* Returns true if nothing that was sent on the session can happen late. */
+bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos now);
+size_t consul_epoch_key(const struct consul *c, const struct consul_session *session, char *key,
+                        size_t size);
+/* When the session ends unless it is renewed. */
+static inline nanos consul_session_end(const struct consul_session *session)
+{
+    return session->proven_at + session->length;
+}
+/* True if the session was renewed by a request sent at `since` or later, proven or not; otherwise
+ * it sends one. */
+bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now);
+/* A consistent read or a write, sent after the last renewal was answered, has seen the session. */
+void consul_session_prove(struct consul_session *session);
+void consul_session_lost(struct consul *c, struct consul_session *session);
+void consul_session_on_reply(struct consul *c, const struct consul_call *call,
+                             const struct consul_reply *reply, nanos now);
+nanos consul_session_tick(struct consul *c, nanos now);
+void consul_session_attach(struct consul_entry *entry, struct consul_session *session);
+void consul_session_count_waiter(struct consul_entry *entry, bool waits);
+/* Ends those that nobody needs; if it hurries, also those that releases need. */
+void consul_sessions_farewell(struct consul *c, bool hurries, nanos now);
+void consul_sessions_close(struct consul *c);
+
+/* ---- consul_entry.c ---- */
+
+void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now);
+void consul_entry_forget(struct consul *c, struct engine_op *op);
+/* Sends what the entry's verb needs next, if nothing of it is in flight. */
+void consul_entry_advance(struct consul *c, struct consul_entry *entry, nanos now);
+void consul_entries_advance(struct consul *c, nanos now); /* all of them */
+void consul_entry_reply(struct consul *c, struct consul_entry *entry, struct engine_reply reply);
+void consul_entry_fail(struct consul *c, struct consul_entry *entry, hf_status status,
+                       const char *text, nanos retry_at);
+void consul_entries_reap(struct consul *c); /* drops those that are done */
+void consul_entry_attach_call(struct consul_entry *entry, struct consul_call *call);
+void consul_entry_send_take(struct consul *c, struct consul_entry *entry, nanos now);
+void consul_entry_send_claim(struct consul *c, struct consul_entry *entry, nanos now);
+void consul_entry_send_verify(struct consul *c, struct consul_entry *entry, nanos now);
+/* A place that nobody wants any more is taken back once there is a connection: while its session
+ * lives, it would hold up the queue. */
+bool consul_entry_tries_on(const struct consul_entry *entry, hf_status status);
+/* The server cannot be reached: fails what was not sent. */
+void consul_entries_fail_unsent(struct consul *c, const struct consul_connection *connection);
+void consul_entries_notify_waiters(struct consul *c);
+void consul_entry_set_stage(struct consul_entry *entry, enum entry_stage stage);
+nanos consul_entries_tick(struct consul *c, nanos now);
+void consul_entries_close(struct consul *c);
+
+/* ---- consul_release.c ---- */
+
+/* Begins to remove the keys of an entry, or goes on with it. */
+void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now);
+/* Passes .lock, which came out of turn, to the first of the queue. */
+void consul_release_pass(struct consul *c, struct consul_entry *entry, nanos now);
+void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum call_kind kind,
+                             const struct consul_reply *reply, nanos now);
+/* The entry is not being removed, or not any more. */
+void consul_release_over(struct consul *c, struct consul_entry *entry);
+
+/* ---- consul_replies.c ---- */
+
+/* The reply to a call of an entry. */
+void consul_entry_on_reply(struct consul *c, struct consul_call *call,
+                           const struct consul_reply *reply, nanos now);
+/* A call of an entry was cut: it may have been carried out, unless not_processed. */
+void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_processed,
+                         hf_status status, const char *text, nanos now);
+void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry);
+/* Decides what the queue that was read means for an entry that has a place. */
+void consul_entry_decide(struct consul *c, struct consul_entry *entry, nanos now);
+/* The entry holds, with that token; 0: it must be written first. */
+void consul_entry_granted(struct consul *c, struct consul_entry *entry, uint64_t token, nanos now);
+void consul_entry_continue_grant(struct consul *c, struct consul_entry *entry, nanos now);
+void consul_entry_lose(struct consul *c, struct consul_entry *entry);
+void consul_entry_again(struct consul *c, struct consul_entry *entry, nanos now);
+
+/* ---- consul_view.c ---- */
+
+struct consul_name *consul_name_of(struct consul *c, const char *name, size_t len);
+/* Takes the keys of the name from a reply, as of `index`. Returns false without memory. */
+bool consul_view_take(struct consul_name *name, const struct consul_reply *reply, uint64_t index);
+void consul_view_take_lock(struct consul_name *name, const struct consul_pair *pair);
+/* Judges the queue; the entry's row, or -1 if it is not there. */
+ptrdiff_t consul_view_judge(struct consul_name *name, const struct consul_entry *entry);
+/* Would the request hold if it were appended to the queue? */
+bool consul_view_would_hold(struct consul_name *name, const struct consul_entry *entry);
+/* Does .lock name the entry? */
+bool consul_view_has_lock(const struct consul_entry *entry);
+bool consul_view_is_busy(const struct consul_name *name);
+void consul_view_drop_row(struct consul_name *name, ptrdiff_t row);
+/* Somebody waits for the name, or watches a hold: queries it. */
+void consul_view_need(struct consul *c, struct consul_name *name, nanos now);
+void consul_view_read(struct consul *c, struct consul_name *name, nanos now);
+void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now);
+void consul_view_on_query(struct consul *c, struct consul_name *name,
+                          const struct consul_reply *reply, nanos now);
+void consul_view_on_read(struct consul *c, struct consul_name *name,
+                         const struct consul_reply *reply, nanos now);
+void consul_view_query_lost(struct consul *c, struct consul_connection *connection);
+bool consul_name_is_wanted(const struct consul_name *name);
+nanos consul_views_tick(struct consul *c, nanos now);
+uint64_t consul_view_hash(const char *text, size_t len);
+void consul_views_close(struct consul *c);
+
+/* ---- consul_value.c ---- */
+
+/* An entry as it is stored. */
+struct consul_value {
+    struct queue_entry queue;
+    int64_t ttl_ms, at_ms, pid;
+    uint64_t token; /* 0: not noted */
+    bool detached;
+    char host[65], label[HF_LABEL_MAX + 1];
+};
+/* Writes the value of an entry. Returns its length. */
+size_t consul_value_write(const struct consul *c, const struct consul_entry *entry,
+                          char out[CONSUL_VALUE_MAX + 1], nanos now);
+/* The value of .lock: the attempt, and the value of its entry. */
+size_t consul_value_lock(char out[CONSUL_VALUE_MAX + 1], const char *attempt, const char *value);
+/* Reads a pair below a name's base, of which `tail` is the rest of the key. Returns false if it is
+ * not an entry: it belongs to others, and counts for nothing. */
+bool consul_value_read(struct consul_value *value, const struct consul_pair *pair,
+                       struct slice tail);
+/* Reads .lock. `value` is that of the entry, if it is of ours; NULL: not wanted. */
+struct view_lock consul_value_read_lock(const struct consul_pair *pair, struct consul_value *value);
+bool consul_value_is_lock(struct slice tail);
+bool consul_value_is_own(struct slice tail);
+/* Appends the name to `out` so that no name is a part of another one. Returns its length. */
+size_t consul_value_encode_name(char *out, const char *name, size_t len);
+size_t consul_value_decode_name(char *out, size_t size, const char *name, size_t len);
+void consul_value_id(const struct id *id, char text[CONSUL_ID_TEXT + 1]);
+/* Keys of a name: in a buffer that the next call for the same name uses again. */
+struct slice consul_value_key(const struct consul_name *name, const char *tail);
+#define CONSUL_LOCK_TAIL ".lock"
+
+/* ---- consul_admin.c, consul_diagnose.c ---- */
+
+void consul_admin_submit(struct consul *c, struct engine_op *op, nanos now);
+void consul_admin_forget(struct consul *c, struct engine_op *op);
+void consul_admin_on_reply(struct consul *c, struct consul_call *call,
+                           const struct consul_reply *reply, nanos now);
+void consul_admin_on_cut(struct consul *c, struct consul_call *call, const char *why);
+void consul_admins_advance(struct consul *c, nanos now);
+void consul_admins_fail(struct consul *c, const struct consul_connection *connection);
+void consul_admins_close(struct consul *c);

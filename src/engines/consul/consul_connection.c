@@ -1,0 +1,433 @@
+/* consul_connection.c - the connections, and the calls in flight on them. Replies come in the order
+ * of the calls. */
+#include "consul.h"
+#include "json_library.h"
+
+#include "core/backoff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- Calls ---- */
+
+/* Takes the first call from its connection. */
+static struct consul_call *take_call(struct consul_connection *connection)
+{
+    struct consul_call *call = connection->calls;
+    connection->calls = call->next;
+    connection->in_flight--;
+    connection->unclaimed -= call->unclaimed;
+    return call;
+}
+
+void consul_call_claim_none(struct consul_call *call)
+{
+    call->connection->unclaimed += !call->unclaimed;
+    call->unclaimed = true;
+}
+
+void consul_call_abandon(struct consul_call *call)
+{
+    call->entry = NULL;
+    call->admin = NULL;
+    consul_call_claim_none(call);
+}
+
+static bool send_request(struct consul_connection *connection)
+{
+    struct consul *c = connection->consul;
+    const struct wire_engine_host *host = c->host;
+    text_print(&c->head, " HTTP/1.1\r\nHost: %.300s\r\n", c->where);
+    if (c->endpoints.password[0]) {
+        text_print(&c->head, "X-Consul-Token: ");
+        text_bytes(&c->head, c->endpoints.password, strlen(c->endpoints.password));
+        text_print(&c->head, "\r\n");
+    }
+    text_print(&c->head, "Content-Length: %zu\r\n\r\n", c->body.len);
+    text_bytes(&c->head, c->body.at, c->body.len);
+    bool written = !c->head.failed && !c->body.failed;
+    return written && host->send(host->ctx, connection->number, c->head.at, c->head.len);
+}
+
+struct consul_call *consul_call(struct consul_connection *connection, enum call_kind kind,
+                                nanos now)
+{
+    assert(connection->state == CONNECTION_UP);
+    struct consul_call *call = calloc(1, sizeof *call), **at = &connection->calls;
+    if (!call || !send_request(connection)) {
+        free(call);
+        connection->is_broken = true; /* no memory */
+        return NULL;
+    }
+
+    call->connection = connection;
+    call->kind = kind;
+    call->sent_at = now;
+    call->patience = connection->consul->call_timeout;
+    while (*at)
+        at = &(*at)->next;
+    *at = call;
+    connection->in_flight++;
+    return call;
+}
+
+/* A transaction of reads alone goes past all that a leader which lost its place could say. */
+struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool reads, nanos now)
+{
+    text_clear(&c->head);
+    text_print(&c->head, "PUT /v1/txn%s", reads ? "?consistent" : "");
+    return consul_call(consul_commands(c), kind, now);
+}
+
+struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
+                                     const struct consul_name *name, nanos now)
+{
+    text_clear(&c->head);
+    text_clear(&c->body);
+    text_print(&c->head, "GET /v1/kv/");
+    text_path(&c->head, (struct slice){name->base, name->base_len});
+    text_print(&c->head, "?recurse");
+    struct consul_call *call = consul_call(consul_commands(c), kind, now);
+    if (call) /* a long queue takes its time */
+        call->patience += (nanos)name->count * CONSUL_PER_ROW;
+    return call;
+}
+
+/* ---- Up and down ---- */
+
+static void set_why(struct consul_connection *connection, hf_status status, const char *why)
+{
+    const struct consul *c = connection->consul;
+    connection->status = status;
+    if (strstr(why, c->where))
+        snprintf(connection->why, sizeof connection->why, "%.300s", why);
+    else
+        snprintf(connection->why, sizeof connection->why, "%.120s: %.180s", c->where, why);
+}
+
+/* The call has no reply: its session or name may send another one. */
+static void reset_owner(const struct consul_call *call)
+{
+    if (call->session && call->kind == CALL_RENEW_SESSION)
+        call->session->renewal = NULL;
+    if (call->session && call->kind == CALL_CREATE_SESSION)
+        call->session->state = SESSION_NONE;
+    if (call->session && call->kind == CALL_RAISE_EPOCH)
+        call->session->raising = false;
+    if (call->name && call->kind == CALL_READ_VIEW)
+        call->name->reading = NULL;
+}
+
+static void cut_calls(struct consul_connection *connection, nanos now)
+{
+    struct consul *c = connection->consul;
+    while (connection->calls) {
+        struct consul_call *call = take_call(connection);
+        reset_owner(call);
+        if (call->entry)
+            consul_entry_on_cut(c, call, false, connection->status, connection->why, now);
+        if (call->admin)
+            consul_admin_on_cut(c, call, connection->why);
+        free(call);
+    }
+}
+
+void consul_connection_close(struct consul_connection *connection)
+{
+    struct consul *c = connection->consul;
+    while (connection->calls)
+        free(take_call(connection));
+    if (connection->state != CONNECTION_DOWN)
+        c->host->hang_up(c->host->ctx, connection->number);
+    http_response_free(&connection->response);
+    connection->state = CONNECTION_DOWN;
+}
+
+/* With several endpoints the next one is tried at once. */
+static void plan_dial(struct consul_connection *connection, nanos now)
+{
+    struct consul *c = connection->consul;
+    struct timing t;
+    unsigned all = c->endpoints.count;
+    timing_fill(&t, c->limits.ttl_min_ms, &c->limits, &c->overrides);
+    bool tried_all = connection->failures % all == all - 1;
+    nanos pause = backoff_pause(&t, connection->failures / all, c->host->random(c->host->ctx));
+    connection->dial_at = connection->failures == 0 || !tried_all ? now : now + pause;
+    connection->failures++;
+}
+
+static void go_down(struct consul_connection *connection, hf_status status, const char *why,
+                    nanos now)
+{
+    struct consul *c = connection->consul;
+    set_why(connection, status, why);
+    http_response_next(&connection->response);
+    connection->state = CONNECTION_DOWN;
+    connection->is_broken = false;
+    plan_dial(connection, now);
+    cut_calls(connection, now);
+    if (connection->number != CONNECTION_COMMANDS) {
+        consul_view_query_lost(c, connection);
+        return;
+    }
+
+    bool dials_again = status == HF_UNAVAILABLE && connection->dial_at <= now;
+    if (!dials_again) {
+        consul_entries_fail_unsent(c, connection);
+        consul_admins_fail(c, connection);
+    }
+}
+
+void consul_connection_drop(struct consul_connection *connection, hf_status status, const char *why,
+                            nanos now)
+{
+    if (connection->state == CONNECTION_DOWN)
+        return;
+    connection->consul->host->hang_up(connection->consul->host->ctx, connection->number);
+    go_down(connection, status, why, now);
+}
+
+void consul_connection_down(struct consul_connection *connection, hf_status status, const char *why,
+                            nanos now)
+{
+    if (connection->state != CONNECTION_DOWN)
+        go_down(connection, status, why, now);
+}
+
+bool consul_connection_need(struct consul_connection *connection, nanos now)
+{
+    struct consul *c = connection->consul;
+    if (connection->state == CONNECTION_DOWN && now >= connection->dial_at) {
+        connection->state = CONNECTION_DIALLED;
+        connection->since = now;
+        if (connection->number == CONNECTION_COMMANDS) {
+            c->endpoint = endpoints_turn(&c->endpoints, connection->failures);
+            endpoint_print(c->endpoint, c->where);
+        }
+        assert(c->endpoint); /* a query follows a command */
+        c->host->dial(c->host->ctx, connection->number, c->endpoint);
+    }
+    return connection->state == CONNECTION_UP;
+}
+
+void consul_connection_up(struct consul_connection *connection, nanos now)
+{
+    struct consul *c = connection->consul;
+    assert(connection->state == CONNECTION_DIALLED);
+    connection->state = CONNECTION_UP;
+    http_response_next(&connection->response);
+    if (connection->number != CONNECTION_COMMANDS) {
+        if (connection->name)
+            consul_view_need(c, connection->name, now);
+        return;
+    }
+
+    if (connection->was_up) { /* the agent may have restarted without its data */
+        consul_entries_notify_waiters(c);
+        c->host->recheck(c->host->ctx);
+    }
+    connection->was_up = true;
+    consul_entries_advance(c, now);
+    consul_admins_advance(c, now);
+}
+
+/* ---- Replies ---- */
+
+void consul_connection_field(void *ctx, const char *name, const char *value)
+{
+    struct consul_connection *connection = ctx;
+    if (strcasecmp(name, "X-Consul-Index") == 0)
+        connection->index = strtoull(value, NULL, 10);
+}
+
+/* The status of a refusal; HF_OK: the reply is one to work with. *not_processed: nothing was
+ * carried out. */
+static hf_status status_of(const struct consul_reply *reply, bool *not_processed)
+{
+    bool no_leader =
+        strstr(reply->text, "No cluster leader") || strstr(reply->text, "is not the leader");
+    *not_processed = true;
+    switch (reply->status) {
+    case 200:
+    case 404:
+        return HF_OK;
+    case 409: /* of a transaction: a check failed, or a right is missing */
+        return strstr(reply->text, "Permission denied") ? HF_DENIED : HF_OK;
+    case 401:
+    case 403:
+        return HF_DENIED;
+    case 413:
+        return HF_INVALID;
+    case 429:
+        return HF_UNAVAILABLE;
+    default:
+        break;
+    }
+    if (reply->status == 500 && strstr(reply->text, "Invalid Session TTL"))
+        return HF_OK;
+    if (reply->status >= 500) {
+        *not_processed = no_leader;
+        return HF_UNAVAILABLE;
+    }
+    return HF_CONFIG;
+}
+
+/* A refusal of a call that no op waits for itself: its entries wait for what it would have done. */
+static void refuse_internal(struct consul_connection *connection, const struct consul_call *call,
+                            hf_status status)
+{
+    reset_owner(call);
+    if (call->kind == CALL_DESTROY_SESSION)
+        return;
+    if (status == HF_UNAVAILABLE || call->kind == CALL_QUERY)
+        connection->is_broken = true; /* another agent may have a leader */
+    else
+        consul_entries_fail_unsent(connection->consul, connection);
+}
+
+static void refuse(struct consul_connection *connection, struct consul_call *call, hf_status status,
+                   bool not_processed, const struct consul_reply *reply, nanos now)
+{
+    struct consul *c = connection->consul;
+    char text[200];
+    snprintf(text, sizeof text, "HTTP status %u: %.160s", reply->status, reply->text);
+    text[strcspn(text, "\r\n")] = '\0';
+    set_why(connection, status, text);
+    if (call->admin)
+        consul_admin_on_reply(c, call, reply, now);
+    else if (call->entry)
+        consul_entry_on_cut(c, call, not_processed, status, connection->why, now);
+    else
+        refuse_internal(connection, call, status);
+    if (status == HF_UNAVAILABLE && c->endpoints.count > 1)
+        connection->is_broken = true;
+}
+
+static void dispatch(struct consul *c, struct consul_call *call, const struct consul_reply *reply,
+                     nanos now)
+{
+    switch (call->kind) {
+    case CALL_CREATE_SESSION:
+    case CALL_RENEW_SESSION:
+    case CALL_RAISE_EPOCH:
+        consul_session_on_reply(c, call, reply, now);
+        break;
+    case CALL_DESTROY_SESSION:
+        break;
+    case CALL_READ_VIEW:
+        call->name->reading = NULL;
+        consul_view_on_read(c, call->name, reply, now);
+        break;
+    case CALL_QUERY:
+        if (call->connection->name)
+            consul_view_on_query(c, call->connection->name, reply, now);
+        break;
+    default:
+        if (call->admin)
+            consul_admin_on_reply(c, call, reply, now);
+        else if (call->entry)
+            consul_entry_on_reply(c, call, reply, now);
+    }
+}
+
+static bool needs_json(const struct consul_call *call, const struct consul_reply *reply)
+{
+    return reply->status == 409 || (reply->status == 200 && call->kind != CALL_DESTROY_SESSION);
+}
+
+static void on_response(struct consul_connection *connection, nanos now)
+{
+    struct http_response *response = &connection->response;
+    struct consul_reply reply = {.status = response->status,
+                                 .index = connection->index,
+                                 .text = response->body ? response->body : ""};
+    struct consul_call *call = take_call(connection);
+    bool not_processed;
+    hf_status status = status_of(&reply, &not_processed);
+    if (status == HF_OK && needs_json(call, &reply))
+        reply.json = json_loadb(reply.text, response->body_len, JSON_DECODE_ANY, NULL);
+    if (status == HF_OK && needs_json(call, &reply) && !reply.json)
+        status = HF_CONFIG;
+
+    if (status == HF_OK) {
+        connection->failures = 0;
+        connection->consul->is_known = true;
+        if (connection->number == CONNECTION_COMMANDS)
+            endpoints_keep(&connection->consul->endpoints, connection->consul->endpoint);
+        dispatch(connection->consul, call, &reply, now);
+    } else {
+        refuse(connection, call, status, not_processed, &reply, now);
+    }
+    consul_json_free(reply.json);
+    free(call);
+}
+
+/* ---- Bytes and time ---- */
+
+void consul_connections_mend(struct consul *c, nanos now)
+{
+    for (unsigned i = 0; i < CONSUL_CONNECTIONS; i++) {
+        struct consul_connection *connection = &c->connection[i];
+        if (!connection->is_broken || connection->state == CONNECTION_DOWN)
+            continue;
+        char why[sizeof connection->why];
+        bool has_reason = connection->why[0] && connection->status != HF_OK;
+        snprintf(why, sizeof why, "%s",
+                 has_reason ? connection->why : "the connection is of no use");
+        consul_connection_drop(connection, has_reason ? connection->status : HF_UNAVAILABLE, why,
+                               now);
+    }
+}
+
+/* A response that cannot be read is cut: what it answered has an unknown outcome. */
+void consul_connection_bytes(struct consul_connection *connection, const char *bytes, size_t len,
+                             nanos now)
+{
+    struct http_response *response = &connection->response;
+    connection->status = HF_OK;
+    connection->read_at = now;
+    while (len > 0 && connection->state == CONNECTION_UP && !connection->is_broken) {
+        size_t taken = http_response_take(response, bytes, len);
+        bytes += taken;
+        len -= taken;
+        bool is_whole = response->stage == HTTP_WHOLE;
+        if (response->stage == HTTP_BAD || (is_whole && !connection->calls)) {
+            set_why(connection, connection->consul->is_known ? HF_UNAVAILABLE : HF_CONFIG,
+                    is_whole ? "the server said something unasked" : response->flaw);
+            connection->is_broken = true;
+            return;
+        }
+        if (!is_whole)
+            return;
+
+        bool closes = response->closes;
+        on_response(connection, now);
+        connection->index = 0;
+        http_response_next(response);
+        connection->is_broken |= closes;
+    }
+}
+
+nanos consul_connection_tick(struct consul_connection *connection, nanos now)
+{
+    if (connection->state == CONNECTION_DOWN)
+        return connection->dial_at;
+
+    const struct consul_call *first = connection->calls;
+    nanos due = TIME_NEVER;
+    if (connection->state == CONNECTION_DIALLED) {
+        due = connection->since + connection->consul->connect_timeout;
+    } else if (first) { /* an agent that sends is not silent */
+        nanos quiet_since =
+            connection->read_at > first->sent_at ? connection->read_at : first->sent_at;
+        due = quiet_since + first->patience;
+    }
+    if (now < due)
+        return due;
+    bool was_up = connection->state == CONNECTION_UP;
+    consul_connection_drop(connection, HF_UNAVAILABLE,
+                           was_up ? "no answer came in time" : "connecting took too long", now);
+    return now;
+}

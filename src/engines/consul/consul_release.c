@@ -1,0 +1,226 @@
+/* consul_release.c - releases: the queue is read, and one transaction removes what the entry has
+ * and passes .lock to the first waiter. */
+#include "consul.h"
+
+#include <string.h>
+
+enum { TRIES_MAX = 20 };
+
+void consul_release_over(struct consul *c, struct consul_entry *entry)
+{
+    if (!entry->is_ending)
+        return;
+    assert(entry->name->deleting > 0 && c->deleting > 0);
+    entry->is_ending = false;
+    entry->name->deleting--;
+    c->deleting--;
+    c->has_backlog = true;
+}
+
+static void note_ending(struct consul *c, struct consul_entry *entry)
+{
+    if (entry->is_ending)
+        return;
+    entry->is_ending = true;
+    entry->name->deleting++;
+    c->deleting++;
+}
+
+static void send_read(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    consul_entry_attach_call(entry, consul_call_tree(c, CALL_READ_END, entry->name, now));
+}
+
+/* A waiter was perhaps made the holder meanwhile. Then its entry was touched, and this does
+ * nothing. */
+static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    struct slice key = consul_value_key(entry->name, entry->id);
+    txn_begin(&c->body);
+    if (entry->sent.kind == HF_EXCLUSIVE) {
+        txn_add(&c->body,
+                &(struct txn_op){.verb = "delete-cas", .key = key, .index = entry->changed});
+    } else {
+        txn_add(&c->body, &(struct txn_op){
+                              .verb = "check-session", .key = key, .session = entry->session->id});
+        txn_add(&c->body, &(struct txn_op){.verb = "delete", .key = key});
+    }
+    txn_end(&c->body);
+    consul_entry_attach_call(entry, consul_call_txn(c, CALL_DELETE, false, now));
+}
+
+/* An attempt of unknown outcome is removed after the epoch was raised: then it cannot happen any
+ * more. */
+void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    bool is_unknown = entry->stage == ENTRY_UNKNOWN || entry->sent.may_be_in_flight;
+    if (entry->stage == ENTRY_NONE && !is_unknown && !entry->is_lost) {
+        consul_entry_reply(c, entry, (struct engine_reply){.kind = REPLY_RELEASED});
+        return;
+    }
+
+    note_ending(c, entry);
+    if (is_unknown && entry->session && !consul_epoch_need(c, entry->session, now))
+        return;
+    bool leaves = entry->stage == ENTRY_QUEUED && entry->verb == OP_LEAVE && entry->changed;
+    bool is_known = entry->sent.kind == HF_EXCLUSIVE
+                        ? leaves && !consul_view_has_lock(entry)
+                        : entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
+    bool is_simple = is_known && !is_unknown && !entry->is_lost && !entry->ends_blindly;
+    if (is_simple && entry->session && entry->session->state == SESSION_ALIVE)
+        send_delete(c, entry, now);
+    else
+        send_read(c, entry, now);
+}
+
+/* ---- The transaction ---- */
+
+static void check_row(struct consul *c, const struct consul_name *name, const struct view_row *row)
+{
+    txn_add(&c->body, &(struct txn_op){.verb = "check-index",
+                                       .key = consul_value_key(name, row->tail),
+                                       .index = row->changed});
+}
+
+/* Locks the entry of another client for the session that has it, with other flags: Consul gives a
+ * key that is written as it was no new index. Without the check an entry that has gone would come
+ * back. */
+static void touch_row(struct consul *c, const struct consul_name *name, const struct view_row *row)
+{
+    txn_add(&c->body, &(struct txn_op){.verb = "lock",
+                                       .key = consul_value_key(name, row->tail),
+                                       .session = row->session,
+                                       .flags = name->lock.changed,
+                                       .value = {row->value, strlen(row->value)}});
+}
+
+/* The first row from `from` on that is not the entry's own, if .lock can be passed to it. */
+static ptrdiff_t next_exclusive(const struct consul_name *name, ptrdiff_t from, ptrdiff_t own)
+{
+    ptrdiff_t at = from == own ? from + 1 : from;
+    bool is_there = at < (ptrdiff_t)name->count;
+    bool fits = is_there && name->row[at].tail[0] && !name->queue[at].foreign &&
+                name->queue[at].kind == HF_EXCLUSIVE;
+    return fits ? at : -1;
+}
+
+static void pass_lock(struct consul *c, const struct consul_name *name, ptrdiff_t to, ptrdiff_t own)
+{
+    const struct view_row *next = &name->row[to];
+    char value[CONSUL_VALUE_MAX + 1];
+    size_t len = consul_value_lock(value, next->tail, next->value);
+    ptrdiff_t second = next_exclusive(name, to + 1, own);
+    check_row(c, name, next);
+    if (second >= 0)
+        check_row(c, name, &name->row[second]);
+    struct slice key = consul_value_key(name, CONSUL_LOCK_TAIL);
+    txn_add(&c->body,
+            &(struct txn_op){.verb = "unlock", .key = key, .session = name->lock.session});
+    txn_add(&c->body, &(struct txn_op){.verb = "lock",
+                                       .key = key,
+                                       .session = next->session,
+                                       .flags = CONSUL_LOCK_FLAGS,
+                                       .value = {value, len}});
+    touch_row(c, name, next);
+    if (second >= 0)
+        touch_row(c, name, &name->row[second]);
+}
+
+static void send_end(struct consul *c, struct consul_entry *entry, ptrdiff_t own, bool keeps_entry,
+                     nanos now)
+{
+    const struct consul_name *name = entry->name;
+    ptrdiff_t next = next_exclusive(name, 0, own);
+    txn_begin(&c->body);
+    if (consul_view_has_lock(entry)) {
+        struct slice key = consul_value_key(name, CONSUL_LOCK_TAIL);
+        txn_add(&c->body,
+                &(struct txn_op){.verb = "check-index", .key = key, .index = name->lock.changed});
+        if (next >= 0)
+            pass_lock(c, name, next, own);
+        else
+            txn_add(&c->body, &(struct txn_op){.verb = "delete",
+                                               .key = consul_value_key(name, CONSUL_LOCK_TAIL)});
+    }
+    if (own >= 0 && !keeps_entry)
+        txn_add(&c->body, &(struct txn_op){.verb = "delete-cas",
+                                           .key = consul_value_key(name, entry->id),
+                                           .index = name->row[own].changed});
+    txn_end(&c->body);
+    consul_entry_attach_call(entry,
+                             consul_call_txn(c, keeps_entry ? CALL_PASS : CALL_END, false, now));
+}
+
+void consul_release_pass(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    ptrdiff_t own = consul_view_judge(entry->name, entry);
+    send_end(c, entry, own, true, now);
+}
+
+/* ---- Replies ---- */
+
+static void finish(struct consul *c, struct consul_entry *entry, bool was_held)
+{
+    ptrdiff_t row = consul_view_judge(entry->name, entry);
+    bool says_released =
+        was_held || entry->verb == OP_LEAVE || entry->ends_blindly || entry->sent.may_be_in_flight;
+    if (row >= 0)
+        consul_view_drop_row(entry->name, row);
+    if (consul_view_has_lock(entry))
+        entry->name->lock = (struct view_lock){0};
+    entry->ends_blindly = entry->ends_hold = false;
+    consul_release_over(c, entry);
+    if (entry->is_lost) {
+        consul_entry_lose(c, entry);
+        return;
+    }
+
+    consul_entry_set_stage(entry, ENTRY_NONE);
+    consul_session_attach(entry, NULL);
+    if (entry->refusal && entry->verb == OP_ACQUIRE) {
+        consul_entry_reply_refusal(c, entry);
+        return;
+    }
+    entry->refusal = HF_OK;
+    if (entry->verb == OP_RELEASE || entry->verb == OP_LEAVE)
+        consul_entry_reply(
+            c, entry,
+            (struct engine_reply){.kind = says_released ? REPLY_RELEASED : REPLY_NOT_HELD,
+                                  .retry_at = TIME_NEVER});
+    else
+        consul_entry_advance(c, entry, c->last_now);
+}
+
+static void on_read(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
+                    nanos now)
+{
+    if (!consul_view_take(entry->name, reply, reply->index)) {
+        consul_release_over(c, entry);
+        consul_entry_fail(c, entry, HF_NO_MEMORY, "no memory for the queue", now);
+        return;
+    }
+    ptrdiff_t own = consul_view_judge(entry->name, entry);
+    bool has_lock = consul_view_has_lock(entry);
+    bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
+    entry->ends_hold = own >= 0 && (!exclusive || has_lock);
+    if (own < 0 && !has_lock)
+        finish(c, entry, false);
+    else
+        send_end(c, entry, own, false, now);
+}
+
+void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum call_kind kind,
+                             const struct consul_reply *reply, nanos now)
+{
+    bool done = reply->status == 200;
+    if (kind == CALL_READ_END) {
+        on_read(c, entry, reply, now);
+    } else if (done) {
+        finish(c, entry, kind == CALL_DELETE || entry->ends_hold);
+    } else if (++entry->tries > TRIES_MAX) {
+        consul_release_over(c, entry);
+        consul_entry_fail(c, entry, HF_UNAVAILABLE, "the queue changes too fast", now);
+    } else {
+        send_read(c, entry, now);
+    }
+}

@@ -1,0 +1,368 @@
+/* consul_session.c - sessions: what entries are locked by, their renewals, and their epochs. */
+#include "consul.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Finding ---- */
+
+struct consul_session *consul_session_of(struct consul *c, int64_t seconds,
+                                         const struct id *attempt)
+{
+    for (struct consul_session *s = c->sessions; s; s = s->next) {
+        bool same = s->seconds == seconds && s->is_private == (attempt != NULL) &&
+                    (!attempt || id_same(&s->attempt, attempt));
+        if (same)
+            return s;
+    }
+
+    struct consul_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->seconds = seconds;
+    s->is_private = attempt;
+    if (attempt)
+        s->attempt = *attempt;
+    s->next = c->sessions;
+    c->sessions = s;
+    return s;
+}
+
+struct consul_session *consul_session_of_id(struct consul *c, const char *id)
+{
+    for (struct consul_session *s = c->sessions; s; s = s->next)
+        if (s->state == SESSION_ALIVE && strcmp(s->id, id) == 0)
+            return s;
+    return NULL;
+}
+
+static void set_alive(struct consul_session *session, const char *id, nanos proven_at)
+{
+    assert(strlen(id) == CONSUL_SESSION_TEXT);
+    session->state = SESSION_ALIVE;
+    strcpy(session->id, id);
+    session->length = NANOS_OF_MS(session->seconds * 1000);
+    session->proven_at = proven_at;
+    session->kept_at = 0;
+    session->epoch = 0;
+    session->must_raise_epoch = false;
+}
+
+/* Its time is not known: it is renewed before it counts. */
+struct consul_session *consul_session_adopt(struct consul *c, const struct consul_entry *entry,
+                                            const char *id)
+{
+    int64_t seconds = (entry->sent.ttl_ms + 999) / 1000;
+    struct consul_session *session = consul_session_of(c, seconds, &entry->sent.attempt);
+    bool is_known = session && session->state == SESSION_ALIVE && strcmp(session->id, id) == 0;
+    if (session && !is_known)
+        set_alive(session, id, 0);
+    return session;
+}
+
+void consul_session_count_waiter(struct consul_entry *entry, bool waits)
+{
+    if (entry->counts_as_waiter == waits || !entry->session)
+        return;
+    entry->counts_as_waiter = waits;
+    entry->session->waiters += waits ? 1 : UINT32_MAX;
+}
+
+void consul_session_attach(struct consul_entry *entry, struct consul_session *session)
+{
+    if (entry->session == session)
+        return;
+    bool waits = entry->counts_as_waiter;
+    consul_session_count_waiter(entry, false);
+    if (entry->session)
+        entry->session->entries--;
+    entry->session = session;
+    if (session)
+        session->entries++;
+    consul_session_count_waiter(entry, waits && session);
+}
+
+/* ---- Beginning ---- */
+
+static void begin(struct consul *c, struct consul_session *session, nanos now)
+{
+    text_clear(&c->head);
+    text_clear(&c->body);
+    text_print(&c->head, "PUT /v1/session/create");
+    text_print(&c->body,
+               "{\"Name\":\"holdfast %s\",\"TTL\":\"%" PRId64 "s\",\"LockDelay\":\"%" PRId64
+               "ms\",\"Behavior\":\"delete\",\"NodeChecks\":[]}",
+               c->about, session->seconds, c->lock_delay_ms);
+    struct consul_call *call = consul_call(consul_commands(c), CALL_CREATE_SESSION, now);
+    if (!call)
+        return;
+    consul_call_abandon(call);
+    call->session = session;
+    session->state = SESSION_ASKED_FOR;
+}
+
+/* A session that may end before a request is answered must be renewed first. The request that
+ * follows proves the renewal. */
+static bool need_alive(struct consul *c, struct consul_session *session, nanos now)
+{
+    if (session->state == SESSION_NONE)
+        begin(c, session, now);
+    if (session->state != SESSION_ALIVE)
+        return false;
+    bool is_fresh = consul_session_end(session) - now > session->length / 3;
+    return is_fresh || consul_session_keep(c, session, now - session->length / 3, now);
+}
+
+size_t consul_epoch_key(const struct consul *c, const struct consul_session *session, char *key,
+                        size_t size)
+{
+    int len = snprintf(key, size, "%s.s/%s", c->prefix, session->id);
+    assert(len > 0 && (size_t)len < size);
+    return (size_t)len;
+}
+
+static void raise_epoch(struct consul *c, struct consul_session *session, nanos now)
+{
+    char key[CONSUL_PREFIX_MAX + 64];
+    size_t len = consul_epoch_key(c, session, key, sizeof key);
+    txn_begin(&c->body);
+    txn_add(&c->body, &(struct txn_op){.verb = "lock",
+                                       .key = {key, len},
+                                       .session = session->id,
+                                       .flags = ++c->raises, /* so that its index changes */
+                                       .value = {"hf1", 3}});
+    txn_end(&c->body);
+    struct consul_call *call = consul_call_txn(c, CALL_RAISE_EPOCH, false, now);
+    if (!call)
+        return;
+    consul_call_abandon(call);
+    call->session = session;
+    session->raising = true;
+}
+
+bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos now)
+{
+    if (session->state != SESSION_ALIVE || !session->must_raise_epoch)
+        return true;
+    if (!session->raising)
+        raise_epoch(c, session, now);
+    return false;
+}
+
+bool consul_session_need(struct consul *c, struct consul_session *session, nanos now)
+{
+    return need_alive(c, session, now) && consul_epoch_need(c, session, now);
+}
+
+/* ---- Renewing ---- */
+
+bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now)
+{
+    assert(session->state == SESSION_ALIVE);
+    if (session->proven_at >= since || session->kept_at >= since)
+        return true;
+    if (session->renewal)
+        return false;
+
+    text_clear(&c->head);
+    text_clear(&c->body);
+    text_print(&c->head, "PUT /v1/session/renew/%s", session->id);
+    struct consul_call *call = consul_call(consul_commands(c), CALL_RENEW_SESSION, now);
+    if (!call)
+        return false;
+    consul_call_abandon(call);
+    call->session = session;
+    session->renewal = call;
+    return false;
+}
+
+/* A leader that lost its place may still acknowledge a renewal. It cannot answer a consistent read
+ * or a write. If others led for less than one ttl, they give the session the second one. */
+void consul_session_prove(struct consul_session *session)
+{
+    if (session->kept_at > session->proven_at)
+        session->proven_at = session->kept_at;
+}
+
+/* ---- Losing ---- */
+
+static void lose_entry(struct consul *c, struct consul_entry *entry)
+{
+    bool was_held = entry->stage == ENTRY_HELD, waited = entry->stage == ENTRY_QUEUED;
+    consul_session_attach(entry, NULL);
+    if (was_held)
+        c->host->recheck(c->host->ctx);
+    if (!waited)
+        return;
+    consul_entry_set_stage(entry, ENTRY_NONE);
+    if (entry->op && entry->verb == OP_NONE)
+        consul_entry_reply(c, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
+}
+
+void consul_session_lost(struct consul *c, struct consul_session *session)
+{
+    session->state = SESSION_NONE;
+    session->id[0] = '\0';
+    session->kept_at = 0;
+    session->epoch = 0;
+    session->must_raise_epoch = false; /* what comes late names a session that is gone */
+    for (struct consul_entry *entry = c->entries; entry; entry = entry->next)
+        if (entry->session == session)
+            lose_entry(c, entry);
+}
+
+/* ---- Replies ---- */
+
+static void on_created(struct consul *c, const struct consul_call *call,
+                       const struct consul_reply *reply)
+{
+    const char *id = reply->status == 200 ? reply_session(reply) : NULL;
+    struct consul_session *session = call->session;
+    session->state = SESSION_NONE;
+    if (id) {
+        set_alive(session, id, call->sent_at);
+        return;
+    }
+
+    struct consul_connection *commands = consul_commands(c);
+    bool too_short = strstr(reply->text, "Invalid Session TTL");
+    commands->status = too_short ? HF_UNSUPPORTED : HF_CONFIG;
+    snprintf(commands->why, sizeof commands->why, "%.100s: %s%.160s", c->where,
+             too_short ? "session_min is shorter than the servers allow: " : "", reply->text);
+    consul_entries_fail_unsent(c, commands);
+}
+
+static void on_renewed(struct consul *c, const struct consul_call *call,
+                       const struct consul_reply *reply)
+{
+    struct consul_session *session = call->session;
+    session->renewal = NULL;
+    if (reply->status == 404 && session->state == SESSION_ALIVE)
+        consul_session_lost(c, session);
+    else if (reply->status == 200)
+        session->kept_at = call->sent_at;
+}
+
+static void on_raised(struct consul *c, const struct consul_call *call,
+                      const struct consul_reply *reply)
+{
+    struct consul_session *session = call->session;
+    struct consul_pair pair;
+    session->raising = false;
+    if (reply->status == 200 && reply_pair(reply, 0, &pair)) {
+        session->epoch = pair.changed;
+        session->must_raise_epoch = false;
+    } else if (reply->status == 409) {
+        consul_session_lost(c, session); /* the one thing that can be wrong with it */
+    }
+}
+
+void consul_session_on_reply(struct consul *c, const struct consul_call *call,
+                             const struct consul_reply *reply, nanos now)
+{
+    if (call->kind == CALL_CREATE_SESSION)
+        on_created(c, call, reply);
+    else if (call->kind == CALL_RENEW_SESSION)
+        on_renewed(c, call, reply);
+    else if (call->kind == CALL_RAISE_EPOCH)
+        on_raised(c, call, reply);
+    consul_entries_advance(c, now);
+}
+
+/* ---- Time ---- */
+
+static bool has_call(struct consul *c, const struct consul_session *session)
+{
+    for (const struct consul_call *call = consul_commands(c)->calls; call; call = call->next)
+        if (call->session == session)
+            return true;
+    return false;
+}
+
+static void destroy(struct consul *c, const struct consul_session *session, nanos now)
+{
+    if (session->state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP)
+        return;
+    text_clear(&c->head);
+    text_clear(&c->body);
+    text_print(&c->head, "PUT /v1/session/destroy/%s", session->id);
+    struct consul_call *call = consul_call(consul_commands(c), CALL_DESTROY_SESSION, now);
+    if (call)
+        consul_call_abandon(call);
+}
+
+/* A detached hold's session goes with its entry, those of a ttl stay. It is left to end by itself:
+ * the hold may have been handed to another process. */
+static void drop_unused(struct consul *c)
+{
+    for (struct consul_session **at = &c->sessions; *at;) {
+        struct consul_session *s = *at;
+        bool unused = s->is_private && !s->entries && !has_call(c, s);
+        if (unused) {
+            *at = s->next;
+            free(s);
+        } else {
+            at = &s->next;
+        }
+    }
+}
+
+/* Sessions with waiters are kept alive here. Those with holds are kept alive by their EXTENDs. */
+nanos consul_session_tick(struct consul *c, nanos now)
+{
+    nanos next = TIME_NEVER;
+    drop_unused(c);
+    if (consul_commands(c)->state != CONNECTION_UP)
+        return next;
+    for (struct consul_session *s = c->sessions; s; s = s->next) {
+        if (s->state != SESSION_ALIVE || !s->waiters)
+            continue;
+        nanos last = s->kept_at > s->proven_at ? s->kept_at : s->proven_at;
+        nanos due = last + s->length / 3;
+        if (now >= due && !s->renewal)
+            consul_session_keep(c, s, now, now);
+        nanos again = now >= due ? now + s->length / 3 : due;
+        next = again < next ? again : next;
+    }
+    return next;
+}
+
+/* A session that a hold is left on, or is being released from, is still needed. One with nothing
+ * but places that nobody wants is not; but with a lock-delay its end would close their locks. */
+static bool is_needed(const struct consul *c, const struct consul_session *session, bool hurries)
+{
+    if (session->is_private || session->has_left_hold || (c->lock_delay_ms && session->entries))
+        return true;
+    for (const struct consul_entry *entry = c->entries; entry; entry = entry->next) {
+        bool is_place = entry->stage != ENTRY_HELD && !entry->ends_hold;
+        bool is_given_up = !entry->op && (is_place || hurries);
+        if (entry->session == session && !is_given_up)
+            return true;
+    }
+    return false;
+}
+
+void consul_sessions_farewell(struct consul *c, bool hurries, nanos now)
+{
+    for (struct consul_session *s = c->sessions; s; s = s->next) {
+        if (s->state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP ||
+            is_needed(c, s, hurries))
+            continue;
+        destroy(c, s, now);
+        s->state = SESSION_NONE;
+        for (struct consul_entry *entry = c->entries; entry; entry = entry->next)
+            if (entry->session == s)
+                consul_entry_reply(c, entry, (struct engine_reply){.kind = REPLY_RELEASED});
+    }
+}
+
+void consul_sessions_close(struct consul *c)
+{
+    while (c->sessions) {
+        struct consul_session *s = c->sessions;
+        c->sessions = s->next;
+        free(s);
+    }
+}

@@ -1,0 +1,470 @@
+/* etcd.h - the engine for etcd (API v3): its structs, and how it works.
+ *
+ * Keys. Each request for a lock is one key, its *entry*, below the name of the lock: PREFIX NAME /
+ * ATTEMPT. Entries are ordered by their creation, and who holds is a pure function of the list
+ * (core/entry_order.h). No record says who holds, so no client has to change one: taking a lock is
+ * one write, releasing it is another, and a handoff is the deletion of the entry ahead, which the
+ * next waiter sees by its watch. `etcdctl lock` and clientv3's Mutex put their keys into the same
+ * place: they stand in the same queue.
+ *
+ * Liveness. An entry lives as long as the etcd lease that it is attached to. A *session* is such a
+ * lease with its renewals; holds with the same ttl in whole seconds share one. A request that may
+ * wait begins on the *door* session, which lasts 5 s at most: a waiter that dies holds up the queue
+ * no longer than that. The first EXTEND of its hold moves the entry to the session of its ttl. A
+ * detached hold has a lease of its own.
+ *
+ * Belief. A hold is good from when the request was sent that proved its session, for as long as the
+ * server granted. A keepalive proves nothing by itself: a leader that lost its place may still
+ * acknowledge it. It counts once a quorum read sent after it has seen our entry, by the same member
+ * in the same Raft term.
+ *
+ * Unknown outcome. A transaction that takes a place compares the client's *epoch*, a key of its
+ * own. If a connection broke with such transactions unanswered, the next write raises the epoch:
+ * what has not happened by then never will. After that each attempt asks again (same key, same
+ * grant), or its entry is deleted.
+ *
+ * Views. A client that waits for a name watches its keys from now on, on a connection of its own,
+ * and keeps the list. An old list can only delay a grant. If the watch began later than the list
+ * was read, the list is read again. A watch that broke begins anew; it never resumes at a
+ * revision, so a compaction does no harm.
+ *
+ * Tokens. The token of a hold is a revision between the change that let it in and the deletion of
+ * its entry. Exclusive holds and writers take the revision at which their client learned of it;
+ * readers and permits overlap, so each that waited writes its own entry and has that revision.
+ *
+ * Files: etcd.c the door and the URL; etcd_connection.c connections and calls; etcd_session.c
+ * sessions and the epoch; etcd_entry.c requests for locks; etcd_replies.c their replies;
+ * etcd_view.c lists and watches; etcd_value.c keys and values; etcd_lock_delay.c the setting of
+ * that name; etcd_admin.c list and break; etcd_diagnose.c findings; etcd_messages.c messages;
+ * protobuf.c and http2.c the wire. */
+#pragma once
+#include "core/entry_order.h"
+#include "core/timing.h"
+#include "engines/kit/endpoints.h"
+#include "engines/wire_engine.h"
+#include "etcd_messages.h"
+#include "http2.h"
+
+#include <assert.h>
+
+extern const struct wire_engine_type etcd_wire_engine;
+
+#define ETCD_LIMITS                                                                                \
+    {                                                                                              \
+        .ttl_min_ms = 1000, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,     \
+        .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
+        .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_CAN_BREAK |    \
+                  ENGINE_NO_BARGING                                                                \
+    }
+
+enum {
+    ETCD_PREFIX_MAX = 128,
+    ETCD_ID_TEXT = 32,
+    ETCD_VALUE_MAX = 400,
+    ETCD_DOOR_S = 5,         /* longest ttl of the door session */
+    ETCD_WAITERS_MAX = 5000, /* waiters for a name: the server sorts all for each request */
+    ETCD_IN_FLIGHT_MAX = 64, /* calls for entries; more would only wait inside the server */
+    ETCD_LIST_MAX = 64       /* entries of an exclusive lock that a client reads at once */
+};
+
+#define ETCD_CALL_TIMEOUT NANOS_OF_MS(1000)
+/* EXTENDs that come within this time share a keepalive. */
+#define ETCD_SHARE NANOS_OF_MS(50)
+#define ETCD_REFRESH NANOS_OF_MS(5000)
+/* A hold that was granted after a wait and lasts that long notes its token in its entry. */
+#define ETCD_SETTLE NANOS_OF_MS(100)
+#define ETCD_VIEW_KEPT NANOS_OF_MS(10000)
+
+enum { CONNECTION_COMMANDS, CONNECTION_WATCHES, CONNECTIONS };
+
+struct etcd;
+struct etcd_entry;
+struct etcd_name;
+struct etcd_session;
+struct etcd_admin;
+
+/* ---- Calls ---- */
+
+enum call_kind {
+    CALL_AUTHENTICATE,
+    CALL_GRANT_LEASE, /* begins a session */
+    CALL_KEEP_ALIVE,  /* renews a session */
+    CALL_RAISE_EPOCH,
+    CALL_PROVE_DOOR, /* reads the epoch's key, to prove a keepalive of the door session */
+    CALL_ACQUIRE,
+    CALL_TRY_READ, /* reads the list for a request that does not wait */
+    CALL_REFRESH,  /* reads the list for a waiter */
+    CALL_CLAIM,    /* writes the entry of a shared hold */
+    CALL_VERIFY,   /* checks that the entry exists */
+    CALL_MOVE,     /* the same, and moves it to another session */
+    CALL_SETTLE,   /* notes the token in the entry, for lists */
+    CALL_RECHECK,  /* sees that the entry of a hold is still there when its watch has begun */
+    CALL_DELETE,
+    CALL_GUARD,        /* lock_delay: writes the guard, and reads those of others */
+    CALL_ORPHAN_LEASE, /* lock_delay: a lease for guards whose holds ended without a release */
+    CALL_ORPHAN_MARK,  /* lock_delay: attaches them to it */
+    CALL_READ_VIEW,    /* the list, for a view */
+    CALL_WATCH,        /* the stream of watches */
+    CALL_ADMIN,
+};
+
+/* One call in flight. */
+struct etcd_call {
+    struct etcd_call *next, **link;
+    struct etcd_connection *connection;
+    enum call_kind kind;
+    int32_t stream;
+    uint64_t number;   /* counts the calls of this client */
+    uint64_t revision; /* highest that was seen when it was sent */
+    nanos sent_at;
+    bool answered;  /* the reply's message has arrived */
+    bool unclaimed; /* no op waits for the reply; counted in connection->unclaimed */
+    struct etcd_entry *entry;
+    struct etcd_session *session;
+    struct etcd_name *name;
+    struct etcd_name *deletes_in; /* CALL_DELETE: the name that counts it in `deleting` */
+    struct etcd_admin *admin;
+};
+
+struct etcd_connection {
+    struct etcd *etcd;
+    unsigned number;
+    enum { CONNECTION_DOWN, CONNECTION_DIALLED, CONNECTION_GREETING, CONNECTION_UP } state;
+    struct http2 *http2;
+    struct etcd_call *calls;
+    uint32_t in_flight; /* number of calls */
+    uint32_t unclaimed; /* number of calls that no op waits for */
+    nanos since;        /* when it was dialled */
+    nanos replied_at;   /* when a message or the end of a call came last */
+    nanos dial_at;      /* not before */
+    unsigned failures;
+    hf_status status; /* DOWN: the reason */
+    char why[320];    /* DOWN: the reason in words */
+    bool is_broken;   /* the engine drops it as soon as nghttp2 has returned */
+};
+
+/* ---- Sessions ---- */
+
+struct etcd_session {
+    struct etcd_session *next;
+    int64_t seconds;
+    struct id attempt; /* is_private: attempt id of its hold */
+    bool is_private;
+    enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
+    int64_t lease;
+    nanos length;              /* ttl that the server granted */
+    nanos proven_at;           /* start of `length`: when the request that proved it was sent */
+    unsigned entries, waiters; /* number of entries on it, and of waiters among them */
+    struct etcd_call *keepalive;
+    /* The newest answered keepalive: when it was sent, the ttl granted, who answered in which term.
+     */
+    nanos kept_at, kept_length;
+    uint64_t kept_term, kept_member;
+    uint64_t kept_call; /* number of the last call that was sent before that reply came */
+};
+
+/* ---- Names ---- */
+
+/* What a view knows of an entry, beside its struct queue_entry. */
+struct view_row {
+    uint64_t hash; /* hash of the part of the key that follows the name */
+    uint64_t changed;
+    int64_t lease;
+};
+
+/* lock_delay: the guard of a hold that ended without a release. */
+struct etcd_orphan {
+    char id[ETCD_ID_TEXT + 1];
+    uint64_t changed;
+};
+enum { ORPHANS_MAX = 8 }; /* that get a lease at once; the others follow */
+
+struct etcd_name {
+    struct etcd_name *next;
+    char *base; /* PREFIX NAME /, and room for an id behind it: etcd_value_key() */
+    size_t base_len;
+    char *first, *last;         /* the range of its entries: base_len + 1 bytes each */
+    struct etcd_entry *entries; /* entries of this client */
+    struct queue_entry *queue;  /* sorted by arrival */
+    struct view_row *row;
+    size_t count, room;
+    uint64_t read_at;  /* revision of the last read; 0: none */
+    uint64_t revision; /* revision of the last read or deletion */
+    uint64_t total;    /* number of entries at read_at */
+    bool more;         /* the server has entries beyond this list */
+    bool shared;       /* some request is not exclusive: the whole list matters */
+    int64_t watch;     /* number of its watch; 0: none */
+    struct etcd_call *reading;
+    uint32_t deleting;                      /* number of deletions in flight */
+    struct etcd_orphan orphan[ORPHANS_MAX]; /* lock_delay: guards that have no lease yet */
+    unsigned orphans;
+    nanos unused_at; /* when the last waiter went; the view is kept for a while */
+};
+
+/* ---- Entries ---- */
+
+enum entry_stage {
+    ENTRY_NONE,    /* etcd has no such key */
+    ENTRY_UNKNOWN, /* etcd may have the key */
+    ENTRY_QUEUED,
+    ENTRY_HELD
+};
+
+/* One attempt of this client, from its first op until it is forgotten. */
+struct etcd_entry {
+    struct etcd_entry *next, **link;
+    struct etcd_entry *beside; /* next entry of the same name */
+    struct engine_op *op;      /* NULL: forgotten, and only its deletion is awaited */
+    struct engine_op sent;     /* copy of *op at the last submit */
+    char id[ETCD_ID_TEXT + 1];
+    uint64_t hash; /* hash of `id`, to find its row in a view */
+    struct etcd_name *name;
+    struct etcd_session *session;
+    enum entry_stage stage;
+    enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
+    nanos asked_at;    /* when `verb` was submitted */
+    struct etcd_call *call;
+    nanos settle_at;  /* when to note the token in the entry; 0: it is there */
+    nanos good_until; /* end of the hold as replied; its session may live longer; 0: not known */
+    uint64_t created, changed, token;
+    uint64_t seen_at; /* revision at which the entry of a hold was seen last */
+    uint64_t
+        try_revision; /* of the list that a request that does not wait was judged by; 0: none */
+    unsigned tries;
+    bool is_granted; /* the list says that it holds; the session must be proven before the reply */
+    bool is_guarded; /* lock_delay: its guard is written, and no orphan is in the way */
+    nanos guard_at;  /* lock_delay: when to poll for orphans again; 0: now */
+    bool counts_as_waiter;  /* in session->waiters */
+    bool deletes_blindly;   /* an attempt of unknown outcome: whatever its entry is, delete it */
+    bool is_watched;        /* a hold that was renewed: its entry is watched */
+    bool is_done;           /* forgotten, and nothing is left to send */
+    int64_t watch;          /* number of the watch on this entry alone; 0: none */
+    hf_status refusal;      /* status to reply once its place in the queue is deleted */
+    char refusal_text[320]; /* the text to reply with it */
+};
+
+/* ---- The engine ---- */
+
+struct etcd_watch {
+    struct etcd_name *name;
+    struct etcd_entry *entry;
+    bool used;
+};
+
+struct etcd {
+    const struct wire_engine_host *host;
+    struct endpoints endpoints;
+    const struct endpoint *endpoint; /* the one in use, or dialled last; NULL: none yet */
+    char where[ENDPOINT_TEXT_MAX];   /* `endpoint` as messages show it */
+    char token[512];                 /* the user's authentication token; "": none */
+    char prefix[ETCD_PREFIX_MAX + 1];
+    size_t prefix_len;
+    struct engine_limits limits;
+    struct timing_overrides overrides;
+    nanos connect_timeout, call_timeout;
+    nanos lock_delay;       /* 0: none */
+    int64_t wall_offset_ms; /* wall clock less our clock */
+    char about[160];        /* "pid host" */
+    uint64_t cluster;       /* 0: not known yet */
+    uint64_t revision;      /* highest that was seen */
+    uint64_t calls;         /* number of calls so far */
+
+    char epoch_key[ETCD_PREFIX_MAX + 32];
+    uint64_t epoch;
+    uint64_t epoch_changed; /* revision of the key's last change as far as is known; 0: none */
+    bool must_raise_epoch;  /* there may be a transaction in flight that nobody waits for */
+    bool epoch_is_set;      /* the server has it, on the door session */
+    bool raising;           /* a raise is in flight */
+
+    struct etcd_connection connection[CONNECTIONS];
+    struct etcd_session *sessions;
+    struct etcd_session *door;
+    struct etcd_name *names;
+    struct etcd_entry *entries;
+    struct etcd_watch *watch; /* array indexed by watch id */
+    size_t watches;
+    int32_t watch_stream; /* -1: none */
+    struct etcd_call *watch_call;
+    struct pb_writer message;
+    nanos last_now; /* last `now` passed in; needed because forget() has no time argument */
+    struct etcd_admin *admins;
+    uint32_t deleting; /* number of deletions in flight, of all names */
+    bool has_backlog;  /* some request stays unsent until others are answered */
+};
+
+/* ---- etcd_connection.c ---- */
+
+/* Dials if the connection is down and may be dialled. Returns true if it is up. */
+bool etcd_connection_need(struct etcd_connection *connection, nanos now);
+/* Sends e->message to that method. Returns NULL if it could not be sent. */
+struct etcd_call *etcd_call(struct etcd_connection *connection, enum call_kind kind, nanos now);
+/* No op waits for the reply of this call, but its entry or session does. */
+void etcd_call_claim_none(struct etcd_call *call);
+/* Nothing waits for the reply of this call any more. */
+void etcd_call_abandon(struct etcd_call *call);
+/* Closes the connection, and replies to every op in flight on it. */
+void etcd_connection_drop(struct etcd_connection *connection, hf_status status, const char *why,
+                          nanos now);
+void etcd_connection_up(struct etcd_connection *connection, nanos now);
+void etcd_connection_down(struct etcd_connection *connection, hf_status status, const char *why,
+                          nanos now);
+/* A call of an admin op to that method. */
+struct etcd_call *etcd_call_path(struct etcd_connection *connection, const char *path, nanos now);
+void etcd_connection_bytes(struct etcd_connection *connection, const char *bytes, size_t len,
+                           nanos now);
+nanos etcd_connection_tick(struct etcd_connection *connection, nanos now);
+void etcd_connection_flush(struct etcd *e, nanos now);
+void etcd_connection_close(struct etcd_connection *connection);
+
+/* ---- etcd_session.c ---- */
+
+/* The session of that length, or of that detached attempt. Returns NULL without memory. */
+struct etcd_session *etcd_session_of(struct etcd *e, int64_t seconds, const struct id *attempt);
+struct etcd_session *etcd_session_of_lease(struct etcd *e, int64_t lease);
+/* A session for an entry that another process began, on the lease that it has. */
+struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry *entry,
+                                        int64_t lease);
+/* Returns true if the session is alive and the epoch is known to the server. Otherwise it sends
+ * what is missing. */
+bool etcd_session_need(struct etcd *e, struct etcd_session *session, nanos now);
+bool etcd_epoch_need(struct etcd *e, nanos now);
+/* When the session ends unless it is renewed. */
+static inline nanos etcd_session_end(const struct etcd_session *session)
+{
+    return session->proven_at + session->length;
+}
+/* True if the session was kept alive by a request sent at `since` or later, proven or not;
+ * otherwise it sends one. */
+bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since, nanos now);
+/* A quorum read or write has seen a key of the session. It counts if it was sent after the last
+ * keepalive was answered. */
+void etcd_session_prove(struct etcd_session *session, const struct message *message);
+void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now);
+void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct message *message,
+                           nanos now);
+nanos etcd_session_tick(struct etcd *e, nanos now);
+void etcd_session_attach(struct etcd_entry *entry, struct etcd_session *session);
+void etcd_session_count_waiter(struct etcd_entry *entry, bool waits);
+void etcd_sessions_close(struct etcd *e);
+
+/* ---- etcd_entry.c ---- */
+
+void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now);
+void etcd_entry_forget(struct etcd *e, struct engine_op *op);
+/* Sends what the entry's verb needs next, if nothing of it is in flight. */
+void etcd_entry_advance(struct etcd *e, struct etcd_entry *entry, nanos now);
+void etcd_entries_advance(struct etcd *e, nanos now); /* all of them */
+void etcd_entry_reply(struct etcd *e, struct etcd_entry *entry, struct engine_reply reply);
+void etcd_entry_fail(struct etcd *e, struct etcd_entry *entry, hf_status status, const char *text,
+                     nanos retry_at);
+void etcd_entry_drop(struct etcd *e, struct etcd_entry *entry);
+void etcd_entries_reap(struct etcd *e); /* drops those that are done */
+void etcd_entry_send_claim(struct etcd *e, struct etcd_entry *entry, nanos now);
+void etcd_entry_send_verify(struct etcd *e, struct etcd_entry *entry, nanos now);
+void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now);
+/* Reads the entry of a hold that has nothing in flight. */
+void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now);
+/* The server cannot be reached: fails what was not sent. */
+void etcd_entries_fail_unsent(struct etcd *e, const struct etcd_connection *connection);
+void etcd_entries_notify_waiters(struct etcd *e);
+void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage);
+nanos etcd_entries_settle(struct etcd *e, nanos now);
+void etcd_entries_close(struct etcd *e);
+
+/* ---- etcd_replies.c ---- */
+
+/* The reply to a call of an entry. */
+void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message *message,
+                         nanos now);
+/* A call of an entry was cut: it may have been carried out, unless not_processed. */
+void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processed, hf_status status,
+                       const char *text, nanos now);
+/* A call of an entry was refused. */
+void etcd_entry_on_refusal(struct etcd *e, struct etcd_call *call, const struct http2_end *end,
+                           nanos now);
+void etcd_entry_reply_refusal(struct etcd *e, struct etcd_entry *entry);
+void etcd_entry_reply_busy(struct etcd *e, struct etcd_entry *entry);
+/* The list lets the request in, and lock_delay does not yet. */
+void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos now);
+void etcd_entry_continue_grant(struct etcd *e, struct etcd_entry *entry, nanos now);
+/* The list says that the entry holds. */
+void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now);
+
+/* ---- etcd_lock_delay.c ---- */
+
+/* Adds the deletion of the entry's guard to the transaction in e->message. */
+void etcd_guard_delete(struct etcd *e, const struct etcd_entry *entry);
+/* Returns true if the request may be granted. Otherwise it has sent what is missing, or waits. */
+bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now);
+/* The guard was written. */
+void etcd_guard_on_reply(struct etcd *e, struct etcd_entry *entry, struct message *message,
+                         nanos now);
+void etcd_guard_on_lease(struct etcd *e, struct etcd_entry *entry, const struct message *message,
+                         nanos now);
+void etcd_guard_on_marked(struct etcd *e, struct etcd_entry *entry, nanos now);
+nanos etcd_guards_tick(struct etcd *e, nanos now);
+
+/* ---- etcd_view.c ---- */
+
+struct etcd_name *etcd_name_of(struct etcd *e, const char *name, size_t len);
+/* Takes the pairs of a read of the whole range as of `revision`. Returns false without memory. */
+bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read,
+                    uint64_t revision);
+/* Judges the list; the entry's row, or -1 if it is not in the list. */
+ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry);
+/* Would the request hold if it were appended to the list? */
+bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry);
+/* Grants or refuses what the list decides for all waiters of the name. */
+void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now);
+/* A request waits for the name: watches it. */
+void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now);
+void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now);
+void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now);
+void etcd_view_on_read(struct etcd *e, struct etcd_call *call, struct message *message, nanos now);
+/* The connection or the stream of watches is gone, or has come up. */
+void etcd_views_lost(struct etcd *e);
+void etcd_views_resume(struct etcd *e, nanos now);
+void etcd_view_watch_entry(struct etcd *e, struct etcd_entry *entry, nanos now);
+void etcd_view_unwatch(struct etcd *e, int64_t watch);
+bool etcd_views_wanted(const struct etcd *e);
+bool etcd_views_listening(const struct etcd *e);
+nanos etcd_views_tick(struct etcd *e, nanos now);
+struct range_request etcd_view_range(const struct etcd_name *name, bool whole);
+uint64_t etcd_view_hash(const char *text, size_t len);
+void etcd_views_close(struct etcd *e);
+
+/* ---- etcd_value.c ---- */
+
+/* An entry as it is stored. */
+struct etcd_value {
+    struct queue_entry queue;
+    int64_t ttl_ms, at_ms, pid;
+    uint64_t token; /* 0: not noted */
+    bool detached;
+    char host[65], label[HF_LABEL_MAX + 1];
+};
+/* Writes the value of an entry. Returns its length. */
+size_t etcd_value_write(const struct etcd *e, const struct etcd_entry *entry,
+                        char out[ETCD_VALUE_MAX], nanos now);
+/* Reads a pair below a name's base, of which `tail` is the rest of the key. Returns false if it is
+ * not an entry: it belongs to others, and counts for nothing. */
+bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, struct slice tail);
+/* Appends the name to `out` so that no name is a part of another one. Returns its length. */
+size_t etcd_value_encode_name(char *out, const char *name, size_t len);
+size_t etcd_value_decode_name(char *out, size_t size, const char *name, size_t len);
+void etcd_value_id(const struct id *id, char text[ETCD_ID_TEXT + 1]);
+/* The key of an entry: in a buffer that the next call for the same name uses again. */
+struct slice etcd_value_key(const struct etcd_entry *entry);
+
+/* ---- etcd_admin.c, etcd_diagnose.c ---- */
+
+void etcd_admin_submit(struct etcd *e, struct engine_op *op, nanos now);
+void etcd_admin_forget(struct etcd *e, struct engine_op *op);
+void etcd_admin_on_reply(struct etcd *e, struct etcd_call *call, const char *bytes, size_t len,
+                         nanos now);
+void etcd_admin_on_end(struct etcd *e, struct etcd_call *call, const struct http2_end *end,
+                       nanos now);
+void etcd_admins_advance(struct etcd *e, nanos now);
+void etcd_admins_fail(struct etcd *e, const struct etcd_connection *connection);
+void etcd_admins_close(struct etcd *e);
+void etcd_diagnose_begin(struct etcd *e, struct etcd_admin *admin, nanos now);

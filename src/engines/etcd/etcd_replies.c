@@ -1,0 +1,680 @@
+/* etcd_replies.c - what the replies of the server mean for requests for locks. */
+#include "etcd.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TRIES_MAX = 3, TRIES_WITHOUT_WAIT = 8 };
+
+static void again(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    if (++entry->tries > TRIES_MAX)
+        etcd_entry_fail(e, entry, HF_UNAVAILABLE, "the cluster changes too fast", now);
+    else
+        etcd_entry_advance(e, entry, now);
+}
+
+/* Takes the place back, and fails once that is done. */
+static void refuse(struct etcd *e, struct etcd_entry *entry, hf_status status, const char *text,
+                   nanos now)
+{
+    entry->refusal = status;
+    snprintf(entry->refusal_text, sizeof entry->refusal_text, "%s", text);
+    if (entry->stage == ENTRY_NONE) {
+        etcd_entry_reply_refusal(e, entry);
+        return;
+    }
+    etcd_entry_send_delete(e, entry, now);
+}
+
+/* ---- Granting ---- */
+
+static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    /* The ttl counts from the request. A grant that comes unasked has its own time. */
+    nanos from = entry->verb == OP_ACQUIRE ? entry->asked_at : now;
+    nanos wanted = from + NANOS_OF_MS(entry->sent.ttl_ms), end = etcd_session_end(entry->session);
+    entry->good_until = end < wanted ? end : wanted;
+    etcd_entry_set_stage(entry, ENTRY_HELD);
+    bool is_noted = entry->token == entry->created || entry->token == entry->changed;
+    entry->settle_at = is_noted ? 0 : now + ETCD_SETTLE;
+    etcd_entry_reply(e, entry,
+                     (struct engine_reply){.kind = REPLY_GRANTED,
+                                           .good = entry->good_until - entry->asked_at,
+                                           .brief = end < wanted,
+                                           .token = entry->token});
+}
+
+/* A grant on a session that ends soon would be of no use: the session is proven first. */
+static bool is_session_good(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    struct etcd_session *session = entry->session;
+    if (etcd_session_end(session) - now > session->length / 4)
+        return true;
+    if (etcd_session_keep(e, session, now - session->length / 4, now))
+        etcd_entry_send_verify(e, entry, now);
+    return false;
+}
+
+void etcd_entry_continue_grant(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    assert(entry->is_granted && entry->session);
+    if (entry->call)
+        return;
+    if (!entry->token)
+        etcd_entry_send_claim(e, entry, now);
+    else if (etcd_guard_need(e, entry, now) && is_session_good(e, entry, now))
+        reply_granted(e, entry, now);
+}
+
+void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    assert(entry->verb == OP_ACQUIRE);
+    if (!entry->sent.queue) {
+        refuse(e, entry, HF_BUSY, "", now);
+        return;
+    }
+    etcd_entry_reply(
+        e, entry,
+        (struct engine_reply){.kind = REPLY_QUEUED, .place = 1, .retry_at = now + ETCD_REFRESH});
+}
+
+/* The lease of a waiter has ended, or somebody has taken the key off it: it asks again. */
+static void request_anew(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
+    if (entry->verb == OP_NONE)
+        etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
+    else
+        again(e, entry, now);
+}
+
+void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
+{
+    if (!entry->session) {
+        request_anew(e, entry, now);
+        return;
+    }
+    bool waited = revision != entry->created;
+    bool overlaps =
+        entry->sent.kind != HF_EXCLUSIVE; /* writers never overlap, but lists show their tokens */
+    bool must_write = waited && (overlaps || entry->sent.detached);
+    if (!entry->token && !must_write)
+        entry->token = revision;
+    entry->is_granted = true;
+    etcd_entry_continue_grant(e, entry, now);
+}
+
+/* ---- Deciding ---- */
+
+static void describe_mismatch(const struct etcd_entry *entry, const struct queue_entry *other,
+                              char *text, size_t size)
+{
+    const struct engine_op *op = &entry->sent;
+    bool same_kind = other->kind == HF_SEMAPHORE && op->kind == HF_SEMAPHORE;
+    if (same_kind)
+        snprintf(text, size, "%.*s: is in use with capacity %u, not %u", (int)op->name_len,
+                 op->name, other->capacity, op->capacity);
+    else
+        snprintf(text, size, "%.*s: is in use as %s, not as %s", (int)op->name_len, op->name,
+                 hf_kind_name(other->kind), hf_kind_name(op->kind));
+}
+
+/* The first entry decides what the name is. Natives are exclusive and wait for everybody. */
+static bool disagrees(const struct etcd_entry *entry, const struct queue_entry *first)
+{
+    struct queue_entry own = {.kind = entry->sent.kind, .capacity = entry->sent.capacity};
+    return !first->foreign && !entry_order_agree(&own, first);
+}
+
+static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    struct etcd_name *name = entry->name;
+    ptrdiff_t row = etcd_view_judge(name, entry);
+    char text[ERROR_TEXT_MAX];
+    if (row > 0 && disagrees(entry, &name->queue[0])) {
+        describe_mismatch(entry, &name->queue[0], text, sizeof text);
+        refuse(e, entry, HF_MISMATCH, text, now);
+        return;
+    }
+    if (row < 0 && name->total > ETCD_WAITERS_MAX) {
+        refuse(e, entry, HF_FULL, "too many requests wait for this name", now);
+        return;
+    }
+
+    if (row >= 0)
+        entry->changed = name->row[row].changed;
+    if (row >= 0 && name->queue[row].holds) {
+        etcd_entry_granted(e, entry, name->revision, now);
+        return;
+    }
+    if (!entry->sent.queue) {
+        refuse(e, entry, HF_BUSY, "", now);
+        return;
+    }
+    uint32_t place = row >= 0 ? name->queue[row].place : (uint32_t)name->total;
+    etcd_entry_reply(e, entry,
+                     (struct engine_reply){.kind = REPLY_QUEUED,
+                                           .place = place ? place : 1,
+                                           .retry_at = now + ETCD_REFRESH});
+    etcd_view_need(e, name, now);
+    if (row < 0 && name->shared)
+        etcd_view_read(e, name, now);
+}
+
+/* ---- Taking a place ---- */
+
+static void learn(struct etcd *e, struct etcd_entry *entry, const struct key_value *pair)
+{
+    struct etcd_session *session = etcd_session_of_lease(e, pair->lease);
+    entry->created = pair->created;
+    entry->changed = pair->changed;
+    if (!session && pair->lease)
+        session = etcd_session_adopt(e, entry, pair->lease);
+    if (session)
+        etcd_session_attach(entry, session);
+    if (entry->stage == ENTRY_NONE || entry->stage == ENTRY_UNKNOWN)
+        etcd_entry_set_stage(entry, ENTRY_QUEUED);
+}
+
+static bool is_overtaken(const struct etcd_entry *entry)
+{
+    return entry->verb != OP_ACQUIRE && entry->verb != OP_NONE;
+}
+
+/* Ignores an incomplete list of a shared lock: readers and permits beyond its end may hold, too.
+ */
+static bool take_list(struct etcd *e, struct etcd_name *name, struct message *read,
+                      uint64_t revision)
+{
+    bool is_useless = read->more && name->shared;
+    return is_useless || etcd_view_take(e, name, read, revision);
+}
+
+static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    struct message put, all;
+    if (!entry->session) { /* it was lost meanwhile, and the place with it, now or soon */
+        etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
+        again(e, entry, now);
+        return;
+    }
+    entry->created = entry->changed = m->header.revision;
+    etcd_entry_set_stage(entry, ENTRY_QUEUED);
+    etcd_session_prove(entry->session, m);
+    bool read = message_next_response(&m->responses, &put) &&
+                message_next_response(&m->responses, &all) &&
+                take_list(e, entry->name, &all, m->header.revision);
+    if (is_overtaken(entry))
+        etcd_entry_advance(e, entry, now);
+    else if (read)
+        decide(e, entry, now);
+    else
+        refuse(e, entry, HF_NO_MEMORY, "no memory for the queue", now);
+}
+
+/* For a request that does not wait and has no place. */
+static void reply_held_by_others(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    const struct etcd_name *name = entry->name;
+    char text[ERROR_TEXT_MAX];
+    if (name->count == 0 || !disagrees(entry, &name->queue[0])) {
+        etcd_entry_reply_busy(e, entry);
+        return;
+    }
+    describe_mismatch(entry, &name->queue[0], text, sizeof text);
+    refuse(e, entry, HF_MISMATCH, text, now);
+}
+
+/* An exclusive request that does not wait found keys below the name. Keys that are no entries count
+ * for nothing: it is sent again, on condition that nothing has changed since. */
+static void on_name_in_use(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
+{
+    bool has_entries = entry->name->count > 0 || entry->name->more;
+    if (has_entries || ++entry->tries > TRIES_WITHOUT_WAIT) {
+        reply_held_by_others(e, entry, now);
+        return;
+    }
+    entry->try_revision = revision;
+    etcd_entry_advance(e, entry, now);
+}
+
+/* Does the server have our epoch? If not, it is set before the next request. */
+static bool is_epoch(struct etcd *e, struct message *read)
+{
+    struct key_value pair;
+    char text[24];
+    if (!message_next_pair(&read->pairs, &pair)) {
+        etcd_session_lost(e, e->door, e->last_now);
+        return false;
+    }
+    size_t len = (size_t)snprintf(text, sizeof text, "%016" PRIx64, e->epoch);
+    bool same = pair.value.len == len && memcmp(pair.value.at, text, len) == 0;
+    e->must_raise_epoch |= !same;
+    return same;
+}
+
+static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    struct message epoch, own, all;
+    struct key_value pair;
+    bool complete = message_next_response(&m->responses, &epoch) &&
+                    message_next_response(&m->responses, &own) &&
+                    message_next_response(&m->responses, &all);
+    if (complete && message_next_pair(&own.pairs, &pair)) {
+        learn(e, entry, &pair);
+        bool listed = entry->session && take_list(e, entry->name, &all, m->header.revision);
+        if (listed && !is_overtaken(entry))
+            decide(e, entry, now);
+        else
+            again(e, entry, now);
+        return;
+    }
+
+    etcd_entry_set_stage(entry, ENTRY_NONE);
+    if (complete && !is_epoch(e, &epoch)) {
+        again(e, entry, now);
+        return;
+    }
+    bool is_exclusive = entry->sent.kind == HF_EXCLUSIVE && !entry->sent.queue;
+    entry->try_revision = 0;
+    if (is_overtaken(entry))
+        etcd_entry_advance(e, entry, now);
+    else if (complete && is_exclusive && etcd_view_take(e, entry->name, &all, m->header.revision))
+        on_name_in_use(e, entry, m->header.revision, now);
+    else if (complete && !entry->sent.queue && ++entry->tries > TRIES_WITHOUT_WAIT)
+        etcd_entry_reply_busy(e, entry); /* the list changed before each try */
+    else if (complete && !entry->sent.queue)
+        etcd_entry_advance(e, entry, now);
+    else
+        again(e, entry, now);
+}
+
+/* For a request that does not wait: would it hold if it were appended? */
+static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    struct etcd_name *name = entry->name;
+    if (is_overtaken(entry) || !etcd_view_take(e, name, m, m->header.revision)) {
+        again(e, entry, now);
+        return;
+    }
+
+    bool is_there = etcd_view_judge(name, entry) >= 0;
+    bool is_refused = !is_there && (!etcd_view_would_hold(name, entry) ||
+                                    (name->count && disagrees(entry, &name->queue[0])));
+    if (is_refused) {
+        reply_held_by_others(e, entry, now);
+    } else {
+        entry->try_revision = m->header.revision;
+        etcd_entry_advance(e, entry, now);
+    }
+}
+
+static void on_refresh(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    bool is_void = is_overtaken(entry) || entry->stage != ENTRY_QUEUED;
+    if (is_void || !etcd_view_take(e, entry->name, m, m->header.revision)) {
+        again(e, entry, now);
+        return;
+    }
+    bool is_gone = etcd_view_judge(entry->name, entry) < 0 && !entry->name->more;
+    if (is_gone) {
+        etcd_entry_set_stage(entry, ENTRY_NONE);
+        again(e, entry, now);
+        return;
+    }
+    decide(e, entry, now);
+}
+
+/* ---- Holding ---- */
+
+static void lose(struct etcd *e, struct etcd_entry *entry)
+{
+    bool waits = entry->stage == ENTRY_QUEUED && entry->verb == OP_NONE;
+    etcd_entry_set_stage(entry, ENTRY_NONE);
+    etcd_session_attach(entry, NULL);
+    etcd_entry_reply(e, entry,
+                     (struct engine_reply){.kind = waits ? REPLY_NOTIFY : REPLY_NOT_HELD,
+                                           .retry_at = TIME_NEVER,
+                                           .text = waits ? NULL : "its key in etcd is gone"});
+}
+
+/* lock_delay: a step towards the grant was answered. */
+static void on_guard_reply(struct etcd *e, struct etcd_entry *entry, enum call_kind kind,
+                           struct message *m, nanos now)
+{
+    struct message own;
+    struct key_value pair;
+    bool is_void = entry->stage != ENTRY_QUEUED || !entry->session || !entry->is_granted;
+    if (is_void || is_overtaken(entry))
+        etcd_entry_advance(e, entry, now);
+    else if (kind == CALL_ORPHAN_LEASE)
+        etcd_guard_on_lease(e, entry, m, now);
+    else if (kind == CALL_ORPHAN_MARK)
+        etcd_guard_on_marked(e, entry, now);
+    else if (m->succeeded)
+        etcd_guard_on_reply(e, entry, m, now);
+    else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
+             pair.created == entry->created) {
+        entry->changed = pair.changed;
+        etcd_entry_advance(e, entry, now);
+    } else {
+        lose(e, entry);
+    }
+}
+
+static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    struct message own;
+    struct key_value pair;
+    if (entry->stage != ENTRY_QUEUED || !entry->session) { /* lost meanwhile */
+        etcd_entry_advance(e, entry, now);
+        return;
+    }
+    if (m->succeeded) {
+        entry->changed = entry->token = m->header.revision;
+        etcd_session_prove(entry->session, m);
+    } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
+               pair.created == entry->created) {
+        entry->changed = pair.changed;
+    } else {
+        lose(e, entry);
+        return;
+    }
+    etcd_entry_advance(e, entry, now);
+}
+
+static void reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
+    nanos good = etcd_session_end(entry->session) - entry->asked_at;
+    bool checks = entry->verb == OP_CHECK && entry->good_until;
+    if (checks && good > entry->good_until - entry->asked_at)
+        good = entry->good_until - entry->asked_at; /* other holds may have renewed it */
+    good = good < ttl || checks ? good : ttl;
+    entry->good_until = entry->asked_at + good;
+    etcd_entry_set_stage(entry, ENTRY_HELD);
+    entry->is_watched |= entry->verb == OP_EXTEND; /* a hold that is renewed watches for its end */
+    etcd_entry_reply(
+        e, entry,
+        (struct engine_reply){.kind = REPLY_EXTENDED, .good = good, .token = entry->token});
+    if (entry->is_watched)
+        etcd_view_watch_entry(e, entry, now);
+}
+
+/* The entry was seen. Is the keepalive proven that this EXTEND needs? */
+static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK;
+    bool is_proven =
+        entry->session && entry->session->proven_at &&
+        (entry->verb == OP_CHECK || entry->session->proven_at >= entry->asked_at - ETCD_SHARE);
+    if (!extends)
+        etcd_entry_advance(e, entry, now);
+    else if (is_proven)
+        reply_extended(e, entry, now);
+    else
+        again(e, entry, now);
+}
+
+/* Returns the token of a hold that another process acquired. */
+static uint64_t noted_token(const struct etcd_entry *entry, const struct key_value *pair)
+{
+    struct etcd_value value;
+    struct slice tail = {entry->id, ETCD_ID_TEXT};
+    bool noted = etcd_value_read(&value, pair, tail) && value.token;
+    return noted ? value.token : pair->created;
+}
+
+static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    struct message own;
+    struct key_value pair;
+    bool is_there = message_next_response(&m->responses, &own) &&
+                    message_next_pair(&own.pairs, &pair) &&
+                    (!entry->created || pair.created == entry->created);
+    bool takes = entry->verb == OP_ACQUIRE || entry->verb == OP_NONE;
+    if (takes && entry->stage == ENTRY_NONE) { /* lost meanwhile */
+        etcd_entry_advance(e, entry, now);
+        return;
+    }
+    if (!is_there) {
+        lose(e, entry);
+        return;
+    }
+    learn(e, entry, &pair);
+    entry->seen_at = m->header.revision;
+    if (!entry->token && entry->verb != OP_ACQUIRE && entry->verb != OP_NONE)
+        entry->token = noted_token(entry, &pair);
+    if (entry->session)
+        etcd_session_prove(entry->session, m);
+    on_seen(e, entry, now);
+}
+
+static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_session *to,
+                     struct message *m, nanos now)
+{
+    struct message own;
+    struct key_value pair;
+    if (m->succeeded) {
+        entry->changed = entry->seen_at = m->header.revision;
+        etcd_session_attach(entry, to);
+        etcd_session_prove(to, m);
+        on_seen(e, entry, now);
+    } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
+               pair.created == entry->created) {
+        learn(e, entry, &pair);
+        again(e, entry, now);
+    } else {
+        lose(e, entry);
+    }
+}
+
+/* If it failed, the entry was changed or is gone: the next EXTEND finds out. */
+static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    struct message own;
+    struct key_value pair;
+    if (m->succeeded)
+        entry->changed = m->header.revision;
+    else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair))
+        entry->changed = pair.changed;
+    etcd_entry_advance(e, entry, now);
+}
+
+/* The client checks a hold whose entry is gone. */
+static void on_rechecked(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
+{
+    struct message own;
+    struct key_value pair;
+    bool is_there = message_next_response(&m->responses, &own) &&
+                    message_next_pair(&own.pairs, &pair) && pair.created == entry->created;
+    if (!is_there && entry->stage == ENTRY_HELD)
+        e->host->recheck(e->host->ctx);
+    etcd_entry_advance(e, entry, now);
+}
+
+/* ---- Leaving ---- */
+
+void etcd_entry_reply_refusal(struct etcd *e, struct etcd_entry *entry)
+{
+    hf_status status = entry->refusal;
+    entry->refusal = HF_OK;
+    if (status == HF_BUSY)
+        etcd_entry_reply_busy(e, entry);
+    else
+        etcd_entry_fail(e, entry, status, entry->refusal_text, TIME_NEVER);
+}
+
+void etcd_entry_reply_busy(struct etcd *e, struct etcd_entry *entry)
+{
+    etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_BUSY, .retry_at = TIME_NEVER});
+}
+
+static void on_deleted(struct etcd *e, struct etcd_entry *entry, const struct message *m)
+{
+    bool was_held = m->succeeded || entry->verb == OP_LEAVE || entry->deletes_blindly;
+    etcd_entry_set_stage(entry, ENTRY_NONE);
+    etcd_session_attach(entry, NULL);
+    entry->deletes_blindly = false;
+    if (entry->refusal && entry->verb == OP_ACQUIRE) {
+        etcd_entry_reply_refusal(e, entry);
+        return;
+    }
+    entry->refusal = HF_OK;
+    if (entry->verb == OP_RELEASE || entry->verb == OP_LEAVE)
+        etcd_entry_reply(e, entry,
+                         (struct engine_reply){.kind = was_held ? REPLY_RELEASED : REPLY_NOT_HELD,
+                                               .retry_at = TIME_NEVER});
+    else
+        etcd_entry_advance(e, entry, e->last_now);
+}
+
+/* ---- Replies ---- */
+
+void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message *m, nanos now)
+{
+    struct etcd_entry *entry = call->entry;
+    struct etcd_name *name = entry->name;
+    bool has_list =
+        call->kind == CALL_ACQUIRE || call->kind == CALL_TRY_READ || call->kind == CALL_REFRESH;
+    assert(entry->call == call);
+    entry->call = NULL;
+    switch (call->kind) {
+    case CALL_ACQUIRE:
+        if (m->succeeded)
+            on_place(e, entry, m, now);
+        else
+            on_no_place(e, entry, m, now);
+        break;
+    case CALL_TRY_READ:
+        on_try_read(e, entry, m, now);
+        break;
+    case CALL_REFRESH:
+        on_refresh(e, entry, m, now);
+        break;
+    case CALL_CLAIM:
+        on_claimed(e, entry, m, now);
+        break;
+    case CALL_VERIFY:
+        on_verified(e, entry, m, now);
+        break;
+    case CALL_SETTLE:
+        on_settled(e, entry, m, now);
+        break;
+    case CALL_RECHECK:
+        on_rechecked(e, entry, m, now);
+        break;
+    case CALL_GUARD:
+    case CALL_ORPHAN_LEASE:
+    case CALL_ORPHAN_MARK:
+        on_guard_reply(e, entry, call->kind, m, now);
+        break;
+    case CALL_MOVE:
+        on_moved(e, entry, call->session, m, now);
+        break;
+    default:
+        on_deleted(e, entry, m);
+        break;
+    }
+
+    /* A list that one request brought may let another waiter of this client in. */
+    if (has_list)
+        etcd_view_decide(e, name, now);
+}
+
+/* ---- Failures ---- */
+
+/* Replies to the verb in flight: its outcome is unknown. */
+static void reply_unknown(struct etcd *e, struct etcd_entry *entry, const char *text)
+{
+    etcd_entry_reply(
+        e, entry,
+        (struct engine_reply){.kind = REPLY_UNKNOWN, .retry_at = TIME_NEVER, .text = text});
+}
+
+/* Is it a step from the list's yes to the grant? */
+static bool takes_step(enum call_kind kind)
+{
+    return kind == CALL_CLAIM || kind == CALL_VERIFY || kind == CALL_GUARD ||
+           kind == CALL_ORPHAN_LEASE || kind == CALL_ORPHAN_MARK;
+}
+
+void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processed, hf_status status,
+                       const char *text, nanos now)
+{
+    struct etcd_entry *entry = call->entry;
+    entry->call = NULL;
+    bool places = call->kind == CALL_ACQUIRE, deletes = call->kind == CALL_DELETE;
+    if (places && !not_processed) {
+        etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
+        e->must_raise_epoch = true;
+    }
+    bool rewrites = call->kind == CALL_MOVE || call->kind == CALL_SETTLE;
+    if (rewrites && !not_processed)
+        etcd_session_attach(entry, NULL); /* the next read shows where it is */
+    if (takes_step(call->kind))
+        entry->is_granted = false; /* the list is read again */
+    entry->deletes_blindly |= deletes;
+    if (deletes)
+        entry->refusal = HF_OK;
+
+    bool answers = entry->verb != OP_NONE && !(places && is_overtaken(entry));
+    if (answers && (places || deletes) && !not_processed)
+        reply_unknown(e, entry, text);
+    else if (answers)
+        etcd_entry_fail(e, entry, status == HF_OK ? HF_UNAVAILABLE : status, text, now);
+}
+
+enum {
+    GRPC_INVALID = 3,
+    GRPC_NOT_FOUND = 5,
+    GRPC_DENIED = 7,
+    GRPC_EXHAUSTED = 8,
+    GRPC_UNAVAILABLE = 14,
+    GRPC_UNAUTHENTICATED = 16
+};
+
+static hf_status status_of_refusal(const struct http2_end *end)
+{
+    bool full = strstr(end->text, "database space exceeded");
+    bool user = strstr(end->text, "user name is empty") || strstr(end->text, "authentication");
+    switch (end->code) {
+    case GRPC_EXHAUSTED:
+        return full ? HF_FULL : HF_UNAVAILABLE;
+    case GRPC_DENIED:
+    case GRPC_UNAUTHENTICATED:
+        return HF_DENIED;
+    case GRPC_INVALID:
+        if (user)
+            return HF_DENIED;
+        return strstr(end->text, "too large") ? HF_INVALID : HF_INTERNAL;
+    default:
+        return HF_UNAVAILABLE;
+    }
+}
+
+void etcd_entry_on_refusal(struct etcd *e, struct etcd_call *call, const struct http2_end *end,
+                           nanos now)
+{
+    struct etcd_entry *entry = call->entry;
+    bool is_own_lease = call->kind != CALL_ORPHAN_MARK;
+    if (end->code == GRPC_NOT_FOUND && is_own_lease) { /* nothing was written */
+        struct etcd_session *session = call->session ? call->session : entry->session;
+        entry->call = NULL;
+        if (session)
+            etcd_session_lost(e, session, now);
+        again(e, entry, now);
+        return;
+    }
+
+    hf_status status = status_of_refusal(end);
+    bool no_leader = strstr(end->text, "no leader");
+    bool is_refused = status != HF_UNAVAILABLE || no_leader || end->code == GRPC_EXHAUSTED;
+    char text[300];
+    snprintf(text, sizeof text, "%.100s: %.180s", e->where, end->text);
+    etcd_entry_on_cut(e, call, is_refused, status, text, now);
+}

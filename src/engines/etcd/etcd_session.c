@@ -1,0 +1,382 @@
+/* etcd_session.c - sessions: etcd leases that entries are attached to, their renewals, and the
+ * client's epoch. */
+#include "etcd.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct etcd_connection *commands(struct etcd *e)
+{
+    return &e->connection[CONNECTION_COMMANDS];
+}
+
+/* ---- Finding ---- */
+
+struct etcd_session *etcd_session_of(struct etcd *e, int64_t seconds, const struct id *attempt)
+{
+    assert(seconds > 0);
+    for (struct etcd_session *s = e->sessions; s; s = s->next) {
+        bool same = s->seconds == seconds && s->is_private == (attempt != NULL) &&
+                    (!attempt || id_same(&s->attempt, attempt));
+        if (same)
+            return s;
+    }
+
+    struct etcd_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->seconds = seconds;
+    s->is_private = attempt;
+    if (attempt)
+        s->attempt = *attempt;
+    s->next = e->sessions;
+    e->sessions = s;
+    return s;
+}
+
+struct etcd_session *etcd_session_of_lease(struct etcd *e, int64_t lease)
+{
+    for (struct etcd_session *s = e->sessions; s; s = s->next)
+        if (s->state == SESSION_ALIVE && s->lease == lease)
+            return s;
+    return NULL;
+}
+
+struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry *entry,
+                                        int64_t lease)
+{
+    int64_t seconds = (entry->sent.ttl_ms + 999) / 1000;
+    struct etcd_session *session = etcd_session_of(e, seconds, &entry->sent.attempt);
+    if (!session || (session->state == SESSION_ALIVE && session->lease == lease))
+        return session;
+    session->state = SESSION_ALIVE;
+    session->lease = lease;
+    session->length = NANOS_OF_MS(seconds * 1000);
+    session->proven_at = session->kept_at = 0;
+    return session;
+}
+
+void etcd_session_count_waiter(struct etcd_entry *entry, bool waits)
+{
+    assert(!entry->counts_as_waiter || (entry->session && entry->session->waiters));
+    if (entry->counts_as_waiter == waits || !entry->session)
+        return;
+    entry->counts_as_waiter = waits;
+    entry->session->waiters += waits ? 1 : UINT32_MAX;
+}
+
+void etcd_session_attach(struct etcd_entry *entry, struct etcd_session *session)
+{
+    assert(!entry->session || entry->session->entries);
+    if (entry->session == session)
+        return;
+    bool waits = entry->counts_as_waiter;
+    etcd_session_count_waiter(entry, false);
+    if (entry->session)
+        entry->session->entries--;
+    entry->session = session;
+    if (session)
+        session->entries++;
+    etcd_session_count_waiter(entry, waits && session);
+}
+
+static bool has_call(struct etcd *e, const struct etcd_session *session)
+{
+    for (const struct etcd_call *call = commands(e)->calls; call; call = call->next)
+        if (call->session == session)
+            return true;
+    return false;
+}
+
+/* The session of a detached hold goes with its entry. Sessions that holds share stay. */
+static void drop_unused(struct etcd *e)
+{
+    for (struct etcd_session **at = &e->sessions; *at;) {
+        struct etcd_session *s = *at;
+        bool unused = s->is_private && !s->entries && !has_call(e, s);
+        if (unused) {
+            *at = s->next;
+            free(s);
+        } else {
+            at = &s->next;
+        }
+    }
+}
+
+/* ---- Beginning ---- */
+
+static void begin(struct etcd *e, struct etcd_session *session, nanos now)
+{
+    assert(session->state != SESSION_ASKED_FOR);
+    pb_clear(&e->message);
+    message_lease_grant(&e->message, session->seconds);
+    struct etcd_call *call = etcd_call(commands(e), CALL_GRANT_LEASE, now);
+    if (!call)
+        return;
+    etcd_call_abandon(call);
+    call->session = session;
+    session->state = SESSION_ASKED_FOR;
+    session->kept_at = 0;
+}
+
+/* A session that may end before a request is answered must be renewed first. */
+static bool is_fresh(const struct etcd_session *session, nanos now)
+{
+    return session->state == SESSION_ALIVE && etcd_session_end(session) - now > session->length / 3;
+}
+
+static bool need_alive(struct etcd *e, struct etcd_session *session, nanos now)
+{
+    if (session->state == SESSION_NONE)
+        begin(e, session, now);
+    if (session->state != SESSION_ALIVE)
+        return false;
+    if (is_fresh(session, now))
+        return true;
+    /* For a session without entries, a new lease is cheaper than proving that the old one lives. */
+    if (session->entries == 0 && session != e->door) {
+        begin(e, session, now);
+        return false;
+    }
+    /* The request that follows proves the keepalive. */
+    return etcd_session_keep(e, session, now - session->length / 3, now);
+}
+
+static struct slice epoch_key(const struct etcd *e)
+{
+    return (struct slice){e->epoch_key, strlen(e->epoch_key)};
+}
+
+/* Compares the key's last change: a raise of unknown outcome that arrives later must not lower the
+ * epoch. */
+static void raise_epoch(struct etcd *e, nanos now)
+{
+    assert(!e->raising && e->door->state == SESSION_ALIVE);
+    char text[24];
+    int len = snprintf(text, sizeof text, "%016" PRIx64, ++e->epoch);
+    struct range_request own = {.key = epoch_key(e)};
+    pb_clear(&e->message);
+    message_compare(&e->message, epoch_key(e), SLICE_NONE, COMPARE_CHANGED, COMPARE_EQUAL,
+                    e->epoch_changed);
+    message_txn_put(&e->message, TXN_THEN, epoch_key(e), (struct slice){text, (size_t)len},
+                    e->door->lease);
+    message_txn_range(&e->message, TXN_ELSE, &own);
+    struct etcd_call *call = etcd_call(commands(e), CALL_RAISE_EPOCH, now);
+    if (!call)
+        return;
+    etcd_call_abandon(call);
+    call->session = e->door;
+    e->raising = true;
+}
+
+bool etcd_epoch_need(struct etcd *e, nanos now)
+{
+    if (!e->door)
+        e->door = etcd_session_of(e, ETCD_DOOR_S, NULL);
+    if (!e->door || e->raising || !need_alive(e, e->door, now))
+        return false;
+    if (e->epoch_is_set && !e->must_raise_epoch)
+        return true;
+    raise_epoch(e, now);
+    return false;
+}
+
+bool etcd_session_need(struct etcd *e, struct etcd_session *session, nanos now)
+{
+    return etcd_epoch_need(e, now) && (session == e->door || need_alive(e, session, now));
+}
+
+/* ---- Renewing ---- */
+
+bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since, nanos now)
+{
+    assert(session->state == SESSION_ALIVE);
+    if (session->proven_at >= since || session->kept_at >= since)
+        return true;
+    if (session->keepalive)
+        return false;
+
+    pb_clear(&e->message);
+    message_lease_id(&e->message, session->lease);
+    struct etcd_call *call = etcd_call(commands(e), CALL_KEEP_ALIVE, now);
+    if (!call)
+        return false;
+    etcd_call_abandon(call);
+    call->session = session;
+    session->keepalive = call;
+    return false;
+}
+
+/* `kept_term` is the term of the last entry that the member had applied before it renewed. The
+ * same term in a later quorum read means that its leader never changed, so that leader renewed.
+ */
+void etcd_session_prove(struct etcd_session *session, const struct message *m)
+{
+    bool is_later = m->call > session->kept_call, is_due = session->kept_at > session->proven_at;
+    if (!is_later || !is_due)
+        return;
+
+    bool same = m->header.term == session->kept_term && m->header.member == session->kept_member;
+    if (same) {
+        session->proven_at = session->kept_at;
+        session->length = session->kept_length;
+    } else {
+        session->kept_at = 0; /* the leader may have changed: another keepalive is needed */
+    }
+}
+
+static void prove_door(struct etcd *e, nanos now)
+{
+    assert(e->door && e->epoch_is_set);
+    struct range_request range = {.key = epoch_key(e)};
+    pb_clear(&e->message);
+    message_range(&e->message, &range);
+    struct etcd_call *call = etcd_call(commands(e), CALL_PROVE_DOOR, now);
+    if (!call)
+        return;
+    etcd_call_abandon(call);
+    call->session = e->door;
+}
+
+/* ---- Losing ---- */
+
+static void lose_entry(struct etcd *e, struct etcd_entry *entry)
+{
+    bool was_held = entry->stage == ENTRY_HELD, waited = entry->stage == ENTRY_QUEUED;
+    etcd_session_attach(entry, NULL);
+    entry->is_granted = false;
+    if (was_held)
+        e->host->recheck(e->host->ctx);
+    if (!waited)
+        return;
+    etcd_entry_set_stage(entry, ENTRY_NONE);
+    if (entry->op && entry->verb == OP_NONE)
+        e->host->on_reply(e->host->ctx, entry->op,
+                          &(struct engine_reply){.kind = REPLY_NOTIFY, .asked_at = e->last_now});
+}
+
+void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
+{
+    (void)now;
+    if (session->state == SESSION_ALIVE) /* one that is asked for is a new one */
+        session->state = SESSION_NONE;
+    session->lease = 0;
+    session->kept_at = 0;
+    if (session == e->door) {
+        e->epoch_is_set = false;
+        e->epoch_changed = 0;
+    }
+    for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
+        if (entry->session == session)
+            lose_entry(e, entry);
+}
+
+/* ---- Replies ---- */
+
+static void on_granted(struct etcd_call *call, const struct message *m)
+{
+    struct etcd_session *session = call->session;
+    session->state = SESSION_ALIVE;
+    session->lease = m->lease;
+    session->length = NANOS_OF_MS(m->ttl * 1000);
+    session->proven_at = call->sent_at;
+}
+
+static void on_kept(struct etcd *e, struct etcd_call *call, const struct message *m, nanos now)
+{
+    assert(call->kind == CALL_KEEP_ALIVE);
+    struct etcd_session *session = call->session;
+    session->keepalive = NULL;
+    if (m->lease != session->lease)
+        return; /* the reply is about an earlier lease of this session */
+    if (m->ttl <= 0) {
+        etcd_session_lost(e, session, now);
+        return;
+    }
+    session->kept_at = call->sent_at;
+    session->kept_length = NANOS_OF_MS(m->ttl * 1000);
+    session->kept_term = m->header.term;
+    session->kept_member = m->header.member;
+    session->kept_call = e->calls;
+    if (session == e->door && e->epoch_is_set)
+        prove_door(e, now);
+}
+
+static void on_door_read(struct etcd *e, struct message *m, nanos now)
+{
+    struct key_value pair;
+    bool is_there = message_next_pair(&m->pairs, &pair) && pair.lease == e->door->lease;
+    if (is_there)
+        etcd_session_prove(e->door, m);
+    else
+        etcd_session_lost(e, e->door, now);
+}
+
+/* If the key was changed meanwhile, by an earlier raise of unknown outcome, it is raised again. */
+static void on_raised(struct etcd *e, struct message *m)
+{
+    struct message own;
+    struct key_value pair;
+    e->raising = false;
+    if (m->succeeded) {
+        e->epoch_changed = m->header.revision;
+        e->epoch_is_set = true;
+        e->must_raise_epoch = false;
+        return;
+    }
+    bool is_there =
+        message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair);
+    e->epoch_changed = is_there ? pair.changed : 0;
+}
+
+void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct message *m, nanos now)
+{
+    assert(call->session);
+    if (call->kind == CALL_GRANT_LEASE) {
+        on_granted(call, m);
+        if (call->session == e->door)
+            e->epoch_is_set = false;
+    } else if (call->kind == CALL_KEEP_ALIVE) {
+        on_kept(e, call, m, now);
+    } else if (call->kind == CALL_RAISE_EPOCH) {
+        on_raised(e, m);
+    } else {
+        on_door_read(e, m, now);
+    }
+    etcd_entries_advance(e, now);
+}
+
+/* ---- Time ---- */
+
+/* Sessions with waiters are kept alive here. Those with holds are kept alive by their EXTENDs. */
+nanos etcd_session_tick(struct etcd *e, nanos now)
+{
+    nanos next = TIME_NEVER;
+    drop_unused(e);
+    if (commands(e)->state != CONNECTION_UP)
+        return next;
+    for (struct etcd_session *s = e->sessions; s; s = s->next) {
+        if (s->state != SESSION_ALIVE || !s->waiters)
+            continue;
+        nanos last = s->kept_at > s->proven_at ? s->kept_at : s->proven_at;
+        nanos due = last + s->length / 3;
+        if (now >= due && !s->keepalive)
+            etcd_session_keep(e, s, now, now);
+        nanos again = now >= due ? now + s->length / 3 : due;
+        next = again < next ? again : next;
+    }
+    return next;
+}
+
+void etcd_sessions_close(struct etcd *e)
+{
+    assert(!e->entries);
+    while (e->sessions) {
+        struct etcd_session *s = e->sessions;
+        e->sessions = s->next;
+        free(s);
+    }
+}

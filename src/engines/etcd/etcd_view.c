@@ -1,0 +1,524 @@
+/* etcd_view.c - what this client knows of the queue of a name: a list, and the watch that keeps it
+ * up to date. */
+#include "etcd.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct etcd_connection *commands(struct etcd *e)
+{
+    return &e->connection[CONNECTION_COMMANDS];
+}
+
+static struct etcd_connection *watches(struct etcd *e)
+{
+    return &e->connection[CONNECTION_WATCHES];
+}
+
+uint64_t etcd_view_hash(const char *text, size_t len)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* ---- Names ---- */
+
+static void free_name(struct etcd_name *name)
+{
+    free(name->base);
+    free(name->first);
+    free(name->last);
+    free(name->queue);
+    free(name->row);
+    free(name);
+}
+
+/* Returns a copy of `base` with `end` appended, and with room for an entry's id instead. */
+static char *with_end(const char *base, size_t len, char end)
+{
+    char *key = malloc(len + ETCD_ID_TEXT + 1);
+    if (key) {
+        memcpy(key, base, len);
+        key[len] = end;
+    }
+    return key;
+}
+
+/* Entries, also those of etcdctl, begin with a hexadecimal digit: the range is base + '0' to 'p'.
+ */
+static struct etcd_name *make_name(struct etcd *e, const char *base, size_t len)
+{
+    assert(len && base[len - 1] == '/');
+    struct etcd_name *name = calloc(1, sizeof *name);
+    if (!name)
+        return NULL;
+    name->base = with_end(base, len, '\0');
+    name->first = with_end(base, len, '0');
+    name->last = with_end(base, len, 'p');
+    name->base_len = len;
+    if (!name->base || !name->first || !name->last) {
+        free_name(name);
+        return NULL;
+    }
+    name->next = e->names;
+    e->names = name;
+    return name;
+}
+
+struct etcd_name *etcd_name_of(struct etcd *e, const char *text, size_t len)
+{
+    assert(len && len <= HF_NAME_MAX);
+    char base[ETCD_PREFIX_MAX + 3 * HF_NAME_MAX + 2];
+    memcpy(base, e->prefix, e->prefix_len);
+    size_t end = e->prefix_len + etcd_value_encode_name(base + e->prefix_len, text, len);
+    base[end++] = '/';
+    for (struct etcd_name *name = e->names; name; name = name->next)
+        if (name->base_len == end && memcmp(name->base, base, end) == 0)
+            return name;
+    return make_name(e, base, end);
+}
+
+static bool has_waiters(const struct etcd_name *name)
+{
+    for (const struct etcd_entry *entry = name->entries; entry; entry = entry->beside)
+        if (entry->stage == ENTRY_QUEUED)
+            return true;
+    return false;
+}
+
+/* ---- The list ---- */
+
+static bool grow(struct etcd_name *name)
+{
+    assert(name->count == name->room);
+    size_t room = name->room ? 2 * name->room : 16;
+    struct queue_entry *queue = realloc(name->queue, room * sizeof *queue);
+    if (queue)
+        name->queue = queue;
+    struct view_row *row = queue ? realloc(name->row, room * sizeof *row) : NULL;
+    if (!row)
+        return false;
+    name->row = row;
+    name->room = room;
+    return true;
+}
+
+static ptrdiff_t find_row(const struct etcd_name *name, uint64_t hash)
+{
+    for (size_t i = 0; i < name->count; i++)
+        if (name->row[i].hash == hash)
+            return (ptrdiff_t)i;
+    return -1;
+}
+
+/* Returns the part of the key that follows `base`; empty if the key does not begin with it. */
+static struct slice tail_of(const struct etcd_name *name, struct slice key)
+{
+    if (key.len <= name->base_len || memcmp(key.at, name->base, name->base_len) != 0)
+        return SLICE_NONE;
+    return (struct slice){key.at + name->base_len, key.len - name->base_len};
+}
+
+/* Adds or updates the row of a pair. Returns false without memory. */
+static bool put_row(struct etcd_name *name, const struct key_value *pair)
+{
+    struct etcd_value value;
+    struct slice tail = tail_of(name, pair->key);
+    if (!tail.len || !etcd_value_read(&value, pair, tail))
+        return true;
+
+    uint64_t hash = etcd_view_hash(tail.at, tail.len);
+    ptrdiff_t at = find_row(name, hash);
+    if (at < 0 && name->count == name->room && !grow(name))
+        return false;
+    if (at < 0) {
+        at = (ptrdiff_t)name->count++;
+        while (at > 0 && name->queue[at - 1].arrival > value.queue.arrival) {
+            name->queue[at] = name->queue[at - 1];
+            name->row[at] = name->row[at - 1];
+            at--;
+        }
+    }
+    name->queue[at] = value.queue;
+    name->row[at] = (struct view_row){.hash = hash, .changed = pair->changed, .lease = pair->lease};
+    return true;
+}
+
+static void drop_row(struct etcd_name *name, ptrdiff_t at)
+{
+    assert(at >= 0 && (size_t)at < name->count);
+    size_t behind = name->count - (size_t)at - 1;
+    memmove(&name->queue[at], &name->queue[at + 1], behind * sizeof *name->queue);
+    memmove(&name->row[at], &name->row[at + 1], behind * sizeof *name->row);
+    name->count--;
+}
+
+/* Only reads add rows: a read at or after the creation of an entry has everything that is ahead of
+ * it. An older read than the last one brings nothing. Rows whose deletion was seen before the read
+ * was answered come back, which only delays: the list is then read once more. */
+bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read, uint64_t revision)
+{
+    struct key_value pair;
+    if (revision < name->read_at)
+        return true;
+    bool missed = name->revision > revision;
+    name->count = 0;
+    name->read_at = name->revision = revision;
+    name->total = read->count;
+    name->more = read->more;
+    while (message_next_pair(&read->pairs, &pair))
+        if (!put_row(name, &pair)) {
+            name->count = 0;
+            return false;
+        }
+    if (missed)
+        etcd_view_read(e, name, e->last_now);
+    return true;
+}
+
+/* Nobody resizes on this engine yet. */
+static const struct queue_resize no_resize;
+
+ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry)
+{
+    assert(entry->name == name);
+    entry_order_judge(name->queue, name->count, no_resize);
+    return find_row(name, entry->hash);
+}
+
+bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry)
+{
+    assert(entry->name == name);
+    const struct engine_op *op = &entry->sent;
+    if (name->count == name->room && !grow(name))
+        return false;
+    name->queue[name->count] = (struct queue_entry){
+        .arrival = UINT64_MAX, .kind = op->kind, .units = op->units, .capacity = op->capacity};
+    entry_order_judge(name->queue, name->count + 1, no_resize);
+    return name->queue[name->count].holds;
+}
+
+/* Requests with a cut list find their own row only once they are near the front. */
+struct range_request etcd_view_range(const struct etcd_name *name, bool whole)
+{
+    return (struct range_request){.key = {name->first, name->base_len + 1},
+                                  .range_end = {name->last, name->base_len + 1},
+                                  .limit = whole ? 0 : ETCD_LIST_MAX};
+}
+
+/* ---- Deciding ---- */
+
+void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
+{
+    struct etcd_entry *next;
+    entry_order_judge(name->queue, name->count, no_resize);
+    for (struct etcd_entry *entry = name->entries; entry; entry = next) {
+        next = entry->beside;
+        bool waits = entry->stage == ENTRY_QUEUED && !entry->is_granted && !entry->call &&
+                     entry->verb == OP_NONE;
+        if (!waits)
+            continue;
+        ptrdiff_t row = find_row(name, entry->hash);
+        if (row >= 0)
+            entry->changed = name->row[row].changed;
+        if (row >= 0 && name->queue[row].holds)
+            etcd_entry_granted(e, entry, name->revision, now);
+    }
+    if (name->more && name->count <= ETCD_LIST_MAX / 2 && has_waiters(name))
+        etcd_view_read(e, name, now);
+}
+
+void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now)
+{
+    if (name->reading || commands(e)->state != CONNECTION_UP)
+        return;
+    struct range_request all = etcd_view_range(name, name->shared);
+    pb_clear(&e->message);
+    message_range(&e->message, &all);
+    struct etcd_call *call = etcd_call(commands(e), CALL_READ_VIEW, now);
+    if (!call)
+        return;
+    etcd_call_abandon(call);
+    call->name = name;
+    name->reading = call;
+}
+
+/* Its own waiters that are not in a whole list have lost their places. */
+static void notify_missing(struct etcd *e, struct etcd_name *name)
+{
+    for (struct etcd_entry *entry = name->entries; entry; entry = entry->beside) {
+        bool waits = entry->stage == ENTRY_QUEUED && !entry->call && entry->verb == OP_NONE;
+        bool missing = find_row(name, entry->hash) < 0 && entry->created <= name->read_at;
+        if (!waits || !missing)
+            continue;
+        etcd_entry_set_stage(entry, ENTRY_NONE);
+        etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
+    }
+}
+
+/* True if a waiter took its place after the list was read. */
+static bool is_behind(const struct etcd_name *name)
+{
+    for (const struct etcd_entry *entry = name->entries; entry; entry = entry->beside)
+        if (entry->stage == ENTRY_QUEUED && !entry->call && entry->created > name->read_at)
+            return true;
+    return false;
+}
+
+void etcd_view_on_read(struct etcd *e, struct etcd_call *call, struct message *m, nanos now)
+{
+    assert(call->kind == CALL_READ_VIEW);
+    struct etcd_name *name = call->name;
+    if (!name)
+        return;
+    name->reading = NULL;
+    if (!etcd_view_take(e, name, m, m->header.revision))
+        return;
+    if (!name->more)
+        notify_missing(e, name);
+    etcd_view_decide(e, name, now);
+    if (is_behind(name))
+        etcd_view_read(e, name, now);
+}
+
+/* ---- Watches ---- */
+
+static int64_t number_watch(struct etcd *e, struct etcd_watch watch)
+{
+    size_t number = 1;
+    while (number < e->watches && e->watch[number].used)
+        number++;
+    if (number >= e->watches) {
+        size_t room = e->watches ? 2 * e->watches : 16;
+        struct etcd_watch *all = realloc(e->watch, room * sizeof *all);
+        if (!all)
+            return 0;
+        memset(all + e->watches, 0, (room - e->watches) * sizeof *all);
+        e->watch = all;
+        number = e->watches ? e->watches : 1;
+        e->watches = room;
+    }
+    watch.used = true;
+    e->watch[number] = watch;
+    return (int64_t)number;
+}
+
+/* Sends e->message on the stream of watches, which begins with the first one. */
+static void send_watch(struct etcd *e, nanos now)
+{
+    struct etcd_connection *c = watches(e);
+    assert(c->state == CONNECTION_UP);
+    if (e->watch_stream >= 0) {
+        c->is_broken |= !http2_message(c->http2, e->watch_stream, e->message.bytes, e->message.len);
+        return;
+    }
+    e->watch_call = etcd_call(c, CALL_WATCH, now);
+    if (e->watch_call)
+        e->watch_stream = e->watch_call->stream;
+}
+
+static void begin_watch(struct etcd *e, struct etcd_name *name, nanos now)
+{
+    assert(!name->watch);
+    name->watch = number_watch(e, (struct etcd_watch){.name = name});
+    if (!name->watch)
+        return;
+    pb_clear(&e->message);
+    message_watch(&e->message, name->watch, (struct slice){name->first, name->base_len + 1},
+                  (struct slice){name->last, name->base_len + 1}, true);
+    send_watch(e, now);
+}
+
+void etcd_view_unwatch(struct etcd *e, int64_t number)
+{
+    assert(number > 0 && (size_t)number < e->watches);
+    /* The number stays used until the stream ends: the server may still speak of it. */
+    e->watch[number] = (struct etcd_watch){.used = true};
+    if (e->watch_stream < 0 || watches(e)->state != CONNECTION_UP)
+        return;
+    pb_clear(&e->message);
+    message_unwatch(&e->message, number);
+    send_watch(e, e->last_now);
+}
+
+void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now)
+{
+    assert(name->watch == 0 || (size_t)name->watch < e->watches);
+    if (!etcd_connection_need(watches(e), now))
+        return; /* etcd_views_resume() follows */
+    if (!name->watch)
+        begin_watch(e, name, now);
+}
+
+void etcd_view_watch_entry(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    if (entry->watch || !etcd_connection_need(watches(e), now))
+        return;
+    entry->watch = number_watch(e, (struct etcd_watch){.entry = entry});
+    if (!entry->watch)
+        return;
+    pb_clear(&e->message);
+    message_watch(&e->message, entry->watch, etcd_value_key(entry), SLICE_NONE, true);
+    send_watch(e, now);
+}
+
+void etcd_views_resume(struct etcd *e, nanos now)
+{
+    for (struct etcd_name *name = e->names; name; name = name->next)
+        if (has_waiters(name))
+            etcd_view_need(e, name, now);
+    for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
+        if (entry->is_watched)
+            etcd_view_watch_entry(e, entry, now);
+}
+
+void etcd_views_lost(struct etcd *e)
+{
+    bool had_holds = false;
+    for (size_t i = 0; i < e->watches; i++) {
+        had_holds |= e->watch[i].entry != NULL;
+        e->watch[i] = (struct etcd_watch){0};
+    }
+    for (struct etcd_name *name = e->names; name; name = name->next)
+        name->watch = 0;
+    for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
+        entry->watch = 0;
+    if (had_holds)
+        e->host->recheck(e->host->ctx); /* a deletion may have been missed */
+}
+
+/* ---- Events ---- */
+
+static void take_events(struct etcd_name *name, struct watch_message *m)
+{
+    struct watch_event event;
+    while (message_next_event(&m->events, &event)) {
+        struct slice tail = tail_of(name, event.pair.key);
+        ptrdiff_t row = tail.len ? find_row(name, etcd_view_hash(tail.at, tail.len)) : -1;
+        bool is_later = row >= 0 && event.pair.changed > name->queue[row].arrival;
+        if (event.deleted && is_later)
+            drop_row(name, row);
+        if (event.pair.changed > name->revision)
+            name->revision = event.pair.changed;
+    }
+}
+
+static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_message *m,
+                          nanos now)
+{
+    if (m->created) {
+        bool missed = m->header.revision > name->read_at;
+        if (missed)
+            etcd_view_read(e, name, now);
+        return;
+    }
+    take_events(name, m);
+    if (!name->more)
+        notify_missing(e, name);
+    etcd_view_decide(e, name, now);
+}
+
+/* A watch that began later than its entry was seen may have missed the deletion. */
+static void on_entry_watched(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
+{
+    bool is_idle = entry->stage == ENTRY_HELD && entry->verb == OP_NONE && !entry->call;
+    bool may_send = commands(e)->state == CONNECTION_UP && entry->op;
+    if (revision > entry->seen_at && is_idle && may_send)
+        etcd_entry_send_recheck(e, entry, now);
+}
+
+/* The entry of a hold was deleted, and not by its release. */
+static void on_entry_event(struct etcd *e, struct etcd_entry *entry, struct watch_message *m,
+                           nanos now)
+{
+    struct watch_event event;
+    bool deleted = false;
+    if (m->created)
+        on_entry_watched(e, entry, m->header.revision, now);
+    while (message_next_event(&m->events, &event))
+        deleted |= event.deleted;
+    bool releases = entry->verb == OP_RELEASE || entry->verb == OP_LEAVE;
+    if (deleted && entry->stage == ENTRY_HELD && !releases)
+        e->host->recheck(e->host->ctx);
+}
+
+void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now)
+{
+    struct watch_message m;
+    if (!message_read_watch(&m, bytes, len)) {
+        watches(e)->is_broken = true;
+        return;
+    }
+    bool known = m.watch_id > 0 && (size_t)m.watch_id < e->watches;
+    struct etcd_watch *watch = known ? &e->watch[m.watch_id] : NULL;
+    if (m.canceled) {
+        if (watch && (watch->name || watch->entry))
+            watches(e)->is_broken = true; /* begins all of them anew */
+        return;
+    }
+    if (watch && watch->name)
+        on_name_event(e, watch->name, &m, now);
+    else if (watch && watch->entry)
+        on_entry_event(e, watch->entry, &m, now);
+}
+
+/* ---- Time ---- */
+
+bool etcd_views_wanted(const struct etcd *e)
+{
+    for (const struct etcd_name *name = e->names; name; name = name->next)
+        if (has_waiters(name))
+            return true;
+    for (const struct etcd_entry *entry = e->entries; entry; entry = entry->next)
+        if (entry->is_watched)
+            return true;
+    return false;
+}
+
+bool etcd_views_listening(const struct etcd *e)
+{
+    return e->watch_stream >= 0;
+}
+
+static void drop_name(struct etcd *e, struct etcd_name **at)
+{
+    assert(!(*at)->entries && !(*at)->deleting);
+    struct etcd_name *name = *at;
+    *at = name->next;
+    if (name->watch)
+        etcd_view_unwatch(e, name->watch);
+    if (name->reading)
+        name->reading->name = NULL;
+    free_name(name);
+}
+
+/* Names that nobody uses any more are forgotten after a while. */
+nanos etcd_views_tick(struct etcd *e, nanos now)
+{
+    nanos next = TIME_NEVER;
+    for (struct etcd_name **at = &e->names; *at;) {
+        bool used = (*at)->entries || (*at)->deleting;
+        nanos end = used ? TIME_NEVER : (*at)->unused_at + ETCD_VIEW_KEPT;
+        if (now >= end) {
+            drop_name(e, at);
+            continue;
+        }
+        next = end < next ? end : next;
+        at = &(*at)->next;
+    }
+    return next;
+}
+
+void etcd_views_close(struct etcd *e)
+{
+    assert(!e->entries);
+    while (e->names) {
+        struct etcd_name *name = e->names;
+        e->names = name->next;
+        free_name(name);
+    }
+    free(e->watch);
+}

@@ -1,0 +1,164 @@
+/* io_background.c - the background thread: it reads connections for ops without a caller, those on
+ * which the server may speak unasked, and replies that nobody waits for. Also the last reading
+ * before the engine closes.
+ *
+ * A reply that nobody waits for is *unclaimed*: its op was forgotten, or never had a caller (a
+ * release whose handle was freed). The next driver of the connection reads such replies. If nobody
+ * drives the connection for IO_UNCLAIMED_AFTER, it is *neglected* and the background thread reads
+ * it. The delay leaves the connection free for a caller that comes back soon. */
+#include "io_internal.h"
+
+#include "sys/clock.h"
+
+/* No request may take longer; a server that hangs does not hold up the closing any longer. */
+#define FINISH_MAX NANOS_OF_MS(500)
+/* Time for a near server to read all requests, also if the caller gave no time at all. */
+#define FINISH_MIN NANOS_OF_MS(50)
+/* Likewise for an engine whose farewell is sent after the reply to an earlier request. */
+#define FAREWELL_MIN NANOS_OF_MS(1000)
+/* How often to see whether the servers still answer. */
+#define FINISH_STEP NANOS_OF_MS(10)
+/* Time for a server that could not be dialled. */
+#define REDIAL_MAX NANOS_OF_MS(50)
+
+/* ---- Waking the background thread ---- */
+
+void io_notify_background(struct io *io)
+{
+    io->has_background_work = true;
+    io_wake_waiter(io, &io->background);
+}
+
+/* Takes no lock: the client calls it while it holds its own. */
+void io_background_wake(void *self)
+{
+    struct io *io = self;
+    assert(io->background.wake_fd >= 0);
+    if (!atomic_exchange(&io->background_woken, true))
+        io_write_wake_fd(io->background.wake_fd);
+}
+
+/* Takes the reasons to return to the client. Returns true if there was one. */
+static bool take_background_work(struct io *io)
+{
+    bool has_work = io->has_background_work;
+    bool woken = atomic_exchange(&io->background_woken, false);
+    io->has_background_work = false;
+    return has_work || woken;
+}
+
+/* ---- Replies that nobody waits for ---- */
+
+bool io_is_neglected(const struct io_connection *connection, nanos now)
+{
+    return now >= connection->unclaimed_at + IO_UNCLAIMED_AFTER &&
+           now >= connection->read_at + IO_UNCLAIMED_AFTER;
+}
+
+static uint32_t neglected_connections(const struct io *io, nanos now)
+{
+    uint32_t neglected = 0;
+    for (uint32_t connections = io->unclaimed; connections;) {
+        unsigned number = io_pop(&connections);
+        if (io_is_neglected(&io->connection[number], now))
+            neglected |= io_bit(number);
+    }
+
+    return neglected;
+}
+
+/* ---- Parking ---- */
+
+/* Chooses what to drive, and drives it until `bound` at the latest. */
+static void drive_in_background(struct io *io, nanos now, nanos bound)
+{
+    struct io_waiter *me = &io->background;
+    uint32_t adopted = neglected_connections(io, now) | (io->unclaimed & me->connections);
+    bool adopts_later = io->unclaimed & ~adopted;
+    if (adopts_later && now + IO_UNCLAIMED_AFTER < bound)
+        bound = now + IO_UNCLAIMED_AFTER;
+
+    io_choose_connections(io, me,
+                          io->interest_set | io->listening | adopted | io_background_share(io));
+    io->background_until = bound;
+    io_drive(io, me, now, bound);
+    io->background_until = 0;
+}
+
+void io_background_park(void *self, nanos until)
+{
+    struct io *io = self;
+    struct io_waiter *me = &io->background;
+    small_mutex_lock(&io->lock);
+    assert(me->state == IO_AWAKE && !me->connections);
+
+    for (;;) {
+        nanos now = clock_boot(), again = io_tick(io, now);
+        io_flush_connections(io);
+        if (take_background_work(io) || now >= until)
+            break;
+        drive_in_background(io, now, again < until ? again : until);
+    }
+
+    /* Callbacks run next and may take long. So offer also what was offered to this thread and not
+     * yet taken. */
+    io_leave_connections(io, me, me->connections);
+    io_offer(io, io->open);
+    io_unlock(io);
+}
+
+/* ---- Closing ---- */
+
+/* True if a connection was cut and not dialled since: its server may well be up. */
+static bool may_come_back(const struct io *io)
+{
+    for (uint32_t connections = io->unclaimed & ~io->open; connections;)
+        if (io->connection[io_pop(&connections)].failed_dials == 0)
+            return true;
+    return false;
+}
+
+/* True if a reply on one of these connections is worth waiting for. */
+static bool has_live_connections(const struct io *io, uint32_t connections, nanos now)
+{
+    uint32_t silent =
+        io->type->silent_connections ? io->type->silent_connections(io->engine, now) : 0;
+
+    return (connections & ~silent) != 0;
+}
+
+static nanos earlier(nanos a, nanos b)
+{
+    return a < b ? a : b;
+}
+
+/* Called when no other thread is left. */
+void io_finish(void *self, nanos until)
+{
+    struct io *io = self;
+    struct io_waiter *me = &io->background;
+    nanos begin = clock_boot(), bound = earlier(begin + FINISH_MAX, until);
+    nanos least = begin + (io->type->farewell ? FAREWELL_MIN : FINISH_MIN);
+    if (bound < least)
+        bound = least;
+    nanos redial_bound = earlier(begin + REDIAL_MAX, bound);
+
+    small_mutex_lock(&io->lock);
+    assert(!io->waiters && !io->entered);
+    for (;;) {
+        nanos now = clock_boot(), again = io_tick(io, now);
+        if (io->type->farewell) {
+            io->type->farewell(io->engine, until <= begin, now);
+            again = io_tick(io, now);
+        }
+        io_flush_connections(io);
+        io_choose_connections(io, me, io->unclaimed);
+        bool is_worth_it = has_live_connections(io, me->connections, now) || may_come_back(io);
+        nanos end = is_worth_it ? bound : redial_bound;
+        if (!io->unclaimed || now >= end)
+            break;
+        io_drive(io, me, now, earlier(earlier(again, end), now + FINISH_STEP));
+    }
+    io_leave_connections(io, me, me->connections);
+    io_unlock(io);
+}

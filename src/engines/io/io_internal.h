@@ -1,0 +1,350 @@
+/* io_internal.h - the structs of the I/O driver, and how it works: threads that wait do the I/O.
+ *
+ * Words. A thread *drives* a connection while it polls and reads it; a connection has at most one
+ * driver. An op is *interested* in the connections by which a reply to it may come
+ * (op->connections). An op *has a caller* if a thread parks for its reply; replies to other ops are
+ * notified to the client's background thread.
+ *
+ * Rules. There is no I/O thread.
+ * - A parked caller drives those of its connections that have no driver. It reads the replies to
+ * all ops, and puts each into the mailbox of its op. If all its connections have a driver, the
+ * caller sleeps on a futex word.
+ * - The background thread drives connections in which ops without a caller are interested, and
+ *   those on which the server may speak unasked, if these connections have no driver.
+ * - A driver that leaves a connection hands it on to a thread that is interested.
+ * So a cycle of one caller involves no other thread. A waiter in a server's queue listens on a
+ * connection of its own and slows nobody.
+ *
+ * Locks. io->lock guards the engine, the connections and the mailboxes. Order: a lease's lock (held
+ * by the caller), io->lock, the client's lock (taken by the host's functions). No thread sleeps
+ * with io->lock.
+ *
+ * Times. A sleep ends at the latest when the engine wants its next tick, as known when the sleep
+ * began. A thread that brings that time forward parks next, or wakes the background thread.
+ *
+ * Files. io_ops.c has the functions of engine.h that submit ops and take replies, io_park.c parked
+ * callers, io_background.c the background thread, io_poll.c what both do while they wait,
+ * io_settle.c what follows from a call of the engine, io_connections.c the connections, mailbox.c
+ * the mailboxes, io_admin.c the admin calls. The four policies that make the driver fast have a
+ * file each, which says why and when: io_spin.c, io_recv_wait.c, io_batch.c, io_hand_on.c.
+ *
+ * tests/models/driver.pml is a model of io_park.c, io_background.c, io_poll.c and io_hand_on.c. */
+#pragma once
+#include "io_driver.h"
+#include "io_policy.h"
+#include "io_spin.h"
+
+#include "net/conn.h"
+#include "sys/entropy.h"
+#include "sys/futex.h"
+#include "sys/small_mutex.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <pthread.h>
+
+enum {
+    IO_MAILBOX_ROOM = 8, /* unread replies of an op */
+    IO_CHUNK = 32,       /* mailboxes allocated at once */
+    IO_MESSAGES_KEPT = 64,
+    IO_READ_SIZE = 64 * 1024,
+    IO_WAKES_MAX = 64
+};
+
+/* The background thread reads unclaimed replies after this time (io_background.c). */
+#define IO_UNCLAIMED_AFTER NANOS_OF_MS(20)
+
+/* What a waiting thread does while another thread has the lock. The same names are in
+ * tests/models/driver.pml. */
+enum io_waiter_state {
+    IO_AWAKE,     /* runs, or waits for the lock */
+    IO_POLLING,   /* in poll(), with its eventfd: can be woken */
+    IO_RECEIVING, /* in recv(): cannot be woken, ends by itself */
+    IO_SLEEPING   /* on its futex word: can be woken */
+};
+
+/* A thread that waits: a parked caller (on its stack), or the background thread. */
+struct io_waiter {
+    struct io_waiter *next, *prev; /* list io->waiters of parked callers */
+    struct io_waiter *beside;      /* next caller that parks for the same op */
+    struct io_mailbox *mailbox;    /* mailbox of the op it parks for; NULL: the background thread */
+    uint32_t connections;          /* set of connections that it drives */
+    enum io_waiter_state state;
+    bool recv_waited;     /* its last recv() ended without bytes: it polls from now on */
+    bool waking;          /* woken from IO_SLEEPING, and not back under the lock yet */
+    bool woken;           /* io_wake() ended the park */
+    int wake_fd;          /* eventfd that it polls together with its connections */
+    bool wake_fd_written; /* somebody woke it by wake_fd since it began to poll */
+    futex_word word;      /* 1 once it was woken from IO_SLEEPING */
+};
+
+/* A reply that was not taken out yet. */
+struct io_message {
+    struct io_message *next;
+    struct engine_reply reply;
+    char *text;
+    struct reply_holder *holder;
+};
+
+/* The replies to one op. An op has a mailbox from its submit until the last reply was taken out. A
+ * hold without an op in flight has none. */
+struct io_mailbox {
+    struct engine_op *op; /* NULL: this mailbox is free */
+    uint32_t index, generation;
+    uint32_t reply_count;      /* all replies so far, including those that later ones replaced */
+    uint32_t interest;         /* set of connections that it is counted for in io->interest_count */
+    struct io_message *oldest; /* list of `count` unread replies */
+    struct io_message *spare;  /* message for the next reply, which then needs no memory */
+    char *last_text;           /* text of the reply that was taken out last */
+    struct reply_holder *last_holder; /* the holder of that reply */
+    struct io_waiter *parked;         /* list of callers */
+    struct io_mailbox *next;          /* list io->touched or io->free */
+    uint16_t due;                     /* number of submits that have no reply yet */
+    uint8_t count;                    /* number of unread replies */
+    bool has_caller;                  /* false: replies are notified to the background thread */
+    bool answered;                    /* a reply came since the last submit */
+    bool final;                       /* the last reply was final: no other follows by itself */
+    bool woken;                       /* io_wake() came while nobody was parked */
+    bool touched;                     /* stands in io->touched */
+};
+
+struct io_connection {
+    nanos read_at;            /* when it was last read */
+    nanos unclaimed_at;       /* since when a reply has been due that no op waits for */
+    struct conn *conn;        /* NULL: down, or adopted */
+    struct conn *closing;     /* hung up while its driver waits on it; the driver frees it */
+    struct io_waiter *driver; /* NULL: none */
+    int adopted_fd;           /* descriptor that a library owns; -1: none, and `conn` counts */
+    short wanted;             /* events for which a library wants to be called */
+    short polled;             /* events that the driver waits for */
+    short happened;           /* events that its last poll returned */
+    bool up;                  /* the engine was told that it is up */
+    bool dial_failed;         /* there was no memory or descriptor to dial */
+    unsigned failed_dials;    /* number of failed dials in a row */
+    int wake_fd;              /* eventfd for its driver; -1 before the first dial */
+    struct io_spin spin;      /* whether spinning pays on this connection */
+};
+
+/* Sets of connections are masks: bit i is connection[i]. */
+struct io {
+    small_mutex lock;
+    struct io_policy policy;
+    const struct wire_engine_type *type;
+    void *engine;
+    struct wire_engine_host wire_host;
+    const struct engine_host *host;
+    struct entropy entropy;
+
+    struct io_connection connection[WIRE_CONNECTIONS_MAX];
+    uint32_t open;                                 /* dialled and not down */
+    uint32_t driven;                               /* have a driver */
+    uint32_t dirty;                                /* have bytes that were not flushed */
+    uint32_t dialled;                              /* dialled, and not offered to a thread since */
+    uint32_t interest_set;                         /* connections with a count in interest_count */
+    uint32_t interest_count[WIRE_CONNECTIONS_MAX]; /* number of interested ops without a caller */
+    uint32_t unclaimed;                            /* have replies due that no op waits for */
+    uint32_t listening;                            /* connections on which servers speak unasked */
+    nanos background_until; /* when the background thread's wait ends; 0: it does not wait */
+    nanos spin;             /* how long callers spin; 0: never */
+
+    struct io_mailbox **chunk;
+    uint32_t chunks;
+    struct io_mailbox *free, *touched;
+    struct io_message *messages; /* list of messages_kept empty ones */
+    uint32_t messages_kept;
+
+    uint64_t asked_slot;            /* slot of the op that was submitted last, */
+    nanos asked_at;                 /* when that was, so that its caller need not read the clock */
+    struct io_waiter *waiters;      /* list of `parked` callers */
+    uint32_t parked;                /* number of parked callers */
+    uint32_t waking;                /* number of callers with `waking` set */
+    uint32_t unsent;                /* number of sends by the engine since the last flush */
+    nanos read_at;                  /* when any connection was last read */
+    futex_word *wake[IO_WAKES_MAX]; /* sleepers to wake once the lock is free: they need it */
+    uint32_t wakes;                 /* number of these */
+    struct io_waiter background;    /* the background thread */
+    pthread_t background_thread;    /* valid if `entered` */
+    bool entered;                   /* the background thread is inside the engine */
+    bool has_background_work;       /* the background thread must return to the client */
+    _Atomic bool background_woken;  /* the same, set without the lock */
+    char bytes[IO_READ_SIZE];       /* buffer for one read */
+};
+
+/* ---- Sets of connections ---- */
+
+static inline uint32_t io_bit(unsigned number)
+{
+    return UINT32_C(1) << number;
+}
+
+/* The set must not be empty. */
+static inline unsigned io_lowest(uint32_t connections)
+{
+    return (unsigned)__builtin_ctz(connections);
+}
+
+static inline bool io_is_single(uint32_t connections)
+{
+    return connections && !(connections & (connections - 1));
+}
+
+/* Takes the lowest connection out of a set that is not empty. */
+static inline unsigned io_pop(uint32_t *connections)
+{
+    unsigned number = io_lowest(*connections);
+    *connections &= *connections - 1;
+    return number;
+}
+
+/* ---- Mailboxes by slot ---- */
+
+static inline uint64_t io_slot_of(const struct io_mailbox *mailbox)
+{
+    return (uint64_t)mailbox->generation << 32 | (mailbox->index + 1);
+}
+
+/* NULL if the op of that slot was forgotten, or all its replies were taken out. */
+static inline struct io_mailbox *io_mailbox_at(const struct io *io, uint64_t slot)
+{
+    uint32_t index = (uint32_t)slot - 1;
+    if (!slot || index / IO_CHUNK >= io->chunks)
+        return NULL;
+
+    struct io_mailbox *mailbox = &io->chunk[index / IO_CHUNK][index % IO_CHUNK];
+    return mailbox->op && io_slot_of(mailbox) == slot ? mailbox : NULL;
+}
+
+static inline struct io_mailbox *io_mailbox_of(const struct io *io, const struct engine_op *op)
+{
+    struct io_mailbox *mailbox = io_mailbox_at(io, op->slot);
+    return mailbox && mailbox->op == op ? mailbox : NULL;
+}
+
+/* ---- The lock ---- */
+
+void io_unlock_and_wake(struct io *io);
+
+/* Releases the lock, then wakes the sleepers in io->wake. */
+static inline void io_unlock(struct io *io)
+{
+    if (io->wakes)
+        io_unlock_and_wake(io);
+    else
+        small_mutex_unlock(&io->lock);
+}
+
+/* All functions below are called with the lock held, unless they say otherwise. */
+
+/* ---- mailbox.c ---- */
+
+/* Returns NULL if there is no memory. */
+struct io_mailbox *io_mailbox_make(struct io *io, struct engine_op *op);
+/* Makes room for a reply. Returns false if there is no memory. */
+bool io_mailbox_reserve(struct io *io, struct io_mailbox *mailbox);
+void io_mailbox_drop(struct io *io, struct io_mailbox *mailbox);
+void io_mailboxes_free(struct io *io);
+/* Copies the reply's text and holder. */
+void io_mailbox_put(struct io *io, struct io_mailbox *mailbox, const struct engine_reply *reply);
+/* Takes the oldest unread reply out. Returns false if there is none. The text is valid until the
+ * next one is taken out. */
+bool io_mailbox_take(struct io *io, struct io_mailbox *mailbox, struct engine_reply *reply);
+/* Drops the mailbox if no reply can come any more and all were taken out. */
+void io_mailbox_rest(struct io *io, struct io_mailbox *mailbox);
+/* Puts it into io->touched. */
+void io_mailbox_touch(struct io *io, struct io_mailbox *mailbox);
+
+/* ---- io_connections.c ---- */
+
+/* Functions of struct wire_engine_host. */
+void io_dial(void *io, unsigned number, const struct endpoint *to);
+bool io_send(void *io, unsigned number, const void *bytes, size_t len);
+void io_start_tls(void *io, unsigned number);
+void io_hang_up(void *io, unsigned number);
+void io_adopt(void *io, unsigned number, int fd, unsigned interest);
+
+void io_flush_dirty(struct io *io);
+static inline void io_flush_connections(struct io *io)
+{
+    if (io->dirty)
+        io_flush_dirty(io);
+}
+
+/* Sets connection->polled, and returns what poll() needs. */
+struct pollfd io_connection_pollfd(struct io_connection *connection);
+/* True if there is work that poll() would not show. */
+bool io_connection_ready(const struct io_connection *connection);
+/* Continues the dial, or reads and writes what the socket allows. */
+void io_serve(struct io *io, unsigned number, nanos now);
+/* Handles the result of conn_recv_wait(), which had room for `room` bytes. */
+void io_take_bytes(struct io *io, unsigned number, const char *bytes, size_t room, ssize_t got,
+                   nanos now);
+/* Reads connections that nobody has read for 1 s, mainly to notice that the server closed them. */
+void io_read_idle(struct io *io, nanos now);
+/* For the driver, after its wait. */
+void io_free_closing(struct io_connection *connection);
+void io_connections_close(struct io *io);
+
+/* ---- io_poll.c ---- */
+
+/* Drives the wanted connections that have no driver, and hands on all others. */
+void io_choose_connections(struct io *io, struct io_waiter *me, uint32_t wanted);
+/* Waits until something happens on the connections that `me` drives, and handles it. Releases the
+ * lock meanwhile. Returns the time at which the wait ended. */
+nanos io_drive(struct io *io, struct io_waiter *me, nanos now, nanos until);
+
+/* ---- io_park.c ---- */
+
+void io_wake_waiter(struct io *io, struct io_waiter *waiter);
+void io_write_wake_fd(int fd); /* needs no lock */
+
+/* ---- io_background.c ---- */
+
+void io_notify_background(struct io *io); /* it returns to the client */
+/* True if replies that nobody waits for have been unread for IO_UNCLAIMED_AFTER. */
+bool io_is_neglected(const struct io_connection *connection, nanos now);
+
+/* ---- io_settle.c ---- */
+
+void io_settle(struct io *io);           /* due after every call of the engine */
+nanos io_tick(struct io *io, nanos now); /* returns when the engine wants the next tick */
+/* The op was forgotten: wakes its callers and drops the mailbox. */
+void io_drop_waiters(struct io *io, struct io_mailbox *mailbox);
+
+/* ---- io_spin.c ---- */
+
+/* Only called if io->spin is not 0. */
+bool io_may_spin(struct io *io, const struct io_waiter *me);
+/* Without the lock. Returns true if something happened before `until`. */
+bool io_spin_poll(struct pollfd *fds, nfds_t count, nanos until);
+/* Without the lock. Returns what conn_recv_now() returned last: -EAGAIN if nothing came. */
+ssize_t io_spin_recv(int fd, char *bytes, size_t size, nanos until);
+
+/* ---- io_recv_wait.c ---- */
+
+bool io_may_recv_wait(const struct io *io, const struct io_waiter *me, nanos now, nanos until);
+/* Releases the lock while it waits. Returns the time at which the wait ended. */
+nanos io_recv_wait(struct io *io, struct io_waiter *me);
+
+/* ---- io_batch.c ---- */
+
+/* Flushes, or leaves the flush to a caller that was woken and is not yet back. */
+void io_flush_or_defer(struct io *io);
+/* When a sleep must end: `until`, or sooner if bytes are unflushed. */
+nanos io_sleep_limit(const struct io *io, nanos now, nanos until);
+
+/* ---- io_hand_on.c ---- */
+
+/* Wakes a thread for each of these connections that has no driver, if one is interested. */
+void io_offer(struct io *io, uint32_t connections);
+/* Connections that the background thread drives for callers, if the policy is off. */
+uint32_t io_background_share(const struct io *io);
+void io_leave_connections(struct io *io, struct io_waiter *me, uint32_t connections);
+void io_give_up(struct io *io, struct io_waiter *me, uint32_t connections); /* and offers them */
+
+/* ---- io_admin.c ---- */
+
+/* Functions of struct wire_engine_host. */
+void io_admin_row(void *io, struct engine_op *op, const struct hf_row *row);
+void io_admin_server_state(void *io, struct engine_op *op,
+                           const struct hf_server_state *server_state);
+void io_admin_finding(void *ctx, struct engine_op *op, const struct hf_finding *finding);

@@ -1,0 +1,63 @@
+/* io_recv_wait.c - policy: sleep in recv() instead of poll().
+ *
+ * Why. A recv() that sleeps is one system call. A poll() with a time limit and the recv() after it
+ * are two, and take twice as long.
+ *
+ * When. The caller drives exactly one connection, its op is interested in no other, the connection
+ * is up without TLS, and nothing is due before the recv() would end. So times stay exact.
+ *
+ * Cost. Nobody can wake a thread in recv(). The socket has a time limit of CONN_RECV_WAIT_MS (20
+ * ms), after which recv() returns. The caller then takes the lock, sees whatever happened
+ * meanwhile, and polls from then on, where it can be woken. So a cancel that meets a thread in
+ * recv() takes effect up to 20 ms late. */
+#include "io_internal.h"
+
+#include "sys/clock.h"
+
+#include <errno.h>
+
+/* The kernel may round its time limit up by one or two ticks of its clock. */
+#define RECV_WAIT_MAX NANOS_OF_MS(CONN_RECV_WAIT_MS + 20)
+
+enum { RECV_SIZE = 4096 };
+
+bool io_may_recv_wait(const struct io *io, const struct io_waiter *me, nanos now, nanos until)
+{
+    if (!io->policy.recv_wait || me->recv_waited || !me->mailbox)
+        return false;
+
+    bool drives_one = io_is_single(me->connections);
+    if (!drives_one || me->mailbox->op->connections != me->connections)
+        return false;
+
+    const struct io_connection *connection = &io->connection[io_lowest(me->connections)];
+    bool has_time = until - now > RECV_WAIT_MAX;
+    return connection->up && has_time && conn_can_recv_wait(connection->conn);
+}
+
+nanos io_recv_wait(struct io *io, struct io_waiter *me)
+{
+    unsigned number = io_lowest(me->connections);
+    assert(io->connection[number].driver == me);
+    int fd = conn_fd(io->connection[number].conn);
+    bool spins = io->spin && io_may_spin(io, me);
+    ssize_t got = -EAGAIN;
+    char bytes[RECV_SIZE];
+
+    me->state = IO_RECEIVING;
+    io_unlock(io);
+    if (spins)
+        got = io_spin_recv(fd, bytes, sizeof bytes, clock_boot() + io->spin);
+    bool hit = got != -EAGAIN;
+    if (!hit)
+        got = conn_recv_wait(fd, bytes, sizeof bytes);
+    small_mutex_lock(&io->lock);
+    me->state = IO_AWAKE;
+
+    me->recv_waited = got < 0;
+    nanos now = clock_boot();
+    if (spins)
+        io_spin_learn(&io->connection[number].spin, hit);
+    io_take_bytes(io, number, bytes, sizeof bytes, got, now);
+    return now;
+}

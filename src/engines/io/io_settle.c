@@ -1,0 +1,118 @@
+/* io_settle.c - what follows from a call of the engine: replies are delivered, and threads learn
+ * which connections they must read.
+ *
+ * Each op that got a reply or changed its connections stands in io->touched until it is settled. */
+#include "io_internal.h"
+
+#include "sys/clock.h"
+
+/* Brings io->interest_count up to date: which connections ops without a caller are interested in.
+ */
+static void update_interest(struct io *io, struct io_mailbox *mailbox)
+{
+    uint32_t now = mailbox->has_caller ? 0 : mailbox->op->connections;
+    for (uint32_t changed = now ^ mailbox->interest; changed;) {
+        unsigned number = io_pop(&changed);
+        bool added = now & io_bit(number);
+        assert(added || io->interest_count[number]);
+
+        io->interest_count[number] += added ? 1 : UINT32_MAX;
+        if (io->interest_count[number])
+            io->interest_set |= io_bit(number);
+        else
+            io->interest_set &= ~io_bit(number);
+    }
+    mailbox->interest = now;
+}
+
+/* There are unread replies: notifies the client, or wakes the callers that park for them. */
+static void announce(struct io *io, struct io_mailbox *mailbox)
+{
+    if (!mailbox->has_caller) {
+        io->host->notify(io->host->ctx, mailbox->op);
+        io_notify_background(io);
+    }
+    for (struct io_waiter *waiter = mailbox->parked; waiter; waiter = waiter->beside)
+        io_wake_waiter(io, waiter);
+}
+
+static void settle_touched(struct io *io)
+{
+    while (io->touched) {
+        struct io_mailbox *mailbox = io->touched;
+        assert(mailbox->touched && mailbox->op);
+        io->touched = mailbox->next;
+        mailbox->touched = false;
+        update_interest(io, mailbox);
+        if (mailbox->count)
+            announce(io, mailbox);
+    }
+}
+
+/* The background thread must look after connections that are new in the set, after a while. */
+static void note_unclaimed(struct io *io, uint32_t unclaimed)
+{
+    uint32_t added = unclaimed & ~io->unclaimed;
+    assert(io->unclaimed != unclaimed);
+    io->unclaimed = unclaimed;
+    if (!added)
+        return;
+
+    nanos now = clock_boot();
+    while (added)
+        io->connection[io_pop(&added)].unclaimed_at = now;
+    if (io->background_until > now + IO_UNCLAIMED_AFTER)
+        io_wake_waiter(io, &io->background);
+}
+
+/* A thread must read connections that are new in the set. */
+static void note_listening(struct io *io, uint32_t listening)
+{
+    uint32_t added = listening & ~io->listening;
+    io->listening = listening;
+    io_offer(io, added);
+}
+
+static void offer_dialled(struct io *io)
+{
+    uint32_t dialled = io->dialled;
+    io->dialled = 0;
+    io_offer(io, dialled);
+}
+
+void io_settle(struct io *io)
+{
+    if (io->touched)
+        settle_touched(io);
+
+    uint32_t unclaimed = io->type->connections ? io->type->connections(io->engine) : 0;
+    if (unclaimed != io->unclaimed)
+        note_unclaimed(io, unclaimed);
+    if (io->type->listening_connections) {
+        uint32_t listening = io->type->listening_connections(io->engine);
+        if (listening != io->listening)
+            note_listening(io, listening);
+    }
+    if (io->dialled)
+        offer_dialled(io);
+}
+
+void io_drop_waiters(struct io *io, struct io_mailbox *mailbox)
+{
+    io_settle(io);
+    mailbox->has_caller = true; /* so that update_interest() takes its connections out */
+    update_interest(io, mailbox);
+    assert(!mailbox->interest && !mailbox->touched);
+
+    for (struct io_waiter *waiter = mailbox->parked; waiter; waiter = waiter->beside)
+        io_wake_waiter(io, waiter);
+    mailbox->parked = NULL;
+    io_mailbox_drop(io, mailbox);
+}
+
+nanos io_tick(struct io *io, nanos now)
+{
+    nanos again = io->type->tick(io->engine, now);
+    io_settle(io);
+    return again;
+}

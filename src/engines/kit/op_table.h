@@ -1,0 +1,41 @@
+/* op_table.h - the ops that an engine knows, from the first submit until forget(): small while an
+ * op is idle, because each hold has one.
+ *
+ * An engine embeds struct known_op as the first field of what it keeps of an idle op. What it needs
+ * only while something is in flight for the op hangs at `active`. */
+#pragma once
+#include "core/engine_protocol.h"
+
+struct known_op {
+    struct known_op *same_hash; /* unused: the next one */
+    struct engine_op *op;       /* its attempt id does not change while the table has it */
+    void *active;               /* the engine's own; NULL: the op is idle */
+};
+
+struct op_slab;
+
+/* A zeroed table with a size is empty. */
+struct op_table {
+    size_t size; /* bytes of the engine's struct that begins with a known_op */
+    struct known_op **bucket, *unused;
+    uint32_t buckets, count; /* buckets: a power of two, 0 before the first op */
+    struct op_slab *slabs;
+};
+
+struct known_op *op_table_note(struct op_table *table, struct engine_op *op);
+/* Notes the op and sets op->engine_state. All behind the known_op is zero. NULL: no memory. `size`
+ * is that of the table: a size that the compiler knows saves the call of memset(). */
+static inline void *op_table_add(struct op_table *table, struct engine_op *op, size_t size)
+{
+    struct known_op *known = op_table_note(table, op);
+    if (known)
+        memset(known + 1, 0, size - sizeof *known);
+    return known;
+}
+/* Clears op->engine_state. */
+void op_table_drop(struct op_table *table, struct known_op *known);
+void op_table_free(struct op_table *table); /* touches no op */
+
+/* The first op with that attempt id, and the next one; NULL: none. */
+struct known_op *op_table_find(const struct op_table *table, const struct id *attempt);
+struct known_op *op_table_next(const struct known_op *known);

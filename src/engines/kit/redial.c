@@ -1,0 +1,32 @@
+/* redial.c - when a connection that is down is dialled again. */
+#include "redial.h"
+
+#include "core/backoff.h"
+
+#include <assert.h>
+
+enum {
+    ANY_TTL_MS = 1000, /* the pauses between tries follow from settings alone */
+    CUTS_MOST = 2      /* cuts in a row that make the pause longer */
+};
+#define CUT_PAUSE NANOS_OF_MS(5)
+
+void redial_lost(struct redial *redial, enum redial_after after, nanos now,
+                 const struct engine_limits *limits, const struct timing_overrides *overrides,
+                 uint32_t random)
+{
+    if (after == REDIAL_AFTER_LONG) {
+        *redial = (struct redial){.dial_at = now};
+        return;
+    }
+
+    struct timing timing;
+    timing_fill(&timing, ANY_TTL_MS, limits, overrides);
+    redial->failures++;
+    if (after == REDIAL_AFTER_CUT) {
+        timing.retry_min = timing.retry_min < CUT_PAUSE ? timing.retry_min : CUT_PAUSE;
+        redial->failures = redial->failures < CUTS_MOST ? redial->failures : CUTS_MOST;
+    }
+    redial->dial_at = now + backoff_pause(&timing, redial->failures, random);
+    assert(redial->dial_at > now);
+}

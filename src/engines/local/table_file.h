@@ -1,0 +1,123 @@
+/* table_file.h - the shared file as this process sees it: opened, checked, mapped. */
+#pragma once
+#include "layout.h"
+
+#include <sys/types.h>
+
+struct table {
+    char path[1024];
+    int fd;
+    char *map;
+    struct robust_owner owner; /* holds the mutexes that this process locks */
+    uint32_t reaping;          /* the dead client whose life word we took over; 0: none */
+    struct table_head *head;
+    struct table_state *state;
+    struct shard *shards;
+    union cell *cells;
+    dev_t device;
+    ino_t inode;
+    _Atomic uint32_t
+        backed; /* chunks that the file is known to have; there is no memory behind them */
+    _Atomic uint32_t last; /* the highest cell index known to exist */
+    _Atomic bool damaged;  /* some value in the file was impossible; every op fails from then on */
+    union cell outside;    /* stands in for a cell that does not exist */
+    struct shard outside_shard;
+};
+
+/* Opens the table at `path`, or makes it with `mode` if there is none. `path` NULL is the user's
+ * own table in /dev/shm. A file that is foreign, damaged or of another layout or namespace is
+ * refused with its own message and never overwritten. */
+hf_status table_open(struct table *t, const char *path, mode_t mode);
+void table_close(struct table *t);
+
+/* Whether the path still names this file. Costs one stat. */
+bool table_in_place(const struct table *t);
+
+/* Gives a shard, whose mutex the caller holds, one more chunk. Returns the index of its first
+ * cell, or 0 with the reason in hf_error_text(). */
+uint32_t table_grow(struct table *t, uint32_t shard, int64_t until);
+
+/* The checksum that page 0 must carry. */
+uint64_t table_checksum(const struct table_head *page);
+uint32_t table_layout(void);
+
+/* The smaller of `chunks` and the number of chunks that the file has. */
+uint32_t table_backed(struct table *t, uint32_t chunks);
+
+static inline uint32_t table_cells(struct table *t)
+{
+    uint32_t chunks = atomic_load_explicit(&t->state->chunks, memory_order_acquire);
+    if (chunks > atomic_load_explicit(&t->backed, memory_order_relaxed))
+        chunks = table_backed(t, chunks);
+    return chunks * LOCAL_PER_CHUNK;
+}
+
+/* The rare half of cell_at(): the index is 0, or higher than any seen so far. */
+union cell *cell_beyond(struct table *t, uint32_t index);
+
+/* Other processes may change the file at any time, even between the check of a value and its use.
+ * So a value that is checked is read once: these functions keep the compiler from reading it again.
+ */
+static inline uint32_t read_once(uint32_t value)
+{
+    __asm__("" : "+r"(value));
+    return value;
+}
+static inline int64_t read_time_once(int64_t value)
+{
+    __asm__("" : "+r"(value));
+    return value;
+}
+
+static inline void table_found_damage(struct table *t)
+{
+    atomic_store_explicit(&t->damaged, true, memory_order_relaxed);
+}
+
+/* Every index that is read from the file goes through here. */
+static inline union cell *cell_at(struct table *t, uint32_t index)
+{
+    index = read_once(index);
+    if (__builtin_expect(index - 1 < atomic_load_explicit(&t->last, memory_order_relaxed), true))
+        return &t->cells[index];
+    return cell_beyond(t, index);
+}
+
+/* The same for a shard number that is read from a cell. */
+static inline struct shard *shard_at(struct table *t, uint32_t shard)
+{
+    shard = read_once(shard);
+    if (shard <= LOCAL_REGISTRY)
+        return &t->shards[shard];
+    table_found_damage(t);
+    return &t->outside_shard;
+}
+
+static inline uint32_t cell_state(const union cell *cell)
+{
+    return atomic_load_explicit(&cell->head.state, memory_order_acquire);
+}
+
+/* Adds to a time from the file, which may be damaged: an overflow is TIME_NEVER. */
+static inline nanos time_after(nanos time, nanos length)
+{
+    nanos sum;
+    length = read_time_once(length);
+    return __builtin_add_overflow(time, length, &sum) ? TIME_NEVER : sum;
+}
+
+/* From `now` to a time from the file; 0 if that time is past. */
+static inline nanos time_until(nanos now, nanos time)
+{
+    time = read_time_once(time);
+    return time > now ? time - now : 0;
+}
+
+/* The one store that makes a change true. The compiler may move nothing across it: a process that
+ * dies here leaves either the old truth or the new one. */
+static inline void cell_commit(union cell *cell, enum cell_state state)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&cell->head.state, (uint32_t)state, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+}

@@ -1,0 +1,282 @@
+/* postgres.h - the engine for a PostgreSQL database: its own structs.
+ *
+ * Entry points, in the order in which they run:
+ *
+ *   postgres.c       the door (engines/wire_engine.h): URL and settings; submit, events, tick
+ *   pg_ops.c         the struct of an op, and the statement that an op becomes
+ *   pg_connection.c  the connection, from dialling through greeting and installing to its end, with
+ *                    the requests in flight on it
+ *   pg_replies.c     turns a reply of the server into a reply to the client; notifications of
+ *                    handoffs
+ *   pg_interop.c     the advisory lock that a lease takes as well (interop=)
+ *   pg_admin.c       list, history, break, resize; pg_diagnose.c: findings about the server
+ *
+ * pg_session.c is the only file that knows libpq. sql/ runs inside the server: there the decisions
+ * are made, in one transaction each, and 001_install.sql says by which rules.
+ *
+ * Policies:
+ *
+ * - One connection for everything. A notification arrives on it between two replies. So if a
+ *   request of the waiter is in flight, the reply to that request decides.
+ * - The grant is state, the notification only informs. In a durable schema a handoff commits
+ * lazily, so a notified waiter asks again, and that request commits synchronously.
+ * - Replies are matched to requests by their order. A reply that makes no sense ends the
+ * connection, and every op in flight gets an unknown outcome.
+ * - With interop= a lease is held only while this session has its advisory lock, too. A session
+ * that ends takes that lock with it, so the lease is lost then, whatever its row says.
+ * - Behind a pooler a session is not ours: no prepared statement, no notification, no session key.
+ *   The engine recognises a pooler by its process id, which is not that of the server process. A
+ *   pooler may hand on a session with replies that another client did not wait for (seen with
+ *   PgBouncer 1.18). So each reply about a lease repeats a number of its request, or is not
+ * believed.
+ */
+#pragma once
+#include "base/settings.h"
+#include "core/rtt.h"
+#include "core/timing.h"
+#include "engines/wire_engine.h"
+#include "pg_session.h"
+
+enum postgres_setting_id {
+#define SETTING SETTING_INDEX
+#define SETTING_TEXT SETTING_INDEX
+#include "postgres_settings.def"
+#undef SETTING
+#undef SETTING_TEXT
+};
+
+enum {
+    PG_ID_TEXT = 32, /* an id in hexadecimal digits, which is a uuid to the server */
+    PG_SCHEMA_MAX = 40,
+    PG_PREFIX_MAX = 128,
+    PG_NAME_MAX = PG_PREFIX_MAX + HF_NAME_MAX,
+    PG_META_MAX = HF_LABEL_MAX + 192,
+    PG_WAITERS_MAX = 100000,
+    PG_SEEN = 1024,
+    PG_VERSION_LEAST = 130000
+};
+
+struct postgres;
+struct pg_op;
+
+/* ---- pg_connection.c ---- */
+
+enum pg_request_kind {
+    PG_REQ_VERB,      /* a verb of an op */
+    PG_REQ_ADMIN,     /* a statement of an admin op */
+    PG_REQ_UNCLAIMED, /* no op waits for the reply */
+    PG_REQ_HELLO,     /* this and the next ones are the greeting */
+    PG_REQ_SETUP,
+    PG_REQ_INSTALL,
+    PG_REQ_PREPARE,
+};
+
+/* A request in flight. */
+struct pg_request {
+    enum pg_request_kind kind;
+    uint8_t verb;     /* enum op_verb; PG_REQ_ADMIN: enum admin_verb */
+    struct pg_op *op; /* NULL: no op waits for the reply, or no longer */
+    nanos sent_at, patience;
+    int64_t ttl_ms; /* ttl that the request asks for */
+    bool measures;  /* no other request was in flight when it was sent */
+    uint64_t echo;  /* PG_REQ_VERB behind a pooler: what the reply must repeat; else 0 */
+};
+
+enum pg_connection_state { PG_DOWN, PG_DIALLING, PG_GREETING, PG_UP };
+
+struct pg_connection {
+    enum pg_connection_state state;
+    struct pg_session *session; /* libpq's connection; NULL: DOWN */
+    nanos since;                /* DIALLING, GREETING: when that began */
+    nanos received_at;          /* when it was last readable */
+    nanos dial_at;              /* DOWN: earliest time of the next dial */
+    uint32_t failures;          /* number of failed dials in a row */
+    uint32_t ups;               /* how often it came up */
+    struct pg_request *queue;   /* ring of requests in flight: sent, and answered, in this order */
+    uint32_t first, count, room;
+    uint32_t unclaimed; /* number of requests in the queue that no op waits for */
+    bool pooled;        /* a pooler is in between */
+    uint64_t echo;      /* of the last request behind a pooler */
+    bool installed;     /* sql/ was run on this connection */
+    bool listens;       /* the session has its key and listens to the channel */
+    int64_t session_key;
+    int version; /* version of the server, as in 150018 */
+    struct rtt rtt;
+    hf_status last_status;
+    char why[800]; /* DOWN: the reason */
+};
+
+/* ---- The engine ---- */
+
+#define POSTGRES_LIMITS                                                                            \
+    {                                                                                              \
+        .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,      \
+        .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
+        .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_REENTRANT |    \
+                  ENGINE_CAN_RESIZE | ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT                        \
+    }
+
+/* The newest QUEUED reply: a notification of a handoff is measured by it. */
+struct pg_queued_reply {
+    bool set;
+    nanos asked_at, due; /* when the request was sent; when to poll next */
+    int64_t at;          /* the server's clock then, in microseconds */
+    int64_t number;      /* the lock's token counter then */
+};
+
+/* What the engine keeps of an op from its first submit until forget(). */
+struct pg_op {
+    struct pg_op *next, *prev;               /* list postgres.ops */
+    struct pg_op *next_active, *prev_active; /* list postgres.active */
+    struct engine_op *op;                    /* the client's; its `connections` are ours to write */
+    struct engine_op sent_op;                /* copy of *op at the last submit */
+    struct pg_queued_reply queued_reply;     /* the newest one, while the op waits */
+    char *list_after;              /* PG_REQ_ADMIN: name after which the next page begins */
+    int64_t first_ttl_ms;          /* ttl that sets op_timeout; extends do not change it */
+    int64_t ticket;                /* its place in the queue; 0: unknown */
+    uint32_t in_flight, acquiring; /* number of requests, and of ACQUIREs among them */
+    bool active;                   /* is in postgres.active */
+    bool unsent;                   /* waits for the connection to come up */
+    bool sent;                     /* some request went out for it */
+    uint32_t key_ups;   /* interop: which session has the advisory lock (connection.ups); 0: none */
+    uint32_t key_given; /* interop: the same, of a lock whose release is in flight */
+    uint32_t key_polls; /* interop: how often the lock was tried in a row */
+    bool cut;           /* an ACQUIRE that went out was never answered, and may still arrive */
+    bool queued;        /* the server put it into the queue */
+};
+
+/* What the last replies said about a name. If it is wrong, that costs time only: names may share a
+ * cell. */
+struct pg_seen {
+    int32_t era;
+    bool contended; /* there were waiters */
+};
+
+/* Which advisory lock a lease takes as well (setting interop). */
+enum pg_interop { PG_INTEROP_OFF, PG_HASHTEXT, PG_HASHTEXTEXTENDED, PG_NUMBER };
+
+struct postgres {
+    const struct wire_engine_host *host;
+    struct pg_keywords keywords;
+    char where[300]; /* host:port/database, for messages */
+    char schema[PG_SCHEMA_MAX + 1], prefix[PG_PREFIX_MAX + 1];
+    char commit[16];
+    bool memory, may_install, polls; /* polls: wake=poll, or a pooler */
+    struct engine_limits limits;
+    struct timing_overrides overrides;
+    nanos connect_timeout;
+    int64_t history, history_age_ms;
+    char channel[48];
+    char about[160];      /* " pid host ": the middle of meta */
+    struct timing timing; /* sheet for timing_ttl_ms, cached by pg_op_timing() */
+    int64_t timing_ttl_ms;
+    char pace[128]; /* `timing` as the last argument of acquire() */
+    enum pg_interop interop;
+    char acquire[900], release[500], extend[200], convert[200]; /* statements */
+    struct pg_seen seen[PG_SEEN];
+    struct pg_connection connection;
+    struct pg_op *ops;    /* list of all ops */
+    struct pg_op *active; /* list of ops in flight, unsent or queued */
+    uint32_t queued;      /* number of ops in the server's queues */
+    nanos swept_at;       /* when the last sweep was sent, or put off */
+};
+
+/* ---- pg_connection.c ---- */
+
+/* Dials if the connection is down. Returns false if it cannot be dialled now; connection->why says
+ * why. */
+bool pg_connection_need(struct postgres *p, nanos now);
+/* Sends a statement (as pg_session_execute()), and puts the request into the queue. */
+bool pg_connection_send(struct postgres *p, struct pg_request request, const char *name,
+                        const char *sql, int count, const char *const *values, nanos now);
+void pg_connection_ready(struct postgres *p, nanos now);
+nanos pg_connection_tick(struct postgres *p, nanos now);
+/* Closes a connection that cannot be used any more, and replies to all ops in flight on it. */
+__attribute__((format(printf, 4, 5))) void pg_connection_drop(struct postgres *p, hf_status status,
+                                                              nanos now, const char *format, ...);
+/* The op is going away: no reply reaches it any more. */
+void pg_connection_forget(struct postgres *p, const struct pg_op *a);
+/* Sees to it that this client is notified: takes a session key and listens. */
+void pg_connection_listen(struct postgres *p, nanos now);
+
+/* What an error of the server means. */
+struct pg_error {
+    hf_status status;
+    bool drop; /* the connection is of no use */
+    char text[600];
+};
+struct pg_error pg_error_of(const struct postgres *p, const struct pg_reply *reply);
+
+/* ---- pg_ops.c ---- */
+
+struct pg_op *pg_op_find_or_make(struct postgres *p, struct engine_op *op); /* NULL: no memory */
+void pg_op_submit(struct postgres *p, struct pg_op *a, nanos now);
+/* Gives back a lease that the client does not know of; no reply follows. */
+void pg_op_give_back(struct postgres *p, struct pg_op *a, nanos now);
+void pg_op_forget(struct postgres *p, struct engine_op *op);
+/* The connection has come up: sends the ops that wait for it. */
+void pg_op_send_unsent(struct postgres *p, nanos now);
+/* Replies to the client, after op->connections was updated. */
+void pg_op_reply(struct postgres *p, struct pg_op *a, const struct engine_reply *reply);
+void pg_op_fail(struct postgres *p, struct pg_op *a, nanos asked_at, hf_status status,
+                const char *text);
+/* The connection is down. */
+void pg_op_fail_with_connection(struct postgres *p, struct pg_op *a, nanos now);
+void pg_op_set_queued(struct postgres *p, struct pg_op *a, bool queued);
+/* Puts it into the list of active ops, or takes it out, as its fields say. */
+void pg_op_settle(struct postgres *p, struct pg_op *a);
+const struct timing *pg_op_timing(struct postgres *p, const struct pg_op *a);
+struct pg_seen *pg_seen_of(struct postgres *p, const struct engine_op *op);
+void pg_id_text(const struct id *id, char text[PG_ID_TEXT + 1]);
+/* The name with its prefix, as the server has it. */
+void pg_full_name(const struct postgres *p, const struct engine_op *op, char name[PG_NAME_MAX + 1]);
+
+/* ---- pg_interop.c ---- */
+
+hf_status pg_interop_read(struct postgres *p, const char *mode); /* HF_CONFIG: another setting rules
+                                                                    it out */
+/* Lets the statements of acquire and release take and give back the advisory lock as well. */
+void pg_interop_statements(struct postgres *p);
+/* The last arguments of these statements. Returns how many; numbers: room for two. */
+int pg_interop_values(const struct postgres *p, const struct pg_op *a, const char **values,
+                      char numbers[2][24]);
+/* Replies and returns true if the op cannot be done with interop=, or if its advisory lock is gone.
+ */
+bool pg_interop_refuses(struct postgres *p, struct pg_op *a, nanos now);
+/* Has the session that is up the advisory lock of this op? */
+bool pg_interop_has_key(const struct postgres *p, const struct pg_op *a);
+/* The lease is held and its advisory lock is another's. Fills in the reply. */
+void pg_interop_key_is_taken(struct postgres *p, struct pg_op *a, struct engine_reply *reply);
+/* The op goes away: gives back its advisory lock. */
+void pg_interop_forget(struct postgres *p, struct pg_op *a);
+
+/* ---- pg_replies.c ---- */
+
+/* Returns false if the reply makes no sense. */
+bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
+                      const struct pg_reply *reply);
+/* Notes that an acquire took its advisory lock, whether or not its commit can be relied on. */
+void pg_reply_note_key(struct postgres *p, const struct pg_request *request,
+                       const struct pg_reply *reply);
+void pg_reply_notified(struct postgres *p, const char *payload, nanos now);
+/* All waiters ask again. */
+void pg_reply_notify_all(struct postgres *p);
+
+/* ---- pg_admin.c, pg_diagnose.c ---- */
+
+void pg_admin_begin(struct postgres *p, struct pg_op *a, nanos now);
+bool pg_admin_reply(struct postgres *p, const struct pg_request *request,
+                    const struct pg_reply *reply, nanos now);
+void pg_diagnose_begin(struct postgres *p, struct pg_op *a, nanos now);
+void pg_diagnose_reply(struct postgres *p, const struct pg_request *request,
+                       const struct pg_reply *reply);
+
+/* ---- install.c: made from sql/ ---- */
+
+extern const char *const pg_sql_files[]; /* in the order of their numbers */
+extern const int pg_sql_count;
+
+extern const struct wire_engine_type postgres_wire_engine;
+extern const struct setting_rows postgres_settings;
+bool postgres_passes_on(const char *name, size_t len);
+void postgres_fit_defaults(struct settings *settings);

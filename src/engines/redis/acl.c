@@ -1,0 +1,139 @@
+/* acl.c - which rights a user lacks, written as ACL SETUSER takes them.
+ *
+ * The rights that are needed are tried before the first lock (the verb rights), and a refusal later
+ * on is named. Servers name a command that a client may not send. They do not name keys and
+ * channels, nor, in Redis, a command that a function may not call: of those they tell the line, and
+ * the line names the command. */
+#include "redis.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The code in a line of the library, counted from 1 with the two lines of its head. NULL: it has
+ * fewer. */
+static const char *code_at(long number)
+{
+    const char *at = redis_script_body;
+    for (number -= 2; --number > 0 && at;)
+        at = (at = strchr(at, '\n')) ? at + 1 : NULL;
+    return at;
+}
+
+static bool has_call(const char *code)
+{
+    const char *call = strstr(code, "call('");
+    return call && call < code + strcspn(code, "\n");
+}
+
+/* True if the error names our library or script. Functions of other programs fail, too. */
+static bool is_our_text(const char *name)
+{
+    if (strncmp(name, redis_library_name, strlen(redis_library_name)) == 0)
+        return true;
+    for (int i = SCRIPT_CLAIMING; i < SCRIPT_TEXTS; i++)
+        if (strncmp(name, redis_script_texts[i].sha, 40) == 0)
+            return true;
+    return false;
+}
+
+/* "... script: FUNCTION, on @user_function:LINE." or "... script: SHA, on @user_script:LINE." The
+ * call is in that line, or above it if its error was looked at first and then raised. */
+static const char *find_code(const char *error)
+{
+    const char *name = strstr(error, "script: "), *place = strstr(error, "@user_"), *code = NULL;
+    if (!name || !place || !is_our_text(name + strlen("script: ")))
+        return NULL;
+    const char *number = place + strcspn(place, ":");
+    for (long n = *number ? atol(number + 1) : 0; n > 2 && (!code || !has_call(code)); n--)
+        code = code_at(n);
+    return code;
+}
+
+/* All commands that the line calls: the server does not say which of them it was. */
+static void add_calls(const char *code, char *text, size_t size)
+{
+    size_t used = strlen(text), end = strcspn(code, "\n");
+    for (const char *at = code; (at = strstr(at, "call('")) && at < code + end;) {
+        used += (size_t)snprintf(text + used, size - used, "%s+", used ? " or " : "");
+        for (at += strlen("call('"); isupper((unsigned char)*at) && used + 2 < size; at++)
+            text[used++] = (char)tolower((unsigned char)*at);
+        text[used] = 0;
+    }
+}
+
+void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS_ACL_MAX])
+{
+    assert(error);
+    const char *code = find_code(error), *name = strstr(error, "run the '");
+
+    text[0] = 0;
+    if (strstr(error, "channel"))
+        snprintf(text, REDIS_ACL_MAX, "&{%s*", r->prefix);
+    else if (strstr(error, " key"))
+        snprintf(text, REDIS_ACL_MAX, "~%s* ~{%s* ~~?:%s*", r->prefix, r->prefix, r->prefix);
+    else if (name)
+        snprintf(text, REDIS_ACL_MAX, "+%.*s", (int)strcspn(name + 9, "'"), name + 9);
+    else if (code)
+        add_calls(code, text, REDIS_ACL_MAX);
+}
+
+/* ---- Trying rights ---- */
+
+bool redis_acl_write(struct redis *r)
+{
+    assert(r->box[0]);
+    static _Thread_local char nobody[SLOT_TAG_MAX + 8];
+    const struct cached_keys *cached;
+    char letters[8], tag[SLOT_TAG_MAX];
+    strcpy(nobody, "?");
+    if (r->cluster.is_on) { /* a name that belongs to this server */
+        redis_slot_tag(r->cluster.probe_slot, tag);
+        snprintf(nobody, sizeof nobody, "?{%s}", tag);
+    }
+    if (redis_key_cache_find(r, nobody, strlen(nobody), &cached) != HF_OK)
+        return false;
+
+    snprintf(letters, sizeof letters, "%c%s%s%s%s", r->box[0], r->history ? "h" : "",
+             r->replicas ? "w" : "", r->synced ? "a" : "", r->is_quorum_member ? "q" : "");
+    redis_script_begin_two_keys(r, SCRIPT_RIGHTS, cached, 1);
+    resp_command_text(&r->command, letters);
+    return true;
+}
+
+/* The reply may be anything: this is no name of a command unless it looks like one. */
+static bool is_command(const char *text)
+{
+    return *text && strlen(text) < 24 && !text[strspn(text, "abcdefghijklmnopqrstuvwxyz")];
+}
+
+static void add_right(struct redis *r, const char *command)
+{
+    assert(strlen(r->lacking) < sizeof r->lacking);
+    size_t used = strlen(r->lacking);
+    bool is_about_channels = strcmp(command, "publish") == 0 || strcmp(command, "subscribe") == 0;
+    const char *blank = used ? " " : "";
+
+    /* The command or the channel: the server does not say which. */
+    if (is_about_channels && !strchr(r->lacking, '&'))
+        snprintf(r->lacking + used, sizeof r->lacking - used, "%s&{%s* or +%s", blank, r->prefix,
+                 command);
+    else
+        snprintf(r->lacking + used, sizeof r->lacking - used, "%s+%s", blank, command);
+}
+
+void redis_acl_read(struct redis *r, const struct resp_reply *resp)
+{
+    if (resp->type == RESP_ERROR && strstr(resp->text, "'evalsha'"))
+        strcpy(r->lacking, "+fcall");
+    /* Keys that the user may not use, for one: every op is refused for that before it begins. */
+    if (resp->type != RESP_LIST)
+        return;
+
+    r->lacking[0] = 0;
+    for (const struct resp_reply *command = resp->first; command; command = command->next)
+        if (command->type == RESP_TEXT && is_command(command->text))
+            add_right(r, command->text);
+}

@@ -1,0 +1,57 @@
+/* cluster_member.h - one primary of a cluster, as engines/cluster uses it: a followed server
+ * (followed_server.h) with these differences.
+ *
+ * The server has some of the slots. If it refuses a request because the slot is elsewhere, nothing
+ * happened: the engine above is told, and the op moves to the member that has the slot now, with
+ * all that is known of its earlier requests. If the slot is being moved, the request is sent again
+ * later. All keys of a lock are in one slot, and a client proves there that it lives (presence.c).
+ *
+ * An op belongs to one member at a time, from its first submit until it is forgotten or moves. None
+ * of these functions is called from inside a function of the host. */
+#pragma once
+#include "followed_server.h"
+#include "key_slot.h"
+
+struct settings;
+
+enum { REDIS_CLUSTER_MEMBERS_MAX = 64 };
+
+/* How a server refused a request. IMPORTING (ASK): that key has left for another server, which does
+ * not have the whole slot yet. */
+enum redis_redirect { REDIS_MOVED, REDIS_IMPORTING, REDIS_TRY_AGAIN, REDIS_CLUSTER_DOWN };
+
+struct redis_cluster_place {
+    unsigned index;            /* of this member */
+    unsigned first_connection; /* number of its first connection in the engine above */
+    bool polls;                /* wake=poll */
+    void *ctx;
+    /* A request was refused and did nothing. MOVED, IMPORTING: `host` and `port` have the slot, or
+     * will have it; host "": the one that was asked. Returns the index of that member; -1: none is
+     * known. It must not call a member. */
+    int (*redirected)(void *ctx, enum redis_redirect how, unsigned slot, const char *host,
+                      const char *port);
+};
+
+/* Number of connections that a member may need with these settings. */
+unsigned redis_cluster_connections(const struct settings *settings, bool polls);
+/* Makes an engine a member. Call it after redis_follow_begin(), before the first submit. */
+void redis_cluster_join(void *redis, const struct redis_cluster_place *place);
+/* A slot that this server has, for what is tried in the greeting. */
+void redis_cluster_set_probe(void *redis, unsigned slot);
+
+/* Slot of a lock; prefix: as the setting says. */
+unsigned redis_cluster_slot(const char *prefix, const char *name, size_t len);
+/* Index of the member that the op belongs to; -1: none. */
+int redis_cluster_home(const struct engine_op *op);
+/* Whether a request of the op awaits its reply: then it must not move. */
+bool redis_cluster_is_in_flight(const struct engine_op *op);
+bool redis_cluster_has_ops(const void *redis);
+
+/* Moves an op that has no request in flight. If a request of it is unsent, that is sent at the new
+ * member. Returns false without memory: then the op stays. */
+bool redis_cluster_move(void *from, void *to, struct engine_op *op, nanos now);
+/* Ops of slots that others have by that table: those that wait ask again, those that are unsent
+ * become strays. */
+void redis_cluster_review(void *redis, const uint8_t owner[CLUSTER_SLOTS]);
+/* Moves the ops whose requests were redirected. `members` is indexed by the members' indexes. */
+void redis_cluster_move_strays(void *redis, void *const *members, nanos now);

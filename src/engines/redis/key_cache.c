@@ -1,0 +1,198 @@
+/* key_cache.c - the beginning of a call: which verb of the library, and the keys of one lock.
+ *
+ * The keys follow from the name alone. They are cached in their wire format for names that were
+ * used lately: a release follows its acquire, and most handles are used for the same name again. */
+#include "redis.h"
+
+#include "base/error.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CALL_MOST = 96 };
+
+/* The verb that this client calls: a server of a quorum has some of its own. */
+static const struct script_verb *verb_of(const struct redis *r, enum script_id script)
+{
+    static const enum script_id of_quorum[SCRIPT_QUORUM_ACQUIRE] = {
+        [SCRIPT_ACQUIRE] = SCRIPT_QUORUM_ACQUIRE,
+        [SCRIPT_RELEASE] = SCRIPT_QUORUM_RELEASE,
+        [SCRIPT_INSPECT] = SCRIPT_QUORUM_INSPECT};
+    bool is_other = r->is_quorum_member && script < SCRIPT_QUORUM_ACQUIRE && of_quorum[script] != 0;
+    return &redis_script_verbs[is_other ? of_quorum[script] : script];
+}
+
+/* Number of keys that a script gets. */
+static unsigned keys_of(const struct redis *r)
+{
+    _Static_assert(REDIS_KEYS_QUORUM < 10, "add_call() writes one digit");
+    return r->is_quorum_member || r->cluster.is_on ? REDIS_KEYS_QUORUM : REDIS_KEYS;
+}
+
+hf_status redis_keys_here(const struct redis *r, struct redis_keys *keys, const char *name,
+                          size_t len)
+{
+    return r->cluster.is_on ? redis_keys_in_cluster(keys, r->prefix, name, len)
+                            : redis_keys_of(keys, r->prefix, name, len);
+}
+
+/* The companion keys differ in one letter: writes the first, and copies it for the others. */
+static void add_companions(struct resp_command *c, const struct redis_keys *keys, unsigned count)
+{
+    static const char letters[] = REDIS_COMPANION_LETTERS;
+    assert(count < sizeof letters);
+    char *first = resp_command_room(c, count * (keys->companion_len + RESP_FRAME_MAX));
+    if (!first)
+        return;
+
+    char *end = resp_put_word(first, keys->companion, keys->companion_len);
+    size_t len = (size_t)(end - first), letter = len - 2 - keys->companion_len + keys->letter;
+    first[letter] = letters[0];
+
+    for (unsigned i = 1; i < count; i++, end += len) {
+        memcpy(end, first, len);
+        end[letter] = letters[i];
+    }
+    resp_command_end(c, end);
+}
+
+/* "FCALL", the function, and the number of keys that follow; or EVALSHA and the script. */
+static void add_call(struct redis *r, enum script_id script, unsigned keys, unsigned arguments)
+{
+    struct resp_command *c = &r->command;
+    const struct script_verb *verb = verb_of(r, script);
+    const struct script_words *words = r->by_scripts ? &verb->evalsha : &verb->fcall;
+
+    resp_command_begin(c, 3 + keys + r->by_scripts + arguments);
+    char *to = resp_command_room(c, CALL_MOST);
+    if (!to)
+        return;
+
+    assert(words->len + 3 <= CALL_MOST);
+    to = (char *)mempcpy(to, words->bytes, words->len);
+    *to++ = (char)('0' + keys);
+    *to++ = '\r';
+    *to++ = '\n';
+    resp_command_end(c, to);
+}
+
+/* Behind the keys: a script hears which verb is meant. */
+static void add_verb(struct redis *r, enum script_id script)
+{
+    const struct script_words *word = &verb_of(r, script)->word;
+
+    if (r->by_scripts)
+        resp_command_words(&r->command, word->bytes, word->len);
+}
+
+bool redis_script_begin_uncached(struct redis *r, enum script_id script,
+                                 const struct redis_keys *keys, unsigned arguments)
+{
+    assert(script < SCRIPT_VERBS);
+    add_call(r, script, keys_of(r), arguments);
+    resp_command_word(&r->command, keys->lock, keys->lock_len);
+    add_companions(&r->command, keys, keys_of(r) - 1);
+    add_verb(r, script);
+    return !r->command.failed;
+}
+
+/* The keys of the index: its names, and the mark that it has all of them. */
+void redis_script_begin_index(struct redis *r, enum script_id script, unsigned arguments)
+{
+    char key[REDIS_PREFIX_MAX + 24];
+    add_call(r, script, 2, arguments);
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(key, sizeof key, "{%s}:names%s", r->prefix, i ? ":whole" : "");
+        resp_command_text(&r->command, key);
+    }
+    add_verb(r, script);
+}
+
+/* ---- The cache ---- */
+
+static bool is_for(const struct cached_keys *cached, const char *name, size_t len)
+{
+    return cached->words.len && cached->name_len == len &&
+           memcmp(cached->words.bytes + cached->name_at, name, len) == 0;
+}
+
+static hf_status fill(const struct redis *r, struct cached_keys *cached, const char *name,
+                      size_t len)
+{
+    struct redis_keys keys;
+    struct resp_command *c = &cached->words;
+    hf_status status = redis_keys_here(r, &keys, name, len);
+    c->len = 0;
+    cached->listed_until = 0;
+    if (status != HF_OK)
+        return status;
+
+    resp_command_word(c, keys.lock, keys.lock_len);
+    cached->lock_len = c->len;
+    add_companions(c, &keys, keys_of(r) - 1);
+    cached->two_len = cached->lock_len + (c->len - cached->lock_len) / (keys_of(r) - 1);
+    if (c->failed) {
+        resp_command_free(c);
+        return error_set(HF_NO_MEMORY, "no memory to send");
+    }
+
+    assert(c->len > cached->lock_len);
+    cached->name_at = cached->lock_len - 2 - len;
+    cached->name_len = len;
+    return HF_OK;
+}
+
+hf_status redis_key_cache_find(struct redis *r, const char *name, size_t len,
+                               const struct cached_keys **out)
+{
+    /* By address: a lease handle keeps its name at the same address. */
+    struct cached_keys *cached = &r->cached[(uintptr_t)name / 64 % CACHED_KEYS];
+
+    *out = cached;
+    return is_for(cached, name, len) ? HF_OK : fill(r, cached, name, len);
+}
+
+void redis_key_cache_set_listed(struct redis *r, const char *name, size_t len, nanos now)
+{
+    struct cached_keys *cached = &r->cached[(uintptr_t)name / 64 % CACHED_KEYS];
+
+    if (is_for(cached, name, len))
+        cached->listed_until = now + LISTED_FOR;
+}
+
+void redis_key_cache_unlist(struct redis *r)
+{
+    for (unsigned i = 0; i < CACHED_KEYS; i++)
+        r->cached[i].listed_until = 0;
+}
+
+void redis_script_begin(struct redis *r, enum script_id script, const struct cached_keys *cached,
+                        unsigned arguments)
+{
+    add_call(r, script, keys_of(r), arguments);
+    resp_command_words(&r->command, cached->words.bytes, cached->words.len);
+    add_verb(r, script);
+}
+
+void redis_script_begin_two_keys(struct redis *r, enum script_id script,
+                                 const struct cached_keys *cached, unsigned arguments)
+{
+    add_call(r, script, 2, arguments);
+    resp_command_words(&r->command, cached->words.bytes, cached->two_len);
+    add_verb(r, script);
+}
+
+void redis_script_begin_one_key(struct redis *r, enum script_id script,
+                                const struct cached_keys *cached, unsigned arguments)
+{
+    add_call(r, script, 1, arguments);
+    resp_command_words(&r->command, cached->words.bytes, cached->lock_len);
+    add_verb(r, script);
+}
+
+void redis_key_cache_free(struct redis *r)
+{
+    for (int i = 0; i < CACHED_KEYS; i++)
+        resp_command_free(&r->cached[i].words);
+}

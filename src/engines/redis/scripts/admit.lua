@@ -1,0 +1,72 @@
+
+-- ---- admit.lua - grants the lock to waiters, in their order, while the first one fits
+
+-- The first waiter. If the lock is free it leaves the queue at once: it is dead, or is granted.
+local function first_in_line(lock)
+  if lock.form == 'free' then return redis.call('ZPOPMIN', lock.queue) end
+  return redis.call('ZRANGE', lock.queue, '0', '0', 'WITHSCORES')
+end
+
+-- Grants the lock to w with a new token. Returns the token.
+local function grant(lock, w, arrival, is_me)
+  local token = next_number(lock)
+  keep_counter(lock, true)
+  if is_me then
+    w.meta = arrival .. w.meta:sub(2)
+    hold(lock, w, lock.now + w.ttl * 1000, token)
+  else
+    hand_off(lock, w, token, arrival)
+  end
+  gather(lock, w.owner, w.kind, token)
+  return token
+end
+
+-- Lets in waiters in their order. me: the request that is asking right now; it gets its whole ttl
+-- and no message. Returns the token of `me` if it was its turn. first: the first in line, if it
+-- has left the queue already.
+local function admit(lock, me, first)
+  local mine
+  lock.is_unfinished = false
+  for round = 1, ADMIT_MOST do
+    local was_free = lock.form == 'free'
+    first = first or first_in_line(lock)
+    local id, arrival = first[1], first[2]
+    first = nil
+    if not id then break end
+    local is_me = me and id == me.id
+    local w = is_me and me or read_waiter(lock, id)
+    local is_gone = not is_me and not (w and is_alive(w.due, w.asked, w.box, lock.now, lock.waiters))
+    local is_too_big = not is_gone and lock.form == 'many' and
+      lock.class == class_of(w.kind) and w.units > lock.capacity
+    if not (is_gone or is_too_big or fits(lock, w)) then break end
+    if was_free then forget_waiter(lock, id, w) else leave_queue(lock, id, w) end
+    local other = not is_gone and hold_of(lock, w.owner)
+    if other then
+      if is_me then break end -- acquire() grants it beside the other hold of its owner
+      hand_off_beside(lock, w, other.token, arrival, other.kind)
+    elseif is_gone then
+      drop_dead(lock, me)
+      if lock.is_unfinished then break end
+    elseif is_too_big then
+      notify(lock, w, '0', lock.now)
+    else
+      local token = grant(lock, w, arrival, is_me)
+      if is_me then mine = token end
+      if lock.form == 'plain' then break end
+    end
+    lock.is_unfinished = round == ADMIT_MOST
+  end
+  if lock.is_over then
+    redis.call('DEL', lock.key)
+    lock.is_over = false
+  end
+  lock.is_unfinished = lock.is_unfinished or lock.has_more_over
+  return mine
+end
+
+-- The end of every verb that writes.
+local function finish(lock, answer)
+  admit(lock)
+  keep_counter(lock)
+  return answer
+end

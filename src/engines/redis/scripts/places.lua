@@ -1,0 +1,161 @@
+
+-- ---- places.lua - the queue of a quorum on one of its servers
+--
+-- The queue says who asks next when the lock is free. It grants nothing, so it may be wrong
+-- without harm: a server that missed a place, or has one too many, costs a little time. A waiter
+-- has the same ticket on every server, so servers that know the same waiters have the same order.
+--
+-- Keys: 7 places  sorted set: place -> ticket. A place is the id of a wait, whose tries have ids of
+--                 their own.
+--       4 waiters also has =place -> "due ttl meta"; due: until then the place counts as alive;
+--                 and = -> since when the lock is free and the first in the queue has not come.
+
+local PLACES_MOST, PASS_MOST = 100000, 64
+
+local function drop_place(keys, id)
+  redis.call('ZREM', keys[7], id)
+  redis.call('HDEL', keys[4], '=' .. id)
+end
+
+-- The first place that is alive; those before it are dropped.
+local function first_place(keys, now)
+  for _ = 1, PASS_MOST do
+    local id = redis.call('ZRANGE', keys[7], '0', '0')[1]
+    if not id then return nil end
+    local record = redis.call('HGET', keys[4], '=' .. id) or '0'
+    if tonumber(record:match('^%d+')) > now then return id end
+    drop_place(keys, id)
+  end
+end
+
+-- True if the lock is free, but still kept for the waiters ahead of this request.
+local function is_early(keys, p, now, ahead)
+  if redis.call('EXISTS', keys[1]) == 1 then return false end
+  local since = tonumber(redis.call('HGET', keys[4], '=') or 0)
+  if since == 0 or since > now then -- it ended by time, or the clock stepped back
+    since = now
+    redis.call('HSET', keys[4], '=', whole(now))
+  end
+  return now < since + math.min(ahead, 2) * p.grace * 1000
+end
+
+-- Takes the last place, or keeps the one that it has, with the ticket that was agreed on, if any.
+-- Returns the ticket; 0: it has no place.
+local function take_place(keys, args, p, now)
+  local mine = tonumber(redis.call('ZSCORE', keys[7], p.place) or 0)
+  local number = p.ticket ~= '0' and tonumber(p.ticket) or mine
+  if mine == 0 and redis.call('ZCARD', keys[7]) >= PLACES_MOST then return 0 end
+  if number == 0 then
+    local last = redis.call('ZRANGE', keys[7], '-1', '-1', 'WITHSCORES')
+    number = math.max(now, (tonumber(last[2]) or 0) + 1)
+  end
+  if number ~= mine then redis.call('ZADD', keys[7], whole(number), p.place) end
+  local due = whole(now + p.alive * 1000)
+  redis.call('HSET', keys[4], '=' .. p.place, due .. ' ' .. args[2] .. ' ' .. args[3])
+  redis.call('PEXPIRE', keys[7], HOUR_MS)
+  redis.call('PEXPIRE', keys[4], HOUR_MS)
+  return number
+end
+
+-- The request was granted ahead of these waiters: drops their places. A living waiter asks again
+-- and gets its old place.
+local function pass_over(keys, p, ahead)
+  local passed = ahead > 0 and p.grace ~= '0' and
+    redis.call('ZRANGE', keys[7], '0', math.min(ahead, PASS_MOST) - 1)
+  for _, id in ipairs(passed or {}) do drop_place(keys, id) end
+  redis.call('HDEL', keys[4], '=')
+end
+
+local function is_given_up(keys, id, now)
+  local till = redis.call('HGET', keys[4], '!' .. id)
+  return till and tonumber(till) > now
+end
+
+-- acquire on a server of a quorum.
+-- Arguments: 1 to 5 as in acquire, without a queue,
+--   6 "place ticket alive grace". place: - for a request that does not wait. ticket: 0 for one that
+--     the server proposes. alive: for how many ms the place counts. grace: for how many ms a free
+--     lock is kept for the first in the queue, twice as long from those behind the second; 0: the
+--     request may pass them all. Absent: a hold that the quorum agreed on passes any queue.
+-- Answers: as acquire; if busy {0, left, holder, ticket, ahead}. holder: '' if nobody holds it and
+--   others come first. ticket: of its place, 0 if it has none. ahead: how many stand before it.
+-- Cost: that of acquire and a ZRANGE; if others wait TIME, HGET, ZRANK, EXISTS, and if it must wait
+--   ZSCORE, ZADD, HSET.
+local function quorum_acquire(keys, args)
+  if not args[6] then return acquire(keys, args) end
+  local p = {}
+  p.place, p.ticket, p.alive, p.grace = args[6]:match('^(%S+) (%d+) (%d+) (%d+)$')
+  local has_place = p.place ~= '-'
+  local now = redis.call('ZRANGE', keys[7], '0', '0')[1] and clock_number(redis.call('TIME'))
+  -- A request that knows its ticket takes its place first, even if it is granted then: with the
+  -- ticket that this server proposed it might stay before others here, and behind them elsewhere.
+  local ticket = now and has_place and p.ticket ~= '0' and take_place(keys, args, p, now)
+  local first, ahead = now and first_place(keys, now), 0
+  if first and first ~= p.place then
+    ahead = redis.call('ZRANK', keys[7], p.place) or redis.call('ZCARD', keys[7])
+  end
+  local answer
+  if ahead > 0 and is_early(keys, p, now, ahead) then
+    if is_given_up(keys, args[1], now) then return { -1 } end
+    answer = { 0, 0, '' }
+  else
+    answer = acquire(keys, args)
+  end
+  if type(answer) == 'string' then
+    if first then pass_over(keys, p, ahead) end
+    return answer
+  end
+  if type(answer) ~= 'table' or answer[1] ~= 0 then return answer end
+  if not ticket and has_place then
+    ticket = take_place(keys, args, p, now or clock_number(redis.call('TIME')))
+  end
+  answer[3] = answer[3] or false -- what stands behind a nil would not be sent
+  answer[4] = whole(ticket or 0)
+  answer[5] = ticket and ticket > 0 and redis.call('ZRANK', keys[7], p.place) or ahead
+  return answer
+end
+
+-- release on a server of a quorum: releases a try or a hold, and says who comes next.
+-- Arguments: 1 id, 2 a channel that is told who comes next if the lock is free now: its place, or
+--   - if nobody has one; -: nobody is told, 3 a place that is given up, or -, 4 as 3 in release.
+-- Answers: as release.
+-- Cost: that of release, ZRANGE and PUBLISH; if others wait EXISTS, TIME, HGET, HSET, and with a
+--   place ZREM, HDEL.
+local function quorum_release(keys, args)
+  local channel, place = args[2], args[3]
+  local answer = release(keys, { args[1], '-', args[4] })
+  local first = redis.call('ZRANGE', keys[7], '0', '0')[1]
+  local is_freed = answer == 1 or (first and first == place)
+  if first and place ~= '-' then drop_place(keys, place) end
+  if not is_freed or channel == '-' or redis.call('EXISTS', keys[1]) == 1 then return answer end
+  if first then
+    local now = clock_number(redis.call('TIME'))
+    first = first_place(keys, now)
+    if first then redis.call('HSET', keys[4], '=', whole(now)) end
+  end
+  redis.call('PUBLISH', channel, first or '-')
+  return answer
+end
+
+-- inspect on a server of a quorum: waiters stand in another queue there.
+local function quorum_inspect(keys, args)
+  local rows = inspect(keys, args)
+  if args[1] ~= 'n' or not rows[4] then return rows end
+  local held = {} -- tickets of holders: they keep their places until they release
+  for i = 5, #rows do
+    local ticket = rows[i]:match('^h %S+ %S+ %S+ %S+ %S+ %a (%d+) ')
+    if ticket then held[ticket] = true end
+  end
+  local waiting = redis.call('ZRANGE', keys[7], args[2], args[2] + args[3] - 1, 'WITHSCORES')
+  for i = 1, #waiting, 2 do
+    local ticket = whole(tonumber(waiting[i + 1]))
+    local record = redis.call('HGET', keys[4], '=' .. waiting[i]) or ''
+    local due, ttl, meta = record:match('^(%d+) (%d+) (.*)$')
+    if due and tonumber(due) > tonumber(rows[1]) and not held[ticket] then
+      rows[#rows + 1] = 'w ' .. ticket .. ' 1 ' .. ttl .. ' e ' .. meta
+    else
+      rows[#rows + 1] = 'd'
+    end
+  end
+  return rows
+end

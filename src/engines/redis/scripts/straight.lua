@@ -1,0 +1,291 @@
+
+-- ---- straight.lua - the three straight paths: most requests are answered here
+--
+-- Each of them returns an answer, or nil and what it has seen of the lock: then the verb goes on
+-- from there (acquire.lua, release.lua, extend.lua). They use locals alone: a table costs more
+-- than a command.
+
+-- What TIME said, in microseconds, as text and as number.
+local function clock_text(clock) return clock[1] .. ('00000' .. clock[2]):sub(-6) end
+
+local function clock_number(clock) return clock[1] * 1000000 + clock[2] end
+
+-- A whole number as text: .. would print 1e+15. %.0f takes much longer than two %d, of which each
+-- may have 32 bits only.
+local function whole(number)
+  if number < 1000000 then return string.format('%.0f', number) end
+  return string.format('%d%06d', math.floor(number / 1000000), number % 1000000)
+end
+
+-- The number after `number`: never below the clock.
+local function next_after(number, now) return number < now and now or number + 1 end
+
+-- For how many ms the counter is kept: until an hour after the time that its number names.
+local function counter_life(number, now)
+  if number <= now then return HOUR_MS end
+  return string.format('%.0f', 3600000 + math.ceil((number - now) / 1000))
+end
+
+-- The counter was overwritten, and must say again what it said.
+local function restore_counter(key, text, now)
+  redis.call('SET', key, text, 'PX', counter_life(tonumber(text:match('%d+')) or 0, now))
+end
+
+-- Is this the box of a client of a cluster? s: told by a channel in the lock's slot, c: not told. No
+-- script there may touch a key of another slot, as BOX:alive and an inbox would be.
+local function is_of_cluster(box)
+  local how = box:byte(1)
+  return how == 115 or how == 99
+end
+
+-- Has the client given a sign of life? In a cluster it is the field =CLIENT of the waiters, the time
+-- at which it ends: every request of a waiter sets it anew, for all waiters of its client.
+local function is_present(box, now, waiters)
+  if is_of_cluster(box) then
+    local till = tonumber(redis.call('HGET', waiters, '=' .. box:sub(2)) or 0)
+    return till > now and till < now + PRESENCE_US + STEP_US
+  end
+  local left = redis.call('PTTL', box:sub(2) .. ':alive')
+  return left > 0 and left * 1000 < PRESENCE_US + STEP_US
+end
+
+-- A waiter is alive if its record has not ended and its last request is less than PRESENCE_US old,
+-- or its client is present. A request or a sign of life in the future is from before a step
+-- back of the clock, and proves nothing. A dead waiter loses its place. If its client was only
+-- slow, its next request brings the arrival number along and gets the place back.
+local function is_alive(due, asked, box, now, waiters)
+  local age = now - asked
+  if due <= now then return false end
+  if age < PRESENCE_US and age > -STEP_US then return true end
+  return is_present(box, now, waiters)
+end
+
+-- The string that is a plain exclusive hold.
+local function plain_text(id, token, ttl, meta)
+  return id .. ' ' .. token .. ' ' .. ttl .. ' ' .. meta
+end
+
+local function write_plain(key, id, token, ttl, meta, ms)
+  redis.call('SET', key, plain_text(id, token, string.format('%d', ttl), meta), 'PX',
+    string.format('%d', ms))
+end
+
+-- For how many ms a plain hold still lasts; -1: it has no end. If that is more than it was ever
+-- given, the clock stepped back, and the hold is cut back.
+local function plain_left(key, given)
+  local left = redis.call('PTTL', key)
+  if left > given then
+    left = given
+    redis.call('PEXPIRE', key, given)
+  end
+  return left
+end
+
+-- Dead waiters behind a living first one are met by nobody, so each newcomer looks at two records.
+-- A record that begins with + is the list of an owner.
+local function dead_of_two(waiters, now)
+  local dead, sample = {}, redis.call('HRANDFIELD', waiters, '2', 'WITHVALUES')
+  for i = 1, #sample, 2 do
+    local till = sample[i]:byte(1) ~= 43 and tonumber(sample[i + 1]:match('^%d+')) -- 43 is +
+    if till and till <= now then dead[#dead + 1] = sample[i] end
+  end
+  return dead
+end
+
+-- Tells a waiter that it holds: "id token end now lock", token 0: it asks for more units than the
+-- capacity. The message is a hint, the record is the truth: nothing fails for want of it.
+local function send_message(id, to, token, till, now, lock_key, queue)
+  local text = id .. ' ' .. token .. ' ' .. till .. ' ' .. now .. ' ' .. lock_key
+  local how, box = to:byte(1), to:sub(2)
+  if how == 105 then -- i: an inbox, that is a list
+    local length = redis.pcall('RPUSH', box, text)
+    if type(length) == 'number' then redis.pcall('PEXPIRE', box, '60000') end
+  elseif how == 112 then -- p: a channel
+    redis.pcall('PUBLISH', box, text)
+  elseif how == 115 then -- s: a channel in the lock's slot
+    redis.pcall('SPUBLISH', queue .. box, text)
+  end
+end
+
+-- The end of a handoff: until then the waiter must extend its hold.
+local function handoff_end(grace, now) return now + grace * 1000 end
+
+-- After how many ms a waiter at that place asks again.
+local function plan_poll(left, place, may_hear, soonest, longest, margin, stagger)
+  local again = left + margin + math.min(place * stagger, SPREAD_MS)
+  local step = soonest * (place + 1)
+  -- The first in line hears from a release, unless the holder dies.
+  local is_notified = place == 0 and may_hear
+  if left < 0 or (not is_notified and again > step) then again = step end
+  return math.min(again, tonumber(longest))
+end
+
+-- May a waiter with that box be told of a release? 110 is n and 99 is c: not notified.
+local function is_told(box)
+  local how = box:byte(1)
+  return how ~= 110 and how ~= 99
+end
+
+-- terms: the record from the ttl on.
+local function write_waiter(key, id, now, again, grace, terms, box)
+  local span = again + grace
+  local record = whole(now + span * 1000) .. ' ' .. string.format('%d', span) .. ' ' .. grace ..
+    ' ' .. terms
+  if is_of_cluster(box) then
+    redis.call('HSET', key, id, record, '=' .. box:sub(2), whole(now + PRESENCE_US))
+  else
+    redis.call('HSET', key, id, record)
+  end
+end
+
+-- The answer to a waiter. number: the counter, by which the client knows older messages.
+local function queued_answer(left, again, now, number, place, arrival)
+  return { 0, left, again, now, number, place, arrival }
+end
+
+-- Queues a request behind a plain hold of another request. The counter says already that somebody
+-- waits, and has `stamp`. If more is to be done, returns nil and the dead waiters that it saw.
+-- They are removed by the verb itself.
+local function queue_straight(keys, args, value, stamp, now)
+  local box, soonest, longest, grace, margin, stagger, most =
+    args[5]:match('^%d+ %d %d+ %d (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ')
+  local holder, given = value:match('^(%S+) %d+ (%d+) ')
+  if not holder or #holder ~= 22 or holder == args[1] then return nil end
+  local place = redis.call('ZCARD', keys[3])
+  if place >= tonumber(most) then return nil end
+  local dead = place > 0 and dead_of_two(keys[4], now)
+  if dead and dead[1] then return nil, dead end
+  local left = plain_left(keys[1], tonumber(given))
+  redis.call('ZADD', keys[3], 'NX', stamp, args[1])
+  local again = plan_poll(left, place, is_told(box), soonest, longest, margin, stagger)
+  write_waiter(keys[4], args[1], now, again, grace,
+    args[2] .. ' 1 1 e - ' .. box .. ' ' .. args[3], box)
+  if place == 0 then
+    redis.call('PEXPIRE', keys[3], HOUR_MS)
+    redis.call('PEXPIRE', keys[4], HOUR_MS)
+  end
+  return queued_answer(left, again, stamp, stamp, place, stamp)
+end
+
+-- acquire: takes a plain lock that is free, or waits for one that is held.
+local function acquire_straight(keys, args)
+  if args[4] ~= 'e - 0 0 1 1' then return nil, {} end
+  local clock = redis.call('TIME')
+  local stamp = clock_text(clock)
+  local value = redis.pcall('SET', keys[1], plain_text(args[1], stamp, args[2], args[3]), 'NX',
+    'GET', 'PX', args[2])
+  if not value then -- nothing was there
+    local before = redis.call('SET', keys[2], stamp, 'PX', HOUR_MS, 'GET')
+    -- Not as texts: "<" between those goes by the server's locale, where ~ may precede digits.
+    local number = tonumber(before or 0) -- nil: it says "look closer"
+    if not before then add_to_index(keys[1], args[5]) end
+    if number and number < tonumber(stamp) then return stamp end
+    restore_counter(keys[2], before, clock_number(clock))
+    return nil, { clock = clock, took = true, before = before }
+  end
+  if type(value) == 'table' then
+    if value.err:sub(1, 9) ~= 'WRONGTYPE' then error(value) end
+    return nil, { clock = clock, value = value }
+  end
+  local wait, queued = args[5]:match('^%d+ (%d) (%d+) ')
+  if wait == '0' or queued ~= '0' then return nil, { clock = clock, value = value } end
+  -- Most likely it joins the queue, and with this number.
+  local before, now = redis.call('SET', keys[2], '~' .. stamp .. ' 0', 'PX', HOUR_MS, 'GET'),
+    clock_number(clock)
+  local number, till = (before or ''):match('^~?(%d+) ?(%d*)$')
+  local is_right = not number or (tonumber(number) < now and (till == '' or till == '0'))
+  local answer, dead
+  if is_right then answer, dead = queue_straight(keys, args, value, stamp, now) end
+  if answer then return answer end
+  if not is_right then restore_counter(keys[2], before, now) end
+  return nil, { clock = clock, value = value, before = before, joins = is_right, dead = dead }
+end
+
+-- The first waiter, which has left the queue, holds the plain lock from now on, if it lives and
+-- waits for a plain hold. Returns true then.
+local function hand_off_straight(keys, first, counter_text, clock)
+  local id, now = first[1], clock_number(clock)
+  local due, span, grace, ttl, kind, owner, box, meta = (redis.call('HGET', keys[4], id) or
+    ''):match('^(%d+) (%d+) (%d+) (%d+) %d+ %d+ (%a) (%S+) (%S+) (.*)$')
+  if kind ~= 'e' or owner ~= '-' then return false end
+  due = tonumber(due)
+  if not is_alive(due, due - span * 1000, box, now, keys[4]) then return false end
+  local counted, until_text = counter_text:match('^~(%d+) (%d+)$')
+  local number = next_after(tonumber(counted) or 0, now)
+  local stamp, till = clock_text(clock), handoff_end(grace, now)
+  local token, ms = number == now and stamp or whole(number), math.ceil((till - now) / 1000)
+  redis.call('HDEL', keys[4], id)
+  -- Nobody may wait any more: the next release will see that.
+  redis.call('SET', keys[2], '~' .. token .. ' ' .. (until_text or '0'), 'PX',
+    counter_life(number, now))
+  write_plain(keys[1], id, token, math.max(tonumber(ttl), ms), first[2] .. meta:sub(2), ms)
+  send_message(id, box, token, whole(till), stamp, keys[1], keys[3])
+  return true
+end
+
+-- release: gives a plain hold back, to nobody or to the first waiter.
+local function release_straight(keys, args)
+  if args[3] then return nil, {} end
+  local id, value = args[1], redis.pcall('GET', keys[1])
+  if value and type(value) ~= 'string' then
+    if keys[3] then return nil, { value = value } end
+    return false
+  end
+  local is_mine = value and value:sub(1, 22) == id
+  local text, first = redis.call('GET', keys[2]), nil
+  local is_quiet = not text or text:byte(1) ~= 126 -- 126 is ~
+  if not is_quiet and is_mine and keys[3] then
+    first = redis.call('ZPOPMIN', keys[3])
+    local number = not first[1] and text:match('^~(%d+) 0$')
+    -- Nobody waits any more, and no tombstone stands.
+    if number then redis.call('SET', keys[2], number, 'KEEPTTL') end
+    is_quiet = number
+  end
+  if is_quiet then
+    if not is_mine then return 0 end
+    redis.call('DEL', keys[1])
+    if args[2] and args[2] ~= '-' then redis.pcall('PUBLISH', args[2], id) end
+    return 1
+  end
+  if not keys[3] then return false end
+  if not first or not first[1] then return nil, { value = value, text = text, first = first } end
+  local clock = redis.call('TIME')
+  if hand_off_straight(keys, first, text, clock) then return 1 end
+  return nil, { value = value, text = text, first = first, clock = clock }
+end
+
+-- extend: of a plain hold, by no more than it was given before. One key is enough for that.
+local function extend_straight(keys, args)
+  if args[3] then return nil, {} end
+  local value, ttl = redis.pcall('GET', keys[1]), tonumber(args[2])
+  if not value then return { 0 } end
+  local token, given
+  if type(value) == 'string' then
+    if value:sub(1, 22) ~= args[1] then return { 0 } end
+    token, given = value:match('^%S+ (%d+) (%d+) ')
+    given = tonumber(given)
+  end
+  if not given or ttl > given then
+    if not keys[2] then return false end
+    return nil, { value = value }
+  end
+  local left = redis.call('PTTL', keys[1])
+  if left < ttl then
+    redis.call('PEXPIRE', keys[1], args[2])
+    left = ttl
+  end
+  return { token, math.min(left, given) }
+end
+
+-- By EVALSHA the rest of this text is made at every call: it stops here if it can.
+local straight = { acquire = acquire_straight, release = release_straight,
+  extend = extend_straight }
+local verb, seen
+if not VERSION then
+  verb = table.remove(ARGV, 1)
+  if straight[verb] then
+    local answer
+    answer, seen = straight[verb](KEYS, ARGV)
+    if answer ~= nil then return answer end
+  end
+end

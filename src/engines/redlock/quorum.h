@@ -1,0 +1,35 @@
+/* quorum.h - votes of N servers folded into one verdict. Pure.
+ *
+ * A majority of all N servers is needed, whichever of them may vote: a server that restarted a
+ * moment ago is asked, but its yes does not count (VOTE_UNCOUNTED). */
+#pragma once
+#include "core/engine_protocol.h"
+
+enum { QUORUM_SERVERS_MAX = 9 };
+
+enum vote { VOTE_OPEN, VOTE_YES, VOTE_NO, VOTE_FAILED, VOTE_UNCOUNTED };
+
+struct quorum {
+    unsigned servers;
+    enum vote vote[QUORUM_SERVERS_MAX];
+};
+
+enum quorum_verdict { QUORUM_OPEN, QUORUM_WON, QUORUM_LOST };
+
+static inline unsigned quorum_majority(unsigned servers)
+{
+    return servers / 2 + 1;
+}
+
+void quorum_open(struct quorum *q, unsigned servers); /* all votes are open */
+unsigned quorum_count(const struct quorum *q, enum vote vote);
+/* WON: a majority said yes. LOST: no majority can say yes any more. */
+enum quorum_verdict quorum_verdict(const struct quorum *q);
+/* Of a lost round: did too few servers answer, whatever they said? */
+bool quorum_is_silent(const struct quorum *q);
+/* Did so many servers say no that the others are no majority, whatever they say? */
+bool quorum_is_refused(const struct quorum *q);
+
+/* How long a majority still holds, given the time that each server has left (0: none): the M-th
+ * largest value, where M is the majority. */
+nanos quorum_left(const nanos *left, unsigned servers);

@@ -1,0 +1,40 @@
+/* zk_admin.h - the struct of an admin op, shared by list, break and diagnose. */
+#pragma once
+#include "zookeeper.h"
+
+/* A place of the name that is read. */
+struct admin_row {
+    char *node; /* name of the node */
+    struct zk_place place;
+    struct zk_data data;
+    struct zk_stat stat;
+    bool is_gone; /* it was deleted before its data was read */
+};
+
+enum admin_step { STEP_NAMES, STEP_PLACES, STEP_DATA, STEP_DELETE, STEP_DIAGNOSE };
+
+struct zk_admin {
+    struct zk_admin *next;
+    struct engine_op *op;
+    struct zk_session *session;
+    nanos asked_at, sent_at;
+    bool begun;
+    enum admin_step step;
+    char **name; /* names of locks, in byte order */
+    size_t names, at;
+    uint32_t shown;        /* number of names with rows */
+    struct admin_row *row; /* places of name[at] */
+    size_t count, read, sent;
+    uint64_t used;
+};
+
+void zk_admin_reply(struct zk *zk, struct zk_admin *admin, enum reply_kind kind, hf_status status,
+                    const char *text);
+/* Sends zk->message. On failure it has replied, and the admin op is gone: NULL. */
+struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now);
+
+/* ---- zk_diagnose.c ---- */
+
+void zk_diagnose_begin(struct zk *zk, struct zk_admin *admin, nanos now);
+void zk_diagnose_on_reply(struct zk *zk, struct zk_admin *admin, const struct zk_header *header,
+                          nanos now);

@@ -1,0 +1,635 @@
+/* zk_session.c - sessions: their connections, how they are kept alive, and what is believed of
+ * them. */
+#include "zookeeper.h"
+
+#include "core/backoff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Timeouts are asked for as 3/2 of the ttl. With 4/3 of it a hold can still be granted. */
+enum { ASKED_NUMERATOR = 3, ASKED_DENOMINATOR = 2 };
+
+static nanos timeout_of(const struct zk_session *s)
+{
+    return NANOS_OF_MS(s->timeout_ms);
+}
+
+/* How long a server may be silent before another one is tried. */
+static nanos patience_of(const struct zk_session *s)
+{
+    nanos part = timeout_of(s) / 4;
+    part = part > ZK_CALL_LEAST ? part : ZK_CALL_LEAST;
+    return part < s->zk->call_timeout ? part : s->zk->call_timeout;
+}
+
+/* ---- Finding ---- */
+
+static int32_t timeout_for(int64_t ttl_ms)
+{
+    return (int32_t)(ttl_ms * ASKED_NUMERATOR / ASKED_DENOMINATOR);
+}
+
+static struct zk_session *make_session(struct zk *zk, int64_t ttl_ms, const struct id *attempt)
+{
+    struct zk_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->zk = zk;
+    s->number = -1;
+    s->ttl_ms = ttl_ms;
+    s->wanted_ms = timeout_for(ttl_ms);
+    s->is_private = attempt;
+    if (attempt)
+        s->attempt = *attempt;
+    s->calls.size = sizeof(struct zk_call);
+    s->first = zk->host->random(zk->host->ctx) % zk->endpoints.count;
+    s->unused_at = zk->last_now;
+    s->next = zk->sessions;
+    zk->sessions = s;
+    return s;
+}
+
+/* The session of that ttl, or the next longer one if there are too many. */
+static struct zk_session *shared_session(struct zk *zk, int64_t ttl_ms)
+{
+    struct zk_session *longer = NULL;
+    unsigned count = 0;
+    for (struct zk_session *s = zk->sessions; s; s = s->next) {
+        if (s->is_private)
+            continue;
+        count++;
+        if (s->ttl_ms == ttl_ms)
+            return s;
+        bool is_closer = !longer || s->ttl_ms < longer->ttl_ms;
+        if (s->ttl_ms > ttl_ms && is_closer)
+            longer = s;
+    }
+    return count < ZK_SHARED_MAX ? make_session(zk, ttl_ms, NULL) : longer;
+}
+
+struct zk_session *zk_session_of(struct zk *zk, int64_t ttl_ms, const struct id *attempt)
+{
+    assert(ttl_ms > 0);
+    if (!attempt)
+        return shared_session(zk, ttl_ms);
+    for (struct zk_session *s = zk->sessions; s; s = s->next)
+        if (s->is_private && id_same(&s->attempt, attempt))
+            return s;
+    return make_session(zk, ttl_ms, attempt);
+}
+
+struct zk_session *zk_session_any(struct zk *zk)
+{
+    struct zk_session *any = NULL;
+    for (struct zk_session *s = zk->sessions; s; s = s->next) {
+        if (s->is_private || s->is_closing)
+            continue;
+        if (s->state == SESSION_UP)
+            return s;
+        any = s;
+    }
+    return any ? any : zk_session_of(zk, zk->default_ttl_ms, NULL);
+}
+
+void zk_session_count(struct zk_entry *entry, int by)
+{
+    struct zk_session *s = entry->lock->session;
+    unsigned step = (unsigned)by;
+    s->entries += step;
+    s->waiters += entry->stage == ENTRY_QUEUED ? step : 0;
+    s->watched += entry->is_seen ? step : 0;
+    if (s->entries == 0)
+        s->unused_at = s->zk->last_now;
+}
+
+/* ---- Belief ---- */
+
+void zk_session_touch(struct zk_session *s, nanos now)
+{
+    nanos last = s->touches ? s->touch[(s->touches - 1) % ZK_TOUCHES] : s->greeted_at;
+    s->sent_at = now;
+    if (now - last >= timeout_of(s) / ZK_TOUCHES)
+        s->touch[s->touches++ % ZK_TOUCHES] = now;
+}
+
+nanos zk_session_touched(const struct zk_session *s, nanos now)
+{
+    nanos latest = now - timeout_of(s) / 4, best = s->greeted_at;
+    unsigned kept = s->touches < ZK_TOUCHES ? s->touches : ZK_TOUCHES;
+    for (unsigned i = 0; i < kept; i++)
+        if (s->touch[i] <= latest && s->touch[i] > best)
+            best = s->touch[i];
+    return best;
+}
+
+void zk_session_prove(struct zk_session *s, const struct zk_call *call)
+{
+    nanos until = call->touched_at + timeout_of(s);
+    if (until > s->believed_until)
+        s->believed_until = until;
+    s->proven_at = call->flight.sent_at;
+}
+
+void zk_session_beat(struct zk_session *s, nanos now)
+{
+    if (s->is_beating)
+        return;
+    zk_put_quorum_check(&s->zk->message, zk_call_begin(s), s->zk->root);
+    struct zk_call *call = zk_call_send(s, CALL_BEAT, now);
+    if (!call)
+        return;
+    zk_call_claim_none(s, call);
+    s->is_beating = true;
+    s->beat_sent_at = now;
+}
+
+int64_t zk_session_ttl_max(const struct zk_session *s)
+{
+    return (int64_t)s->timeout_ms * 3 / 4;
+}
+
+bool zk_session_raise(struct zk_session *s, int64_t ttl_ms)
+{
+    if (s->must_redial)
+        return false;
+    if (ttl_ms <= zk_session_ttl_max(s) || timeout_for(ttl_ms) <= s->wanted_ms)
+        return true;
+    s->wanted_ms = timeout_for(ttl_ms);
+    s->must_redial = true;
+    return false;
+}
+
+/* ---- Dialling ---- */
+
+static bool take_number(struct zk_session *s)
+{
+    struct zk *zk = s->zk;
+    for (int i = 0; s->number < 0 && i < WIRE_CONNECTIONS_MAX; i++)
+        if (!zk->by_number[i]) {
+            zk->by_number[i] = s;
+            s->number = i;
+        }
+    return s->number >= 0;
+}
+
+static void give_number_back(struct zk_session *s)
+{
+    if (s->number >= 0)
+        s->zk->by_number[s->number] = NULL;
+    s->number = -1;
+}
+
+static void dial(struct zk_session *s, nanos now)
+{
+    struct zk *zk = s->zk;
+    zk->endpoints.first = s->first;
+    const struct endpoint *endpoint = endpoints_turn(&zk->endpoints, s->failures);
+    endpoint_print(endpoint, s->where);
+    s->state = SESSION_DIALLED;
+    s->since = now;
+    zk->host->dial(zk->host->ctx, (unsigned)s->number, endpoint);
+}
+
+bool zk_session_need(struct zk_session *s, nanos now)
+{
+    if (s->state == SESSION_DOWN && now >= s->dial_at) {
+        if (take_number(s)) {
+            dial(s, now);
+        } else {
+            s->status = HF_FULL;
+            snprintf(s->why, sizeof s->why, "all %d connections of this client are in use",
+                     WIRE_CONNECTIONS_MAX);
+        }
+    }
+    return s->state == SESSION_UP && !s->is_broken && !s->must_redial && !s->is_closing;
+}
+
+/* ---- The greeting ---- */
+
+void zk_session_up(struct zk_session *s, nanos now)
+{
+    struct zk *zk = s->zk;
+    assert(s->state == SESSION_DIALLED);
+    struct zk_connect connect = {.zxid = s->zxid,
+                                 .timeout_ms = s->wanted_ms,
+                                 .session = s->id,
+                                 .password = {s->password, s->password_len}};
+    s->state = SESSION_GREETING;
+    s->greeted_at = now;
+    jute_clear(&zk->message);
+    zk_put_connect(&zk->message, &connect);
+    bool sent = !zk->message.failed && zk->host->send(zk->host->ctx, (unsigned)s->number,
+                                                      zk->message.bytes, zk->message.len);
+    if (!sent)
+        zk_session_break(s, HF_UNAVAILABLE, "no memory for a request");
+}
+
+static void log_in(struct zk_session *s)
+{
+    struct zk *zk = s->zk;
+    if (!zk->endpoints.user[0])
+        return;
+    jute_clear(&zk->message);
+    zk_put_digest(&zk->message, zk->endpoints.user, zk->endpoints.password);
+    if (zk->message.failed ||
+        !zk->host->send(zk->host->ctx, (unsigned)s->number, zk->message.bytes, zk->message.len))
+        zk_session_break(s, HF_UNAVAILABLE, "no memory for a request");
+    explicit_bzero(zk->message.bytes, zk->message.room);
+}
+
+/* Watches are gone with the old connection. */
+static void resume(struct zk_session *s, nanos now)
+{
+    bool has_holds = false;
+    for (struct zk_lock *lock = s->locks; lock; lock = lock->next) {
+        bool has_waiters = false;
+        for (const struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
+            has_holds |= entry->stage == ENTRY_HELD;
+            has_waiters |= entry->stage == ENTRY_QUEUED;
+        }
+        if (has_waiters)
+            zk_lock_list(lock, now);
+    }
+    if (has_holds && !s->is_private)
+        s->zk->host->recheck(s->zk->host->ctx);
+}
+
+static void begin_connection(struct zk_session *s, const struct zk_connected *connected, nanos now)
+{
+    bool is_new = s->id == 0;
+    s->id = connected->session;
+    s->timeout_ms = connected->timeout_ms;
+    s->password_len = connected->password.len;
+    memcpy(s->password, connected->password.at, connected->password.len);
+    s->state = SESSION_UP;
+    s->first = (s->first + s->failures) % s->zk->endpoints.count;
+    s->failures = 0;
+    s->xid = 0;
+    s->touches = 0;
+    s->pinged_at = 0;
+    s->answered_at = s->sent_at = now;
+    if (is_new) { /* a session is made by a quorum write */
+        s->proven_at = s->greeted_at;
+        s->believed_until = s->greeted_at + timeout_of(s);
+    }
+    log_in(s);
+}
+
+static void on_greeting(struct zk_session *s, struct jute_reader *frame, nanos now)
+{
+    struct zk_connected connected;
+    if (!zk_read_connected(frame, &connected)) {
+        zk_session_break(s, HF_CONFIG, "the server does not speak ZooKeeper's protocol");
+        return;
+    }
+    if (connected.timeout_ms <= 0 || connected.password.len == 0) {
+        bool was_ours = s->id != 0;
+        if (was_ours)
+            zk_session_expired(s);
+        zk_session_break(s, HF_UNAVAILABLE,
+                         was_ours ? "the session has expired" : "the server gave no session");
+        return;
+    }
+    begin_connection(s, &connected, now);
+    resume(s, now);
+    zk_session_advance(s, now);
+    zk_admins_advance(s, now);
+}
+
+void zk_session_bytes(struct zk_session *s, const char *bytes, size_t len, nanos now)
+{
+    struct jute_reader frame;
+    enum jute_frame found = JUTE_FRAME_NONE;
+    if (!jute_inbox_add(&s->inbox, bytes, len)) {
+        zk_session_break(s, HF_UNAVAILABLE, "no memory for a reply");
+        return;
+    }
+    while (!s->is_broken && (found = jute_inbox_next(&s->inbox, &frame)) == JUTE_FRAME_WHOLE) {
+        if (s->state == SESSION_GREETING)
+            on_greeting(s, &frame, now);
+        else if (!zk_call_on_frame(s, &frame, now))
+            found = JUTE_FRAME_BAD;
+        if (found == JUTE_FRAME_BAD)
+            break;
+    }
+    if (found == JUTE_FRAME_BAD && !s->is_broken) {
+        bool is_new = s->state == SESSION_GREETING;
+        zk_session_break(s, is_new ? HF_CONFIG : HF_UNAVAILABLE,
+                         is_new ? "the server does not speak ZooKeeper's protocol"
+                                : "a reply of the server makes no sense");
+    }
+}
+
+/* ---- Losing ---- */
+
+void zk_session_break(struct zk_session *s, hf_status status, const char *why)
+{
+    if (s->is_broken)
+        return;
+    s->is_broken = true;
+    s->status = status;
+    snprintf(s->why, sizeof s->why, "%.120s: %.180s", s->where, why);
+}
+
+void zk_session_expired(struct zk_session *s)
+{
+    struct zk *zk = s->zk;
+    bool had_holds = false;
+    s->id = s->zxid = 0;
+    s->password_len = 0;
+    s->proven_at = s->believed_until = 0;
+    for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
+        for (struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
+            bool waits = entry->stage == ENTRY_QUEUED && entry->verb == OP_NONE;
+            had_holds |= entry->stage == ENTRY_HELD;
+            zk_entry_forget_place(entry);
+            zk_entry_set_stage(entry, ENTRY_NONE);
+            if (waits)
+                zk_entry_reply(zk, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
+        }
+    if (had_holds)
+        zk->host->recheck(zk->host->ctx);
+}
+
+static void forget_watches(struct zk_session *s)
+{
+    for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
+        for (struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
+            entry->is_seen = false;
+            entry->is_granted = false; /* its place may go meanwhile: the list is read again */
+            free(entry->ahead);
+            entry->ahead = NULL;
+        }
+    s->watched = 0;
+}
+
+/* With several servers the next one is tried at once. */
+static void plan_dial(struct zk_session *s, nanos now)
+{
+    struct zk *zk = s->zk;
+    struct timing t;
+    unsigned all = zk->endpoints.count;
+    bool tried_all = s->failures % all == all - 1;
+    timing_fill(&t, s->ttl_ms, &zk->limits, &zk->overrides);
+    nanos pause = backoff_pause(&t, s->failures / all, zk->host->random(zk->host->ctx));
+    s->dial_at = s->failures == 0 || !tried_all ? now : now + pause;
+    s->failures++;
+}
+
+static void go_down(struct zk_session *s, bool on_purpose, nanos now)
+{
+    s->state = SESSION_DOWN;
+    s->is_broken = s->must_redial = false;
+    s->pinged_at = 0;
+    jute_inbox_free(&s->inbox);
+    if (s->is_closing) {
+        s->is_closing = s->is_over = false;
+        s->id = s->zxid = 0;
+    }
+    if (on_purpose)
+        s->dial_at = now;
+    else
+        plan_dial(s, now);
+    forget_watches(s);
+    zk_calls_cut(s, now);
+
+    bool dials_again = s->status == HF_UNAVAILABLE && s->dial_at <= now;
+    if (!on_purpose && !dials_again) {
+        zk_entries_fail_unsent(s);
+        zk_admins_fail(s);
+    }
+}
+
+void zk_session_down(struct zk_session *s, hf_status status, const char *why, nanos now)
+{
+    if (s->state == SESSION_DOWN)
+        return;
+    bool was_closing = s->is_closing;
+    if (!s->is_broken) {
+        s->status = status;
+        if (strstr(why, s->where))
+            snprintf(s->why, sizeof s->why, "%.300s", why);
+        else
+            snprintf(s->why, sizeof s->why, "%.120s: %.180s", s->where, why);
+    }
+    go_down(s, was_closing, now);
+}
+
+static void hang_up(struct zk_session *s, bool on_purpose, nanos now)
+{
+    s->zk->host->hang_up(s->zk->host->ctx, (unsigned)s->number);
+    go_down(s, on_purpose, now);
+}
+
+/* ---- Ending ---- */
+
+static void close_session(struct zk_session *s, nanos now)
+{
+    zk_put_close_session(&s->zk->message, zk_call_begin(s));
+    struct zk_call *call = zk_call_send(s, CALL_CLOSE, now);
+    if (!call)
+        return;
+    zk_call_claim_none(s, call);
+    s->is_closing = true;
+}
+
+static bool is_private_idle(const struct zk_session *s)
+{
+    for (const struct zk_lock *lock = s->locks; lock; lock = lock->next)
+        for (const struct zk_entry *entry = lock->entries; entry; entry = entry->beside)
+            if (entry->verb != OP_NONE || entry->stage == ENTRY_QUEUED || entry->in_flight)
+                return false;
+    return s->calls.count == 0;
+}
+
+/* A private session that nobody needs now: its hold lives on without a connection. */
+static void rest_private(struct zk_session *s, nanos now)
+{
+    if (!s->is_private || !is_private_idle(s))
+        return;
+    if (s->state == SESSION_UP && s->is_over)
+        close_session(s, now);
+    else if (s->state == SESSION_UP)
+        hang_up(s, true, now);
+    if (s->state == SESSION_DOWN)
+        give_number_back(s);
+}
+
+static void free_session(struct zk_session *s)
+{
+    give_number_back(s);
+    zk_locks_free(s);
+    pipeline_free(&s->calls);
+    jute_inbox_free(&s->inbox);
+    explicit_bzero(s->password, sizeof s->password);
+    free(s);
+}
+
+static void drop_unused(struct zk *zk, nanos now)
+{
+    for (struct zk_session **at = &zk->sessions; *at;) {
+        struct zk_session *s = *at;
+        bool is_old = !s->id && !zk->admins && now >= s->unused_at + ZK_IDLE_CLOSE;
+        bool unused = !s->entries && s->state == SESSION_DOWN && (s->is_private || is_old);
+        if (unused) {
+            *at = s->next;
+            free_session(s);
+        } else {
+            at = &s->next;
+        }
+    }
+}
+
+void zk_sessions_finish(struct zk *zk, nanos now)
+{
+    for (struct zk_session *s = zk->sessions; s; s = s->next) {
+        bool redials = s->must_redial && s->state == SESSION_UP && s->calls.count == 0;
+        if (s->is_broken && s->state != SESSION_DOWN)
+            hang_up(s, false, now);
+        else if (redials)
+            hang_up(s, true, now);
+        rest_private(s, now);
+    }
+    zk_locks_drop_unused(zk);
+    drop_unused(zk, now);
+}
+
+void zk_sessions_end(struct zk *zk, nanos now)
+{
+    for (struct zk_session *s = zk->sessions; s; s = s->next) {
+        bool ends = !s->is_private && s->state == SESSION_UP && !s->is_broken && !s->is_closing;
+        if (ends)
+            close_session(s, now);
+    }
+}
+
+void zk_sessions_free(struct zk *zk)
+{
+    while (zk->sessions) {
+        struct zk_session *s = zk->sessions;
+        zk->sessions = s->next;
+        if (s->state != SESSION_DOWN)
+            zk->host->hang_up(zk->host->ctx, (unsigned)s->number);
+        free_session(s);
+    }
+}
+
+/* ---- Time ---- */
+
+/* Does something wait for the session, or need it to live on? */
+static bool is_wanted(const struct zk_session *s)
+{
+    if (!s->is_private && s->entries)
+        return true;
+    for (const struct zk_lock *lock = s->locks; lock; lock = lock->next)
+        for (const struct zk_entry *entry = lock->entries; entry; entry = entry->beside)
+            if (entry->verb != OP_NONE)
+                return true;
+    return zk_admins_want(s);
+}
+
+static nanos ping_due(const struct zk_session *s)
+{
+    return s->sent_at + timeout_of(s) / (s->entries ? ZK_PING_PART : ZK_IDLE_PART);
+}
+
+static void ping(struct zk_session *s, nanos now)
+{
+    struct zk *zk = s->zk;
+    jute_clear(&zk->message);
+    zk_put_ping(&zk->message);
+    if (zk->message.failed ||
+        !zk->host->send(zk->host->ctx, (unsigned)s->number, zk->message.bytes, zk->message.len)) {
+        zk_session_break(s, HF_UNAVAILABLE, "no memory for a request");
+        return;
+    }
+    if (!s->pinged_at)
+        s->pinged_at = now;
+    zk_session_touch(s, now);
+}
+
+/* When the server has been silent for too long. Replies to pings do not count for requests: a
+ * server that is cut off from its leader answers pings alone. */
+static nanos silence_end(const struct zk_session *s)
+{
+    nanos end = TIME_NEVER;
+    if (s->pinged_at)
+        end = s->pinged_at + patience_of(s);
+    if (s->calls.count) {
+        const struct flight *oldest = pipeline_at(&s->calls, 0);
+        nanos since = oldest->sent_at > s->answered_at ? oldest->sent_at : s->answered_at;
+        end = since + patience_of(s) < end ? since + patience_of(s) : end;
+    }
+    return end;
+}
+
+/* A grant by watch is believed at once if the session was proven lately. */
+static nanos beat_due(const struct zk_session *s)
+{
+    if (!s->waiters || s->is_beating)
+        return TIME_NEVER;
+    return s->proven_at + timeout_of(s) / 4;
+}
+
+static nanos earlier(nanos a, nanos b)
+{
+    return a < b ? a : b;
+}
+
+static nanos tick_up(struct zk_session *s, nanos now)
+{
+    nanos end = silence_end(s);
+    if (now >= end) {
+        zk_session_break(s, HF_UNAVAILABLE, "no answer came in time");
+        return now;
+    }
+    if (s->is_closing)
+        return end;
+    bool is_unused = !s->is_private && !s->entries && !s->zk->admins && !s->calls.count;
+    if (is_unused && now >= s->unused_at + ZK_IDLE_CLOSE) {
+        close_session(s, now);
+        return silence_end(s);
+    }
+    if (now >= beat_due(s))
+        zk_session_beat(s, now);
+    if (now >= ping_due(s))
+        ping(s, now);
+    nanos next = earlier(earlier(silence_end(s), ping_due(s)), beat_due(s));
+    return is_unused ? earlier(next, s->unused_at + ZK_IDLE_CLOSE) : next;
+}
+
+static nanos greeting_end(const struct zk_session *s)
+{
+    nanos limit = s->zk->connect_timeout;
+    bool must_hurry = s->id && s->entries && s->zk->endpoints.count > 1;
+    return s->since + (must_hurry ? earlier(limit, patience_of(s)) : limit);
+}
+
+static nanos tick_session(struct zk_session *s, nanos now)
+{
+    if (s->state == SESSION_UP)
+        return tick_up(s, now);
+    if (s->state == SESSION_DOWN) {
+        if (!is_wanted(s))
+            return TIME_NEVER;
+        zk_session_need(s, now);
+        if (s->state != SESSION_DOWN)
+            return greeting_end(s);
+        return s->dial_at > now ? s->dial_at : TIME_NEVER;
+    }
+    if (now >= greeting_end(s)) {
+        zk_session_break(s, HF_UNAVAILABLE, "connecting took too long");
+        return now;
+    }
+    return greeting_end(s);
+}
+
+nanos zk_sessions_tick(struct zk *zk, nanos now)
+{
+    nanos next = TIME_NEVER;
+    for (struct zk_session *s = zk->sessions; s; s = s->next)
+        next = earlier(next, tick_session(s, now));
+    return next;
+}

@@ -1,0 +1,394 @@
+/* zookeeper.h - the engine for ZooKeeper (3.5 or newer): its structs, and how it works.
+ *
+ * Nodes. A lock is a container node, ROOT/NAME. Each request for it is one ephemeral sequential
+ * child, its *place*. The server numbers the places, and who holds is a pure function of their
+ * names (core/entry_order.h). So taking a lock is one write, releasing it is another, and a handoff
+ * is the deletion of the place ahead, which the next waiter watches. Curator's and go-zk's locks
+ * put their nodes beside ours: they stand in the same queue.
+ *
+ * Liveness. A place lives as long as the session that made it. A session is one connection; holds
+ * with the same ttl share one, whose timeout is 3/2 of the ttl. A detached hold, and an attempt
+ * that the caller named, has a *private* session: its id and password are in the data of the place,
+ * so that another process can go on with it. A private session is connected only while something
+ * is in flight for it.
+ *
+ * Belief. A follower that is cut off from its leader answers pings for seconds after the leader has
+ * ended the session. So a ping proves nothing; an answered quorum write does. But a write that goes
+ * through a follower does not restart the leader's timer either: the follower reports its sessions
+ * when the leader asks, every half tick, and half a tick is at most a quarter of a session's
+ * timeout. So a hold is good for the timeout, counted from the newest request that was sent at
+ * least a quarter of the timeout before an answered write, or from the greeting of the connection,
+ * which the leader itself confirms. Pings at a sixteenth of the timeout keep that loss small.
+ *
+ * Unknown outcome. If a connection breaks with the creation of a place unanswered, the session is
+ * taken up again, here or on another server. What the old connection sent is carried out or refused
+ * by then: a list behind a sync shows whether the place is there, by the attempt in its name. If
+ * the session expired, nothing is left of it.
+ *
+ * Old lists. A server may lag behind. The reply to a creation says that this server has everything
+ * before it, so a list behind it has every place ahead that is not gone for good. An old list only
+ * delays a grant.
+ *
+ * Tokens. The token of a hold is the creation (czxid) of its place. Grants follow the order of
+ * creation, so tokens rise.
+ *
+ * Files: zookeeper.c the door and the URL; zk_session.c sessions, their connections and belief;
+ * zk_call.c requests in flight; zk_entry.c requests for locks; zk_replies.c their replies;
+ * zk_list.c lists and watches; zk_place.c names and data of places; zk_admin.c list and break;
+ * zk_diagnose.c findings; zk_messages.c and jute.c the wire. */
+#pragma once
+#include "core/entry_order.h"
+#include "core/timing.h"
+#include "engines/kit/endpoints.h"
+#include "engines/kit/pipeline.h"
+#include "engines/wire_engine.h"
+#include "zk_messages.h"
+
+#include <assert.h>
+
+extern const struct wire_engine_type zookeeper_wire_engine;
+
+#define ZOOKEEPER_LIMITS                                                                           \
+    {                                                                                              \
+        .ttl_min_ms = 300, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,      \
+        .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
+        .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_CAN_BREAK |    \
+                  ENGINE_NO_BARGING                                                                \
+    }
+
+enum {
+    ZK_ROOT_MAX = 128,
+    ZK_BUCKETS = 256, /* of the locks of a session */
+    ZK_ID_TEXT = 32,
+    ZK_DATA_MAX = 512,
+    ZK_SHARED_MAX = 16,      /* sessions by ttl; the other connections are for private ones */
+    ZK_TOUCHES = 32,         /* times of requests that a session remembers */
+    ZK_PING_PART = 16,       /* part of the timeout after which a session with places is pinged */
+    ZK_IDLE_PART = 4,        /* the same without places */
+    ZK_WAITERS_MAX = 10000,  /* of a name: lists grow with them */
+    ZK_IN_FLIGHT_MAX = 1000, /* a server stops to read at its own globalOutstandingLimit */
+};
+
+#define ZK_CALL_TIMEOUT NANOS_OF_MS(1000)
+#define ZK_CALL_LEAST NANOS_OF_MS(200) /* an ensemble commits to disk */
+#define ZK_REFRESH NANOS_OF_MS(5000)
+#define ZK_PRIVATE_REFRESH NANOS_OF_MS(1000) /* others may take its connection away */
+#define ZK_IDLE_CLOSE NANOS_OF_MS(30000)
+
+struct zk;
+struct zk_admin;
+struct zk_entry;
+struct zk_lock;
+struct zk_session;
+
+/* ---- Calls ---- */
+
+enum zk_call_kind {
+    CALL_BEAT,   /* a quorum write for the session */
+    CALL_MAKE,   /* a node above a place */
+    CALL_CREATE, /* a place */
+    CALL_LIST,   /* of a lock, for all its waiters */
+    CALL_SYNC,   /* before CALL_FIND; its reply says nothing */
+    CALL_FIND,   /* the list, to see whether an attempt has a place */
+    CALL_READ,   /* data of a place that another process made */
+    CALL_WATCH,  /* the place ahead */
+    CALL_SEE,    /* the own place, with a watch */
+    CALL_DELETE,
+    CALL_ADMIN,
+    CALL_CLOSE, /* ends the session */
+};
+
+/* One request in flight. Replies come in the order of the requests. */
+struct zk_call {
+    struct flight flight; /* id: xid */
+    enum zk_call_kind kind;
+    bool unclaimed;   /* no op waits for it: counted in session->unclaimed */
+    bool deletes;     /* a place: counted in zk->deleting */
+    nanos touched_at; /* send time of the newest request that the leader knows of if this write is
+                         answered */
+    struct zk_entry *entry;
+    struct zk_lock *lock;
+    struct zk_admin *admin;
+    uint32_t index; /* CALL_ADMIN: the row that it reads */
+};
+
+/* ---- Sessions ---- */
+
+struct zk_session {
+    struct zk_session *next;
+    struct zk *zk;
+    int number; /* of its connection; -1: none */
+    int64_t ttl_ms;
+    struct id attempt; /* is_private: of the hold that it belongs to */
+    bool is_private;
+    enum { SESSION_DOWN, SESSION_DIALLED, SESSION_GREETING, SESSION_UP } state;
+    int64_t id; /* 0: none yet */
+    char password[ZK_PASSWORD_MAX];
+    size_t password_len;
+    int32_t wanted_ms, timeout_ms; /* as asked for; as granted */
+    int64_t zxid;                  /* newest that was seen */
+    int32_t xid;
+
+    unsigned first, failures; /* for endpoints_turn() */
+    char where[ENDPOINT_TEXT_MAX];
+    nanos dial_at;    /* not before */
+    nanos since;      /* when it was dialled */
+    nanos greeted_at; /* when the greeting was sent */
+    hf_status status; /* why it is down, */
+    char why[320];    /* and in words */
+    bool is_broken;   /* to be dropped at the end of this call */
+    bool is_over;     /* private: its hold was released */
+    bool is_closing;  /* CALL_CLOSE was sent */
+    bool must_redial; /* for a longer timeout, once nothing is in flight */
+
+    struct jute_inbox inbox;
+    struct pipeline calls;
+    uint32_t unclaimed;      /* number of calls that no op waits for */
+    nanos answered_at;       /* when the last reply came, pings aside */
+    nanos pinged_at;         /* when the first ping was sent that is unanswered; 0: none is */
+    nanos sent_at;           /* when anything was sent last */
+    nanos touch[ZK_TOUCHES]; /* send times of requests on this connection, as a ring */
+    unsigned touches;
+    nanos proven_at;      /* when the newest answered write was sent; 0: none */
+    nanos believed_until; /* the leader does not end the session before */
+    bool is_beating;      /* a CALL_BEAT is in flight */
+    nanos beat_sent_at;
+
+    struct zk_lock *locks, *bucket[ZK_BUCKETS];
+    unsigned entries, waiters, watched; /* numbers of entries; queued; held with a watch */
+    nanos unused_at;                    /* when the last entry went */
+};
+
+/* A lock as one session sees it. */
+struct zk_lock {
+    struct zk_lock *next, **link; /* in session->locks */
+    struct zk_lock *same_hash;    /* next in its bucket */
+    struct zk_lock *loose;        /* next in zk->loose */
+    bool is_loose;
+    struct zk_session *session;
+    uint32_t hash;
+    char *path;
+    struct zk_entry *entries;
+    uint32_t lists;   /* number of lists in flight */
+    bool lists_again; /* something happened since the last list was sent */
+    bool has_permits; /* semaphores: every change of the children matters */
+};
+
+/* ---- Entries ---- */
+
+enum entry_stage {
+    ENTRY_NONE,    /* it has no place */
+    ENTRY_UNKNOWN, /* it may have one */
+    ENTRY_QUEUED,
+    ENTRY_HELD
+};
+
+/* One attempt of this client, from its first op until it is forgotten. */
+struct zk_entry {
+    struct zk_entry *next, **link;
+    struct zk_entry *beside; /* next of the same lock */
+    struct engine_op *op;    /* NULL: forgotten, and only its deletion is awaited */
+    struct engine_op sent;   /* copy of *op at the last submit */
+    char id[ZK_ID_TEXT + 1];
+    struct zk_lock *lock;
+    enum entry_stage stage;
+    enum op_verb verb;  /* that awaits its reply; OP_NONE: none */
+    nanos asked_at;     /* when it was submitted */
+    uint32_t in_flight; /* number of its own calls */
+    char *place;        /* path of its node; NULL: not known */
+    char *ahead;        /* path of the node that it watches; NULL: none */
+    int32_t sequence;
+    uint64_t created; /* czxid; 0: not known */
+    nanos good_until; /* end of the hold as replied; 0: not known */
+    unsigned tries;
+    bool is_granted; /* the list says that it holds; the session must be proven before the reply */
+    bool is_seen;    /* its place is watched on this connection */
+    bool is_elsewhere;      /* another process made its place, or may have */
+    bool makes_parents;     /* the next creation makes all nodes above */
+    bool was_held;          /* since it took its place */
+    bool was_deleted;       /* a deletion of unknown outcome was sent */
+    int32_t make_error;     /* of a node above */
+    bool is_done;           /* forgotten, and nothing is left to send */
+    hf_status refusal;      /* replied once the place was taken back, */
+    char refusal_text[320]; /* and in words */
+};
+
+/* ---- The engine ---- */
+
+struct zk {
+    const struct wire_engine_host *host;
+    struct endpoints endpoints;
+    char root[ZK_ROOT_MAX + 1]; /* "/holdfast", without a slash at its end */
+    const char *joint;          /* between the id and the number in the name of a place */
+    struct engine_limits limits;
+    struct timing_overrides overrides;
+    nanos connect_timeout, call_timeout;
+    int64_t wall_offset_ms; /* wall clock less our clock */
+    int64_t default_ttl_ms;
+    char about[160]; /* "pid host" */
+
+    struct zk_session *sessions;
+    struct zk_session *by_number[WIRE_CONNECTIONS_MAX];
+    struct zk_lock *loose; /* locks that may be unused */
+    struct zk_entry *entries;
+    struct zk_admin *admins;
+    struct jute_writer message;
+    uint32_t deleting; /* number of deletions in flight */
+    bool has_done;     /* some forgotten entry is done */
+    bool has_backlog;  /* some request waits for others to be answered */
+    nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
+};
+
+/* ---- zk_call.c ---- */
+
+/* Begins a request: the next xid, and an empty zk->message to put it into. */
+int32_t zk_call_begin(struct zk_session *session);
+/* Sends zk->message. On failure the session is broken, and the call was not added: NULL. The
+ * pointer is valid until the next call is sent. */
+struct zk_call *zk_call_send(struct zk_session *session, enum zk_call_kind kind, nanos now);
+void zk_call_claim_none(struct zk_session *session, struct zk_call *call);
+/* No op waits for the replies that the entry is interested in; it may do so itself. */
+void zk_calls_unclaim(const struct zk_entry *entry);
+/* These calls have lost their owner. */
+void zk_calls_abandon_entry(struct zk_session *session, const struct zk_entry *entry);
+void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin);
+/* A frame of a session that is up. Returns false if it makes no sense. */
+bool zk_call_on_frame(struct zk_session *session, struct jute_reader *frame, nanos now);
+/* The connection is gone: replies to all that was in flight. */
+void zk_calls_cut(struct zk_session *session, nanos now);
+
+/* ---- zk_session.c ---- */
+
+/* The session of that ttl, or of that attempt. Returns NULL without memory, or if there are too
+ * many. */
+struct zk_session *zk_session_of(struct zk *zk, int64_t ttl_ms, const struct id *attempt);
+/* Any session by which a list can be read. */
+struct zk_session *zk_session_any(struct zk *zk);
+/* Dials if the session is down and may be dialled. Returns true if it is up. */
+bool zk_session_need(struct zk_session *session, nanos now);
+/* Longest ttl that its timeout allows. */
+int64_t zk_session_ttl_max(const struct zk_session *session);
+/* Asks for a timeout that allows the ttl. Returns true if the session has it; false: wait. */
+bool zk_session_raise(struct zk_session *session, int64_t ttl_ms);
+/* Sends a quorum write, unless one is in flight. */
+void zk_session_beat(struct zk_session *session, nanos now);
+/* Time of the newest request that the leader knows of once a write sent now is answered. */
+nanos zk_session_touched(const struct zk_session *session, nanos now);
+void zk_session_touch(struct zk_session *session, nanos now);
+void zk_session_prove(struct zk_session *session, const struct zk_call *call);
+void zk_session_break(struct zk_session *session, hf_status status, const char *why);
+void zk_session_expired(struct zk_session *session);
+void zk_session_count(struct zk_entry *entry, int by); /* counts the entry where it belongs */
+void zk_session_up(struct zk_session *session, nanos now);
+void zk_session_bytes(struct zk_session *session, const char *bytes, size_t len, nanos now);
+void zk_session_down(struct zk_session *session, hf_status status, const char *why, nanos now);
+/* Drops what is broken, hangs up what is idle. */
+void zk_sessions_finish(struct zk *zk, nanos now);
+nanos zk_sessions_tick(struct zk *zk, nanos now);
+/* No op follows: ends all sessions that need not outlive the client. */
+void zk_sessions_end(struct zk *zk, nanos now);
+void zk_sessions_free(struct zk *zk);
+static inline uint32_t zk_session_bit(const struct zk_session *session)
+{
+    return session->number >= 0 ? UINT32_C(1) << session->number : 0;
+}
+
+/* ---- zk_entry.c ---- */
+
+void zk_entry_submit(struct zk *zk, struct engine_op *op, nanos now);
+void zk_entry_forget(struct zk *zk, struct engine_op *op);
+/* Sends what the entry's verb needs next, if nothing of it is in flight. */
+void zk_entry_advance(struct zk *zk, struct zk_entry *entry, nanos now);
+void zk_session_advance(struct zk_session *session, nanos now); /* all its entries */
+void zk_entries_advance(struct zk *zk, nanos now);              /* all there are */
+void zk_entry_reply(struct zk *zk, struct zk_entry *entry, struct engine_reply reply);
+void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, const char *text,
+                   nanos retry_at);
+void zk_entry_set_stage(struct zk_entry *entry, enum entry_stage stage);
+void zk_entry_forget_place(struct zk_entry *entry);
+/* Its place is gone. */
+void zk_entry_lose(struct zk *zk, struct zk_entry *entry);
+/* The session cannot be reached: fails what was not sent. */
+void zk_entries_fail_unsent(struct zk_session *session);
+bool zk_entry_move(struct zk_entry *entry, struct zk_session *to);
+void zk_entry_send_create(struct zk *zk, struct zk_entry *entry, nanos now);
+void zk_entry_send_delete(struct zk *zk, struct zk_entry *entry, nanos now);
+void zk_entry_send_watch(struct zk_entry *entry, nanos now);
+void zk_entries_reap(struct zk *zk); /* drops those that are done */
+void zk_entries_close(struct zk *zk);
+
+/* ---- zk_replies.c ---- */
+
+void zk_entry_on_reply(struct zk *zk, struct zk_call *call, struct zk_header *header,
+                       struct jute_reader *body, nanos now);
+/* A call of an entry was cut: it may have been carried out. */
+void zk_entry_on_cut(struct zk *zk, const struct zk_call *call, nanos now);
+/* A list or an event says that the entry holds. */
+void zk_entry_granted(struct zk *zk, struct zk_entry *entry, nanos now);
+void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now);
+/* Takes the place back, and fails once that is done. */
+void zk_entry_refuse(struct zk *zk, struct zk_entry *entry, hf_status status, const char *text,
+                     nanos now);
+
+/* ---- zk_list.c ---- */
+
+struct zk_lock *zk_lock_of(struct zk_session *session, const char *name, size_t len);
+void zk_lock_list(struct zk_lock *lock, nanos now);
+/* The list of a lock: decides for all its waiters. */
+void zk_lock_on_list(struct zk_lock *lock, struct zk_header *header, struct jute_reader *body,
+                     nanos now);
+/* The list for an attempt that may have a place: notes it. Returns false if there is none. */
+bool zk_list_find(struct zk_entry *entry, struct jute_reader *body);
+void zk_list_on_event(struct zk_session *session, const struct zk_event *event, nanos now);
+void zk_lock_on_cut(struct zk_lock *lock); /* a list was cut */
+/* The lock may be unused: zk_locks_drop_unused() looks. */
+void zk_lock_loosen(struct zk_lock *lock);
+void zk_locks_drop_unused(struct zk *zk);
+void zk_locks_free(struct zk_session *session);
+
+/* ---- zk_place.c ---- */
+
+/* A place as its name says. */
+struct zk_place {
+    struct queue_entry queue;
+    int32_t sequence;
+    char id[ZK_ID_TEXT + 1]; /* "": foreign */
+};
+/* Reads a name. Returns false if it has no number: it is not a place, and counts for nothing. */
+bool zk_place_read(struct zk_place *place, struct jute_bytes name);
+/* Orders by number, which wraps: the arrival of each counts from `from`. */
+uint64_t zk_place_arrival(int32_t sequence, int32_t from);
+/* The path of a place that the server is to number. Returns NULL without memory. */
+char *zk_place_path(const struct zk *zk, const struct zk_entry *entry);
+
+/* The data of a place. */
+struct zk_data {
+    int64_t ttl_ms, at_ms, pid;
+    bool detached;
+    int64_t session; /* 0: not private */
+    char password[ZK_PASSWORD_MAX];
+    size_t password_len;
+    char host[65], label[HF_LABEL_MAX + 1];
+};
+size_t zk_data_write(const struct zk *zk, const struct zk_entry *entry, char out[ZK_DATA_MAX],
+                     nanos now);
+/* Returns false if the data is not ours. */
+bool zk_data_read(struct zk_data *data, struct jute_bytes bytes);
+
+/* Appends the name so that it is one component of a path. Returns its length; `out` has room for
+ * three bytes a byte. */
+size_t zk_name_encode(char *out, const char *name, size_t len);
+size_t zk_name_decode(char *out, size_t size, const char *text, size_t len);
+void zk_id_text(const struct id *id, char text[ZK_ID_TEXT + 1]);
+
+/* ---- zk_admin.c, zk_diagnose.c ---- */
+
+void zk_admin_submit(struct zk *zk, struct engine_op *op, nanos now);
+void zk_admin_forget(struct zk *zk, struct engine_op *op);
+void zk_admin_on_reply(struct zk *zk, const struct zk_call *call, const struct zk_header *header,
+                       struct jute_reader *body, nanos now);
+void zk_admin_on_cut(struct zk *zk, const struct zk_call *call);
+void zk_admins_advance(struct zk_session *session, nanos now);
+bool zk_admins_want(const struct zk_session *session);
+void zk_admins_fail(struct zk_session *session);
+void zk_admins_close(struct zk *zk);

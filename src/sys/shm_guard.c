@@ -1,0 +1,114 @@
+/* shm_guard.c - a program survives that somebody truncates a file that it has mapped. */
+#include "shm_guard.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PLACES = 64, PAGE = 4096 };
+
+/* The handler reads these at any time, so each is stored at once: the address last when a mapping
+ * comes, and first when it goes. */
+static struct {
+    _Atomic uintptr_t begin; /* 0: free */
+    _Atomic size_t size;
+    _Atomic bool *_Atomic hit;
+} places[PLACES];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding and removing */
+static unsigned guarded;                                 /* mappings; under the lock */
+static bool is_installed;                                /* under the lock */
+
+/* Private zeros from the faulting page to the end of the mapping. The instruction runs again. */
+static bool mend(uintptr_t at)
+{
+    for (unsigned i = 0; i < PLACES; i++) {
+        uintptr_t begin = atomic_load(&places[i].begin), end = begin + atomic_load(&places[i].size);
+        if (begin == 0 || at < begin || at >= end)
+            continue;
+
+        uintptr_t page = at / PAGE * PAGE;
+        atomic_store(atomic_load(&places[i].hit), true);
+        return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    }
+    return false;
+}
+
+/* Only system calls and atomic loads: any code may have been interrupted. With the default action
+ * back, a fault that is not ours happens again and ends the program; a signal that was sent is sent
+ * again. */
+static void on_sigbus(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    bool is_fault = info->si_code > 0;
+    if (is_fault && mend((uintptr_t)info->si_addr))
+        return;
+
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigaction(signal, &standard, NULL);
+    if (!is_fault)
+        raise(signal);
+}
+
+static void install(void)
+{
+    struct sigaction now, ours = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    bool is_free = sigaction(SIGBUS, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+                   now.sa_handler == SIG_DFL;
+    is_installed = is_free && sigaction(SIGBUS, &ours, NULL) == 0;
+}
+
+/* Only if the program has not put its own there meanwhile. */
+static void uninstall(void)
+{
+    struct sigaction now, standard = {.sa_handler = SIG_DFL};
+    bool is_ours = is_installed && sigaction(SIGBUS, NULL, &now) == 0 &&
+                   (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigbus;
+    if (is_ours)
+        sigaction(SIGBUS, &standard, NULL);
+    is_installed = false;
+}
+
+void shm_guard_add(char *map, size_t size, _Atomic bool *hit)
+{
+    assert(map && size && hit);
+    pthread_mutex_lock(&lock);
+
+    for (unsigned i = 0; i < PLACES; i++)
+        if (atomic_load(&places[i].begin) == 0) {
+            atomic_store(&places[i].size, size);
+            atomic_store(&places[i].hit, hit);
+            atomic_store(&places[i].begin, (uintptr_t)map);
+            if (guarded++ == 0)
+                install();
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+void shm_guard_remove(const char *map)
+{
+    assert(map);
+    pthread_mutex_lock(&lock);
+
+    for (unsigned i = 0; i < PLACES; i++)
+        if (atomic_load(&places[i].begin) == (uintptr_t)map) {
+            atomic_store(&places[i].begin, 0);
+            if (--guarded == 0)
+                uninstall();
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+void shm_guard_this_thread(void)
+{
+    sigset_t bus;
+    sigemptyset(&bus);
+    sigaddset(&bus, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# consul_cluster.sh - three real servers of Consul: a leader that dies takes no lock with it. And one server with tokens.
+. "$(dirname "$0")/../../lib/cli_tap.sh"
+. "$ROOT/tests/lib/servers.sh"
+
+CONSUL=$("$ROOT/tests/lib/fetch-consul" 2>why) || { skip "the servers" "$(tail -n 1 why)" && done_testing; exit; }
+
+# port: one that nobody listens on, below those that the kernel gives to clients.
+port() {
+    local port
+    for _ in {1..100}; do
+        port=$((12000 + RANDOM % 10000))
+        (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo $port && return; }
+    done
+}
+# agent NAME HTTP-PORT SERF-PORT SERVER-PORT SETTINGS [OPTION...]: in the background; pid_NAME is its process.
+agent() {
+    local name=$1
+    printf '{"ports": {"http": %d, "serf_lan": %d, "server": %d, "dns": -1, "grpc": -1, "serf_wan": -1}, "session_ttl_min": "1s",
+        "performance": {"raft_multiplier": 1}, "disable_update_check": true%s}' "$2" "$3" "$4" "$5" >"$name.json"
+    env -i ${HF_SUITE:+"HF_SUITE=$HF_SUITE"} setpriv --pdeathsig KILL "$CONSUL" agent -node "$name" -bind 127.0.0.1 \
+        -client 127.0.0.1 -data-dir "$PWD/$name" -config-file "$name.json" "${@:6}" >"$name.log" 2>&1 &
+    eval "pid_$name=$!"
+}
+# ready PORT [TOKEN]: takes sessions.
+ready() {
+    curl -sf -m 3 -X PUT ${2:+-H "X-Consul-Token: $2"} -d '{"TTL": "10s"}' "http://127.0.0.1:$1/v1/session/create" | grep -q ID
+}
+
+# ---- Three servers ----
+
+hosts='' join=()
+for i in 1 2 3; do http[i]=$(port) serf[i]=$(port) rpc[i]=$(port) join+=(-retry-join "127.0.0.1:${serf[i]}"); done
+for i in 1 2 3; do
+    agent n$i "${http[i]}" "${serf[i]}" "${rpc[i]}" '' -server -bootstrap-expect 3 -retry-interval 1s "${join[@]}"
+    hosts+=${hosts:+,}127.0.0.1:${http[i]}
+done
+for i in 1 2 3; do ok "server $i is up" eventually ready "${http[i]}"; done
+export HOLDFAST_URL="consul://$hosts?session_min=1s"
+is "a lock on the servers" "$("$HOLDFAST" run -n job -- echo in)" in
+"$HOLDFAST" run --ttl 15s job -- sh -c 'echo $HOLDFAST_TOKEN >first; sleep 8' &
+holder=$!
+ok "a command holds it" eventually test -s first
+"$HOLDFAST" run -q -w 60s --ttl 15s job -- sh -c 'echo $HOLDFAST_TOKEN >second' &
+waiter=$!
+waits() { "$HOLDFAST" show --json job | jq -e 'map(select(.role == "waiter")) | length == 1'; }
+ok "another one waits" eventually waits
+leader=$(curl -s -m 3 "http://127.0.0.1:${http[1]}/v1/status/leader" | tr -d '"')
+for i in 1 2 3; do [ "$leader" != "127.0.0.1:${rpc[i]}" ] || dead=$i; done
+ok "one of them leads" test -n "${dead:-}"
+eval "kill -KILL \$pid_n${dead:-1}"
+wait $holder
+is "the leader dies: the command ends as if nothing had happened" $? 0
+wait $waiter
+is "and the one that waits is next" $? 0
+ok "with a higher token" test "$(cat second)" -gt "$(cat first)"
+in_again() { [ "$("$HOLDFAST" run -n job -- echo in)" = in ]; }
+ok "two of three servers are enough" eventually in_again
+next=$((dead % 3 + 1))
+eval "kill -KILL \$pid_n$next"
+exits "one of three is not: 69" 69 timeout 40 "$HOLDFAST" run -n job -- true
+for i in 1 2 3; do eval "kill -KILL \$pid_n$i" 2>/dev/null; done
+
+# ---- Tokens ----
+
+one=$(port)
+acl=', "acl": {"enabled": true, "default_policy": "deny", "tokens": {"master": "root-token", "agent": "root-token"}}'
+agent one "$one" "$(port)" "$(port)" "$acl" -server -bootstrap-expect 1
+ok "a server with tokens is up" eventually ready "$one" root-token
+rules='key_prefix \"lock/\" { policy = \"write\" } session_prefix \"\" { policy = \"write\" }'
+ask() { curl -sf -m 5 -X PUT -H 'X-Consul-Token: root-token' -d "$2" "http://127.0.0.1:$one/v1/acl/$1"; }
+ok "a policy for the prefix" ask policy "{\"Name\": \"locker\", \"Rules\": \"$rules\"}"
+ok "and a token with it" ask token '{"SecretID": "11111111-2222-3333-4444-555555555555", "Policies": [{"Name": "locker"}]}'
+url() { echo "consul://${1:+:$1@}127.0.0.1:$one/$2?session_min=1s"; }
+exits "no token is 77" 77 env HOLDFAST_URL="$(url '' lock/)" "$HOLDFAST" run -n job -- true
+exits "a wrong token is 77" 77 env HOLDFAST_URL="$(url wrong lock/)" "$HOLDFAST" run -n job -- true
+token=11111111-2222-3333-4444-555555555555
+is "a token for the prefix serves" "$(HOLDFAST_URL="$(url $token lock/)" "$HOLDFAST" run -n job -- echo in)" in
+exits "another prefix is 77" 77 env HOLDFAST_URL="$(url $token other/)" "$HOLDFAST" run -n job -- true
+kill -KILL "$pid_one"
+exits "a user is 78: Consul has tokens alone" 78 env HOLDFAST_URL="consul://user:word@127.0.0.1:$one" "$HOLDFAST" run -n job -- true
+done_testing

@@ -1,0 +1,377 @@
+/* consul_exclusion.c - one holder at a time on a real Consul while workers are killed, the agent is
+ * stopped or restarted, sessions and keys are ended by hand; and `consul lock` beside ours.
+ *
+ * Each worker writes its pid into shared memory while it holds the lock, waits, and reads it back.
+ * If its lease is still good and the pid is another one, two held at once. */
+#include "lib/consul_server.h"
+#include "lib/engines.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WORKERS = 4, TTL_MS = 2000 };
+
+struct board {
+    _Atomic int inside, overlaps, turns, token_went_back, stop;
+    _Atomic uint64_t token;
+};
+
+static struct consul_server *server;
+static struct board *board;
+static char url[128];
+
+static void nap_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void await(_Atomic int *word, int at_least)
+{
+    for (int waited = 0; atomic_load(word) < at_least; waited += 10) {
+        if (waited > 30000)
+            fail_msg("%d instead of %d after 30 s", atomic_load(word), at_least);
+        nap_ms(10);
+    }
+}
+
+static hf_client *connect_with(const char *settings)
+{
+    char whole[192];
+    hf_client *client;
+    snprintf(whole, sizeof whole, "%s%s", url, settings);
+    if (hf_open(whole, NULL, &client) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    return client;
+}
+
+static hf_client *connect_here(void)
+{
+    return connect_with("");
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    consul_needed();
+    server = consul_start(NULL);
+    snprintf(url, sizeof url, "consul://127.0.0.1:%u/fault?session_min=1s", consul_port(server));
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return board == MAP_FAILED ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    if (board)
+        munmap(board, sizeof *board);
+    consul_servers_end();
+    return 0;
+}
+
+/* ---- Workers ---- */
+
+static void note_token(uint64_t token)
+{
+    uint64_t before = atomic_exchange(&board->token, token);
+    atomic_fetch_add(&board->token_went_back, token <= before);
+}
+
+static void turn(hf_client *client)
+{
+    hf_lease *lease;
+    hf_status status =
+        hf_acquire(client, ASK(.name = "e", .ttl_ms = TTL_MS, .wait_ms = 20000), &lease);
+    if (status != HF_OK) {
+        nap_ms(20);
+        return;
+    }
+    /* Whoever holds writes its pid, and finds it still there unless another one holds, too. */
+    atomic_store(&board->inside, (int)getpid());
+    note_token(hf_lease_token(lease));
+    nap_ms(2);
+    bool still_mine = atomic_load(&board->inside) == (int)getpid();
+    if (hf_lease_ok(lease)) {
+        atomic_fetch_add(&board->overlaps, !still_mine);
+        atomic_fetch_add(&board->turns, 1);
+    }
+    hf_lease_free(lease);
+}
+
+static pid_t start_worker(void)
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    hf_client *client = connect_here();
+    while (!atomic_load(&board->stop))
+        turn(client);
+    hf_close(client, 2000);
+    _exit(0);
+}
+
+static void start_workers(pid_t pid[WORKERS])
+{
+    memset(board, 0, sizeof *board);
+    for (int i = 0; i < WORKERS; i++)
+        pid[i] = start_worker();
+    await(&board->turns, 5);
+}
+
+static void stop_workers(const pid_t pid[WORKERS])
+{
+    atomic_store(&board->stop, 1);
+    for (int i = 0; i < WORKERS; i++)
+        waitpid(pid[i], NULL, 0);
+    assert_int_equal(atomic_load(&board->overlaps), 0);
+}
+
+/* ---- Tests ---- */
+
+static void test_killed_workers(void **state)
+{
+    (void)state;
+    pid_t pid[WORKERS];
+    start_workers(pid);
+    for (int round = 0; round < 4; round++) {
+        int before = atomic_load(&board->turns), which = round % WORKERS;
+        kill(pid[which], SIGKILL);
+        waitpid(pid[which], NULL, 0);
+        pid[which] = start_worker();
+        await(&board->turns, before + 5);
+    }
+    stop_workers(pid);
+    assert_int_equal(atomic_load(&board->token_went_back), 0);
+}
+
+/* Shorter than the ttl: nobody is lost, and nobody holds beside another. */
+static void test_stopped_agent(void **state)
+{
+    (void)state;
+    pid_t pid[WORKERS];
+    start_workers(pid);
+    for (int round = 0; round < 2; round++) {
+        int before = atomic_load(&board->turns);
+        consul_pause(server);
+        nap_ms(TTL_MS / 2);
+        consul_continue(server);
+        await(&board->turns, before + 5);
+    }
+    stop_workers(pid);
+    assert_int_equal(atomic_load(&board->token_went_back), 0);
+}
+
+/* An agent in development mode keeps nothing: its index begins anew, and all holds are lost. */
+static void test_empty_agent(void **state)
+{
+    (void)state;
+    struct outcome lost = {0};
+    hf_client *client = connect_here();
+    hf_lease *lease = take(client, ASK(.name = "r", .ttl_ms = 10000, .flags = HF_AUTO_RENEW,
+                                       .on_lost = note_outcome, .lost_arg = &lost));
+    consul_restart(server);
+    assert_int_equal(await_outcome(&lost), HF_LOST);
+    hf_lease_free(lease);
+    give(take(client, ASK(.name = "r", .ttl_ms = 10000, .wait_ms = 10000)));
+    close_client(client);
+}
+
+/* The session that has locked the key. */
+static void session_of(const char *key, char session[64])
+{
+    char request[256];
+    snprintf(request, sizeof request, "GET /v1/kv/%s?recurse", key);
+    const char *at = strstr(consul_ask(server, request, ""), "\"Session\": \"");
+    assert_non_null(at);
+    snprintf(session, 37, "%s", at + strlen("\"Session\": \""));
+}
+
+static void test_destroyed_session(void **state)
+{
+    (void)state;
+    struct outcome lost = {0};
+    char session[64], request[128];
+    hf_client *client = connect_here(), *other = connect_here();
+    hf_lease *lease = take(client, ASK(.name = "d", .ttl_ms = 6000, .flags = HF_AUTO_RENEW,
+                                       .on_lost = note_outcome, .lost_arg = &lost));
+    uint64_t token = hf_lease_token(lease);
+    nap_ms(2500); /* renewed at 2 s: from then on its keys are watched */
+    assert_true(hf_lease_ok(lease));
+    session_of("fault/d/", session);
+    snprintf(request, sizeof request, "PUT /v1/session/destroy/%s", session);
+    int64_t before = now_ms();
+    assert_non_null(strstr(consul_ask(server, request, ""), "true"));
+    assert_int_equal(await_outcome(&lost), HF_LOST);
+    assert_true(now_ms() - before < 1500); /* not at the next renewal, 2 s later */
+    hf_lease_free(lease);
+    lease = take(other, ASK(.name = "d", .ttl_ms = 6000, .wait_ms = 5000));
+    assert_true(hf_lease_token(lease) > token);
+    give(lease);
+    close_client(client);
+    close_client(other);
+}
+
+static void test_deleted_lock(void **state)
+{
+    (void)state;
+    struct outcome lost = {0};
+    hf_client *client = connect_here();
+    hf_lease *lease = take(client, ASK(.name = "k", .ttl_ms = 6000, .flags = HF_AUTO_RENEW,
+                                       .on_lost = note_outcome, .lost_arg = &lost));
+    nap_ms(2500);
+    int64_t before = now_ms();
+    consul_ask(server, "DELETE /v1/kv/fault/k/.lock", "");
+    assert_int_equal(await_outcome(&lost), HF_LOST);
+    assert_true(now_ms() - before < 1500);
+    hf_lease_free(lease);
+    give(take(client, ASK(.name = "k", .ttl_ms = 6000))); /* nothing of it is left */
+    close_client(client);
+}
+
+/* Ended between one and two ttl. */
+static void test_dead_holder(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        hf_client *client = connect_here();
+        take(client, ASK(.name = "dead", .ttl_ms = TTL_MS));
+        kill(getpid(), SIGKILL);
+    }
+    waitpid(pid, NULL, 0);
+    int64_t died = now_ms();
+    hf_client *client = connect_here();
+    hf_lease *lease = take(client, ASK(.name = "dead", .ttl_ms = TTL_MS, .wait_ms = 15000));
+    int64_t passed = now_ms() - died;
+    assert_in_range(passed, TTL_MS - 1000, 2 * TTL_MS + 2000);
+    give(lease);
+    close_client(client);
+}
+
+/* A session that ended keeps its lock closed for so long; a release does not. */
+static void test_lock_delay(void **state)
+{
+    (void)state;
+    char session[64], request[128];
+    hf_client *client = connect_with("&lock_delay=3s");
+    give(take(client, ASK(.name = "y", .ttl_ms = 10000)));
+    hf_lease *lease = take(client, ASK(.name = "y", .ttl_ms = 10000));
+    session_of("fault/y/", session);
+    snprintf(request, sizeof request, "PUT /v1/session/destroy/%s", session);
+    int64_t before = now_ms();
+    consul_ask(server, request, "");
+    hf_client *other = connect_here();
+    hf_lease *next = take(other, ASK(.name = "y", .ttl_ms = 10000, .wait_ms = 10000));
+    assert_in_range(now_ms() - before, 2900, 8000);
+    give(next);
+    refuse(client, ASK(.name = "s", .ttl_ms = 10000, .kind = HF_SEMAPHORE, .capacity = 2),
+           HF_UNSUPPORTED, "lock_delay");
+    hf_lease_free(lease);
+    close_client(other);
+    close_client(client);
+}
+
+static void test_short_ttl(void **state)
+{
+    (void)state;
+    char usual[128];
+    hf_client *client;
+    snprintf(usual, sizeof usual, "consul://127.0.0.1:%u/fault", consul_port(server));
+    assert_int_equal(hf_open(usual, NULL, &client), HF_OK);
+    refuse(client, ASK(.name = "t", .ttl_ms = 9999), HF_INVALID, "10000");
+    close_client(client);
+}
+
+/* ---- Natives ---- */
+
+/* Runs the commands under Consul's own lock. */
+static FILE *native_lock(const char *name, const char *commands)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "CONSUL_HTTP_ADDR=127.0.0.1:%u %s lock fault/%s '%s' 2>&1",
+             consul_port(server), consul_program(), name, commands);
+    FILE *native = popen(command, "re");
+    assert_non_null(native);
+    return native;
+}
+
+static bool has_native_waiter(void)
+{
+    return strstr(consul_ask(server, "GET /v1/session/list", ""), "Consul lock");
+}
+
+static void test_native_excluded(void **state)
+{
+    (void)state;
+    hf_client *client = connect_here();
+    hf_lease *lease = take(client, ASK(.name = "n", .ttl_ms = 5000, .flags = HF_AUTO_RENEW));
+    char line[256] = "";
+    FILE *native = native_lock("n", "echo held");
+    for (int waited = 0; !has_native_waiter(); waited += 20) {
+        assert_true(waited < 10000);
+        nap_ms(20);
+    }
+    nap_ms(500);
+    int64_t before = now_ms();
+    assert_true(hf_lease_ok(lease));
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+    assert_non_null(fgets(line, sizeof line, native));
+    assert_string_equal(line, "held\n");
+    assert_true(now_ms() - before < 10000);
+    assert_int_equal(pclose(native), 0);
+    close_client(client);
+}
+
+static void test_native_excludes(void **state)
+{
+    (void)state;
+    hf_client *client = connect_here();
+    char line[256] = "";
+    FILE *native = native_lock("m", "echo held; sleep 2; echo done");
+    assert_non_null(fgets(line, sizeof line, native));
+    assert_string_equal(line, "held\n");
+    refuse(client, ASK(.name = "m", .ttl_ms = 5000), HF_BUSY, "m");
+    refuse(client, ASK(.name = "m", .ttl_ms = 5000, .kind = HF_READ), HF_BUSY, "m");
+    assert_int_equal(look_at(client, "m").holders, 1);
+    hf_lease *lease = take(client, ASK(.name = "m", .ttl_ms = 5000, .wait_ms = 20000));
+    assert_non_null(fgets(line, sizeof line, native)); /* it was done before we held */
+    assert_string_equal(line, "done\n");
+    pclose(native);
+    give(lease);
+    close_client(client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SENTENCE("killed workers cost turns, and never let two hold at once", test_killed_workers),
+        SENTENCE("an agent that stands still for less than a ttl lets nobody hold beside another",
+                 test_stopped_agent),
+        SENTENCE("a holder whose session was ended by hand is told, and the next token is higher",
+                 test_destroyed_session),
+        SENTENCE("a holder whose .lock was deleted by hand is told, and leaves nothing behind",
+                 test_deleted_lock),
+        SENTENCE("the lock of a dead process is free within two ttl", test_dead_holder),
+        SENTENCE("lock_delay keeps a lock closed whose session was ended, and no released one",
+                 test_lock_delay),
+        SENTENCE("a ttl below the servers' minimum is refused with that minimum", test_short_ttl),
+        SENTENCE("consul lock waits for ours", test_native_excluded),
+        SENTENCE("while consul lock holds, ours is busy or waits", test_native_excludes),
+        SENTENCE("an agent that lost its data has lost all holds, and their holders are told",
+                 test_empty_agent),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,329 @@
+/* sentinel_operator.c - what operators and machines do to a watched primary: failovers by command
+ * under load, a restart without data, clocks that differ, replicas that are missing, sentinels that
+ * forget (G40, G41, G42, G43). */
+#include "lib/loss_notes.h"
+#include "lib/quorum_servers_setup.h"
+#include "lib/sentinel_setup.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKERS = 4, TTL_MS = 10000, CLOCK_S = 3, LISTENING_US = 1200000, PATIENCE_MS = 10000 };
+
+static struct watched watched;
+static hf_client *client[WORKERS + 2];
+static unsigned clients;
+static unsigned failovers = 2;
+
+static int teardown(void **state)
+{
+    (void)state;
+    while (clients) {
+        hf_status closed = hf_close(client[--clients], 5000);
+        if (closed != HF_OK)
+            print_message("# closing: %s\n", hf_error_text());
+    }
+    servers_end();
+    return 0;
+}
+
+#define WATCHED(text, function)                                                                    \
+    {                                                                                              \
+        .name = text, .test_func = function, .teardown_func = teardown                             \
+    }
+
+static void start_trio(const char *preload)
+{
+    server_needed(SERVER_REDIS);
+    watched_start(&watched,
+                  &(struct watched_options){.replicas = 2, .sentinels = 3, .preload = preload});
+}
+
+static hf_client *open_client(const char *query)
+{
+    char url[512];
+    watched_url(&watched, query, url, sizeof url);
+    assert_int_equal(hf_open(url, NULL, &client[clients]), HF_OK);
+    return client[clients++];
+}
+
+static int64_t ms_since(int64_t from_ns)
+{
+    return (now_ns() - from_ns) / 1000000;
+}
+
+/* ---- A store that refuses older tokens, and workers that write to it ---- */
+
+struct store {
+    pthread_mutex_t mutex;
+    uint64_t token;
+    unsigned writes, refused; /* number of accepted and of refused writes */
+    unsigned believers, most; /* number of workers that hold the lock and were not told otherwise */
+    int64_t last_ns, longest_ns; /* time of the last write; longest time between two */
+};
+
+static struct store store = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+static atomic_bool is_over;
+
+static void store_write(uint64_t token)
+{
+    pthread_mutex_lock(&store.mutex);
+    int64_t now = now_ns(), gap = now - store.last_ns;
+    if (token < store.token) {
+        store.refused++;
+    } else {
+        store.token = token;
+        store.writes++;
+        store.longest_ns = gap > store.longest_ns ? gap : store.longest_ns;
+        store.last_ns = now;
+    }
+    pthread_mutex_unlock(&store.mutex);
+}
+
+static void store_believe(int change)
+{
+    pthread_mutex_lock(&store.mutex);
+    store.believers += (unsigned)change;
+    store.most = store.believers > store.most ? store.believers : store.most;
+    pthread_mutex_unlock(&store.mutex);
+}
+
+static void work_under(hf_lease *lease)
+{
+    store_believe(1);
+    store_write(hf_lease_token(lease));
+    nap_us(2000);
+    if (hf_lease_ok(lease))
+        store_write(hf_lease_token(lease));
+    store_believe(-1);
+}
+
+static void *work(void *arg)
+{
+    hf_client *c = arg;
+    struct hf_request request = request_of(&(struct want){
+        .name = "job", .ttl_ms = TTL_MS, .wait_ms = PATIENCE_MS, .flags = HF_AUTO_RENEW});
+    while (!is_over) {
+        hf_lease *lease;
+        hf_status status = hf_acquire(c, &request, &lease);
+        if (status != HF_OK) {
+            print_message("# a worker was not served: %s\n", hf_error_text());
+            return arg;
+        }
+        work_under(lease);
+        (void)hf_release(lease); /* HF_LOST where the failover lost the grant */
+        hf_lease_free(lease);
+    }
+    return NULL;
+}
+
+static void fail_over_by_command(void)
+{
+    struct server *old = watched_primary(&watched);
+    for (int i = 0; i < 100; i++) {
+        redisReply *reply = server_cli(watched.sentinel[0], "SENTINEL FAILOVER mymaster");
+        bool began = reply->type == REDIS_REPLY_STATUS;
+        freeReplyObject(reply);
+        if (began)
+            break;
+        nap_us(200000); /* the last one is not quite over */
+    }
+    watched_await_switch(&watched, old);
+}
+
+/* Redis keeps the old primary writable for seconds after a failover by command. Whatever is granted
+ * there and lost must be refused by the store, and everybody must be served by the new one. */
+static void test_command_under_load(void **state)
+{
+    (void)state;
+    pthread_t thread[WORKERS];
+    start_trio(NULL);
+    is_over = false;
+    store.last_ns = now_ns();
+    for (int i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, work, open_client("")), 0);
+    nap_us(LISTENING_US);
+    for (unsigned i = 0; i < failovers; i++) {
+        fail_over_by_command();
+        nap_us(500000);
+    }
+
+    is_over = true;
+    for (int i = 0; i < WORKERS; i++) {
+        void *unserved;
+        pthread_join(thread[i], &unserved);
+        assert_null(unserved);
+    }
+    print_message("# %u failovers: %u writes, %u refused as too old, %u believers at once at most, "
+                  "longest pause %lld ms\n",
+                  failovers, store.writes, store.refused, store.most,
+                  (long long)store.longest_ns / 1000000);
+    assert_true(store.writes > 100);
+    assert_true(store.longest_ns / 1000000 < PATIENCE_MS);
+}
+
+/* ---- A restart without data ---- */
+
+static void test_restart_without_data(void **state)
+{
+    (void)state;
+    struct loss loss = {0};
+    start_trio(NULL);
+    hf_client *holder = open_client(""), *other = open_client("");
+    hf_lease *lease = hold_noting(
+        holder, &(struct want){.name = "job", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW}, &loss);
+    nap_us(LISTENING_US);
+    int64_t began = now_ns();
+    server_restart(watched.server[0], false);
+    hf_lease *next =
+        must_acquire(other, &(struct want){.name = "job", .ttl_ms = TTL_MS, .wait_ms = 20000});
+    while (!loss.times && ms_since(began) < TTL_MS)
+        nap_us(1000);
+
+    print_message("# restarted empty: the holder heard of its loss after %lld ms\n",
+                  (long long)(loss.at_ns - began) / 1000000);
+    assert_int_equal(loss.times, 1);
+    assert_true(hf_lease_token(next) > hf_lease_token(lease));
+    hf_lease_free(lease);
+    must_release(next);
+}
+
+/* ---- Clocks that differ ---- */
+
+static struct server *promote_with_clock(int64_t seconds)
+{
+    struct quorum replicas = {.count = 2, .server = {watched.server[1], watched.server[2]}};
+    for (unsigned i = 0; i < replicas.count; i++)
+        quorum_step_clock(&replicas, i, seconds);
+    server_kill9(watched.server[0]);
+    return watched_await_switch(&watched, watched.server[0]);
+}
+
+/* The record of a hold ends by the clock of the server that has it now. A lease that is renewed
+ * goes on; one that is not must not believe longer than its record lives. */
+static void test_clock_ahead(void **state)
+{
+    (void)state;
+    struct loss renewed_loss = {0};
+    start_trio(HF_WRONG_CLOCK);
+    hf_client *c = open_client("");
+    hf_lease *renewed =
+        hold_noting(c, &(struct want){.name = "renewed", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW},
+                    &renewed_loss);
+    nap_us(LISTENING_US);
+    hf_lease *plain = hold_noting(c, &(struct want){.name = "plain", .ttl_ms = TTL_MS}, NULL);
+    promote_with_clock(CLOCK_S);
+
+    hf_client *other = open_client("");
+    int64_t end = now_ns() + TTL_MS * INT64_C(1000000);
+    struct sight seen = see(other, "plain");
+    while (seen.holders && now_ns() < end) {
+        nap_us(20000);
+        seen = see(other, "plain");
+    }
+    assert_int_equal(seen.holders, 0);
+    assert_false(hf_lease_ok(plain));
+    assert_true(hf_lease_ok(renewed));
+    assert_int_equal(renewed_loss.times, 0);
+    hf_lease_free(plain);
+    must_release(renewed);
+}
+
+/* The new primary has neither the counter nor the time: a client that knew the old one sends what
+ * it knows. */
+static void test_clock_behind(void **state)
+{
+    (void)state;
+    start_trio(HF_WRONG_CLOCK);
+    hf_client *c = open_client("");
+    nap_us(LISTENING_US);
+    must_release(must_acquire(c, &(struct want){.name = "early", .ttl_ms = TTL_MS}));
+    server_does(watched.server[1], "REPLICAOF NO ONE");
+    server_does(watched.server[2], "REPLICAOF NO ONE");
+    hf_lease *lease = must_acquire(c, &(struct want){.name = "job", .ttl_ms = TTL_MS});
+    uint64_t token = hf_lease_token(lease);
+    hf_lease_free(lease);
+    server_does(watched.server[1], "DEL lock:job ~t:lock:job");
+    promote_with_clock(-60);
+
+    hf_lease *next =
+        must_acquire(c, &(struct want){.name = "job", .ttl_ms = TTL_MS, .wait_ms = 2 * TTL_MS});
+    print_message("# the clock is 60 s behind: the next token is higher by %lld\n",
+                  (long long)(hf_lease_token(next) - token));
+    assert_true(hf_lease_token(next) > token);
+    must_release(next);
+}
+
+/* ---- Replicas that are missing ---- */
+
+static void test_replicas_missing(void **state)
+{
+    (void)state;
+    start_trio(NULL);
+    hf_client *both = open_client("?replicas=2&replica_timeout=300ms"),
+              *one = open_client("?replicas=1&replica_timeout=300ms");
+    must_release(must_acquire(both, &(struct want){.name = "both", .ttl_ms = TTL_MS}));
+    server_kill9(watched.server[2]);
+
+    struct hf_request request = request_of(&(struct want){.name = "both", .ttl_ms = TTL_MS});
+    hf_lease *lease;
+    assert_int_equal(hf_acquire(both, &request, &lease), HF_NOT_REPLICATED);
+    print_message("# %s\n", hf_error_text());
+    must_release(must_acquire(one, &(struct want){.name = "one", .ttl_ms = TTL_MS}));
+}
+
+/* ---- Sentinels that forget ---- */
+
+static void test_reset_and_remove(void **state)
+{
+    (void)state;
+    struct loss loss = {0};
+    char url[512];
+    hf_client *late;
+    start_trio(NULL);
+    hf_client *c = open_client("");
+    hf_lease *lease = hold_noting(
+        c, &(struct want){.name = "job", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW}, &loss);
+    nap_us(LISTENING_US);
+    for (int i = 0; i < WATCHED_MOST; i++)
+        server_does(watched.sentinel[i], "SENTINEL RESET mymaster");
+    must_release(must_acquire(c, &(struct want){.name = "reset", .ttl_ms = TTL_MS}));
+    for (int i = 0; i < WATCHED_MOST; i++)
+        server_does(watched.sentinel[i], "SENTINEL REMOVE mymaster");
+    must_release(must_acquire(c, &(struct want){.name = "removed", .ttl_ms = TTL_MS}));
+    assert_true(hf_lease_ok(lease));
+    assert_int_equal(loss.times, 0);
+
+    watched_url(&watched, "", url, sizeof url);
+    struct hf_request request = request_of(&(struct want){.name = "job", .ttl_ms = TTL_MS});
+    hf_lease *none;
+    assert_int_equal(hf_open(url, NULL, &late), HF_OK);
+    assert_int_equal(hf_acquire(late, &request, &none), HF_CONFIG);
+    print_message("# a new client: %s\n", hf_error_text());
+    assert_int_equal(hf_close(late, 1000), HF_OK);
+    must_release(lease);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        WATCHED("failovers by command under load: all are served, the store refuses what was lost",
+                test_command_under_load),
+        WATCHED("a primary that restarts without data: its holder is told, tokens rise",
+                test_restart_without_data),
+        WATCHED("the new primary's clock is ahead: no belief outlasts its record",
+                test_clock_ahead),
+        WATCHED("the new primary's clock is behind and its data lost: tokens rise for its clients",
+                test_clock_behind),
+        WATCHED("a replica is missing: two acknowledgements fail, one does not",
+                test_replicas_missing),
+        WATCHED("sentinels that forget the primary stop nobody who knows it",
+                test_reset_and_remove),
+    };
+    failovers = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : failovers;
+    cmocka_set_test_filter(argc > 2 ? argv[2] : NULL);
+    return cmocka_run_group_tests_name("sentinel: operators", tests, NULL, NULL);
+}

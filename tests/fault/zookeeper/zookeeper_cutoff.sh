@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# zookeeper_cutoff.sh - a follower of three real servers is cut off from its leader, and goes on answering pings. A holder
+# that is connected to it gives up before the next one is granted. One that knows the other servers, too, goes on holding.
+if [ -z "${HF_OWN_NETWORK:-}" ] && unshare -n true 2>/dev/null; then
+    HF_OWN_NETWORK=yes exec unshare -n "$0" "$@"
+fi
+. "$(dirname "$0")/../../lib/cli_tap.sh"
+
+skip_all() {
+    skip "the cut-off follower" "$1"
+    done_testing
+    exit
+}
+[ -n "${HF_OWN_NETWORK:-}" ] || skip_all "a network namespace cannot be made here: it needs root"
+for program in java nft ip ss; do
+    command -v $program >/dev/null || skip_all "$program is not installed"
+done
+[ -r /usr/share/java/zookeeper.jar ] || skip_all "ZooKeeper is not installed (Debian: libzookeeper-java)"
+ip link set lo up
+
+# now_ms: since the start of the machine, as the Python programs below have it.
+now_ms() {
+    local up
+    read -r up _ </proc/uptime
+    echo "${up/./}0"
+}
+mode() { (exec 3<>"/dev/tcp/127.0.0.1/$((2180 + $1))" && printf srvr >&3 && timeout 2 cat <&3) 2>/dev/null | sed -n 's/^Mode: //p'; }
+serves() { [ -n "$(mode "$1")" ]; }
+
+# ---- Three servers: ticks of 500 ms, sessions of 1 s and more ----
+
+for i in 1 2 3; do
+    mkdir -p n$i/data && echo $i >n$i/data/myid
+    printf '%s\n' tickTime=500 initLimit=20 syncLimit=10 dataDir="$PWD/n$i/data" clientPort=218$i clientPortAddress=127.0.0.1 \
+        admin.enableServer=false '4lw.commands.whitelist=*' server.{1..3}=127.0.0.1:x >n$i/zoo.cfg
+    sed -i -E 's/^server\.([123])=.*/server.\1=127.0.0.1:288\1:388\1/' n$i/zoo.cfg
+    (cd n$i && exec env -i ${HF_SUITE:+"HF_SUITE=$HF_SUITE"} setpriv --pdeathsig KILL java -Xmx128m -XX:+UseSerialGC \
+        -XX:TieredStopAtLevel=1 -Dzookeeper.jmx.log4j.disable=true -Dzookeeper.forceSync=no \
+        -cp .:/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
+        org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg >log 2>&1) &
+    pid[i]=$!
+done
+for i in 1 2 3; do ok "server $i serves" eventually serves $i; done
+for i in 1 2 3; do
+    case $(mode $i) in leader) leader=$i ;; follower) follower=$i ;; esac
+done
+ok "there is a leader, and a follower" test -n "${leader:-}" -a -n "${follower:-}"
+
+# cut: nothing passes between the follower and its leader any more, and nobody is told. heal: it does again.
+cut() {
+    local port
+    nft add table ip cut && nft 'add chain ip cut in { type filter hook input priority 0; }'
+    for port in $(ss -Htnp state established | grep "pid=${pid[follower]}," |
+        awk -v to=":288$leader" '$4 ~ to "$" || $3 ~ to "$" { n = split($3, a, ":"); print a[n] }'); do
+        nft add rule ip cut in tcp sport "$port" tcp dport "288$leader" drop
+        nft add rule ip cut in tcp dport "$port" tcp sport "288$leader" drop
+    done
+    now_ms >cut_at
+    nft list table ip cut | grep -q drop
+}
+heal() { nft delete table ip cut; }
+
+# holder FILE URL NAME: holds, and writes the time to FILE for as long as its command may run.
+holder() {
+    "$HOLDFAST" -u "$2" run -q --ttl 2s --grace 100ms "$3" -- python3 -c '
+import os, sys, time
+while True:
+    with open(sys.argv[1] + ".new", "w") as out:
+        out.write("%d\n" % (time.clock_gettime(time.CLOCK_BOOTTIME) * 1000))
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    time.sleep(0.005)' "$1" &
+}
+# next FILE NAME: waits for it through the leader, and writes when it was granted.
+next() {
+    "$HOLDFAST" -u "zk://127.0.0.1:218$leader" run -q -w 60s --ttl 2s "$2" -- \
+        python3 -c 'import sys, time; print(int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000))' >"$1" &
+}
+waits() { "$HOLDFAST" -u "zk://127.0.0.1:218$leader" show --json "$1" | jq -e 'map(select(.role == "waiter")) | length == 1'; }
+
+# ---- A holder that knows the cut-off follower alone (G50) ----
+
+python3 "$ROOT/tests/fault/zookeeper/zookeeper_pinger.py" "218$follower" pinged &
+pinger=$!
+holder held "zk://127.0.0.1:218$follower" job
+holding=$!
+ok "a command holds the lock through the follower" eventually test -s held
+next granted job
+next=$!
+ok "another one waits, through the leader" eventually waits job
+sleep 2.5 # so that both renew, and ping, for a while
+ok "the follower is cut off from its leader" cut
+wait $next
+is "the next one was granted" $? 0
+sleep 1
+begin=$(cat cut_at) last=$(cat held) granted=$(cat granted) pinged=$(cat pinged)
+echo "# after the cut: the holder's command ended at $((last - begin)) ms, the next one was granted at $((granted - begin)) ms," \
+    "pings were answered until $((pinged - begin)) ms at least"
+ok "the holder had given up before that" test "$last" -lt "$granted"
+ok "although the follower went on answering pings after it" test "$pinged" -gt "$granted"
+wait $holding
+is "its command ended as lost: 79" $? 79
+heal
+kill $pinger 2>/dev/null
+ok "the follower is back" eventually serves "$follower"
+
+# ---- A holder that knows all servers ----
+
+connected() { ss -Htn state established dst "127.0.0.1:218$follower" | grep -q .; }
+for _ in {1..20}; do # servers are dialled in random order
+    rm -f all
+    holder all "zk://127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183" all
+    holding=$!
+    eventually test -s all
+    ! connected || break
+    kill $holding && wait $holding
+done
+ok "a command holds a lock, connected to the follower, with all servers in its URL" connected
+ok "the follower is cut off again" cut
+sleep 6
+ok "it goes on holding, by another server" kill -0 $holding
+ok "and is the holder to others" eventually test "$(($(now_ms) - $(cat all)))" -lt 1000
+kill $holding
+wait $holding
+heal
+ok "the follower is back again" eventually serves "$follower"
+
+# ---- The leader dies ----
+
+export HOLDFAST_URL=zk://127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183
+"$HOLDFAST" run -q --ttl 7s dies -- sh -c 'echo $HOLDFAST_TOKEN >first; sleep 8' &
+holding=$!
+ok "a command holds a lock" eventually test -s first
+"$HOLDFAST" run -q -w 40s --ttl 7s dies -- sh -c 'echo $HOLDFAST_TOKEN >second' &
+next=$!
+kill -KILL "${pid[leader]}"
+wait $holding
+is "the leader dies: the command ends as if nothing had happened" $? 0
+wait $next
+is "and the one that waits is next" $? 0
+ok "with a higher token" test "$(cat second)" -gt "$(cat first)"
+kill -KILL "${pid[@]}" 2>/dev/null
+done_testing

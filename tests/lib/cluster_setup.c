@@ -1,0 +1,220 @@
+/* cluster_setup.c - a cluster of real servers: primaries with all slots, and replicas. */
+#include "cluster_setup.h"
+
+#include "actors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATIENCE_MS = 30000, KEYS_MOST = 1000 };
+
+static int64_t patience_end(void)
+{
+    return now_ns() + PATIENCE_MS * INT64_C(1000000);
+}
+
+/* ---- Starting ---- */
+
+static void start_servers(struct cluster_servers *c)
+{
+    static const char *args[] = {
+        "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--masterauth", NULL, NULL};
+    args[5] = c->options.password;
+    args[4] = c->options.password ? "--masterauth" : NULL;
+    for (unsigned i = 0; i < c->count; i++) {
+        c->server[i] = server_start(&(struct server_options){
+            .kind = c->options.kind, .password = c->options.password, .args = args});
+        redisReply *id = server_cli(c->server[i], "CLUSTER MYID");
+        snprintf(c->id[i], sizeof c->id[i], "%s", id->str);
+        freeReplyObject(id);
+    }
+}
+
+static void give_slots(const struct cluster_servers *c)
+{
+    unsigned n = c->options.primaries;
+    for (unsigned i = 0; i < n; i++) {
+        unsigned first = i * CLUSTER_SLOT_COUNT / n, last = (i + 1) * CLUSTER_SLOT_COUNT / n - 1;
+        server_does(c->server[i], "CLUSTER SET-CONFIG-EPOCH %u", i + 1);
+        server_does(c->server[i], "CLUSTER ADDSLOTSRANGE %u %u", first, last);
+    }
+    for (unsigned i = 1; i < c->count; i++)
+        server_does(c->server[0], "CLUSTER MEET 127.0.0.1 %u", server_port(c->server[i]));
+}
+
+static bool info_has(const struct server *s, const char *section, const char *words)
+{
+    redisReply *info = strcmp(section, "cluster") == 0 ? server_cli(s, "CLUSTER INFO")
+                                                       : server_cli(s, "INFO %s", section);
+    bool has = info->type == REDIS_REPLY_STRING && strstr(info->str, words);
+    freeReplyObject(info);
+    return has;
+}
+
+static void await_info(const struct server *s, const char *section, const char *words)
+{
+    int64_t end = patience_end();
+    while (!info_has(s, section, words)) {
+        if (now_ns() > end)
+            fail_msg("port %u does not say %s", server_port(s), words);
+        nap_us(10000);
+    }
+}
+
+static void await_all(const struct cluster_servers *c, const char *section, const char *words)
+{
+    for (unsigned i = 0; i < c->count; i++)
+        await_info(c->server[i], section, words);
+}
+
+void cluster_start(struct cluster_servers *c, const struct cluster_options *options)
+{
+    char known[64];
+    *c = (struct cluster_servers){.options = *options};
+    c->count = options->primaries * (1 + options->replicas);
+    assert_true(c->count <= CLUSTER_MOST);
+    start_servers(c);
+    give_slots(c);
+    snprintf(known, sizeof known, "cluster_known_nodes:%u\r", c->count);
+    await_all(c, "cluster", known);
+    for (unsigned i = options->primaries; i < c->count; i++)
+        server_does(c->server[i], "CLUSTER REPLICATE %s", c->id[i % options->primaries]);
+    await_all(c, "cluster", "cluster_state:ok");
+    for (unsigned i = options->primaries; i < c->count; i++)
+        await_info(c->server[i], "replication", "master_link_status:up");
+}
+
+void cluster_url(const struct cluster_servers *c, const char *query, char *url, size_t size)
+{
+    const char *password = c->options.password;
+    size_t len = (size_t)snprintf(url, size, "redis+cluster://%s%s%s", password ? ":" : "",
+                                  password ? password : "", password ? "@" : "");
+    for (unsigned i = 0; i < c->options.primaries; i++)
+        len += (size_t)snprintf(url + len, size - len, "%s127.0.0.1:%u", i ? "," : "",
+                                server_port(c->server[i]));
+    len += (size_t)snprintf(url + len, size - len, "/%s", query);
+    assert_true(len < size);
+}
+
+/* ---- Slots ---- */
+
+static const struct server *any_up(const struct cluster_servers *c)
+{
+    for (unsigned i = 0; i < c->count; i++)
+        if (server_pid(c->server[i]) && server_answers(c->server[i]))
+            return c->server[i];
+    fail_msg("no server is up");
+    return NULL;
+}
+
+unsigned cluster_slot_of(const struct cluster_servers *c, const char *key)
+{
+    return (unsigned)server_count(any_up(c), "CLUSTER KEYSLOT %s", key);
+}
+
+static unsigned index_of_port(const struct cluster_servers *c, int64_t port)
+{
+    for (unsigned i = 0; i < c->count; i++)
+        if (server_port(c->server[i]) == port)
+            return i;
+    fail_msg("no server has port %lld", (long long)port);
+    return 0;
+}
+
+/* What that server says. CLUSTER_MOST: nobody has it. */
+static unsigned owner_of(const struct cluster_servers *c, const struct server *s, unsigned slot)
+{
+    unsigned found = CLUSTER_MOST;
+    redisReply *slots = server_cli(s, "CLUSTER SLOTS");
+    for (size_t i = 0; i < slots->elements; i++) {
+        redisReply **range = slots->element[i]->element;
+        if (range[0]->integer <= slot && slot <= range[1]->integer)
+            found = index_of_port(c, range[2]->element[1]->integer);
+    }
+    freeReplyObject(slots);
+    return found;
+}
+
+unsigned cluster_primary_of(const struct cluster_servers *c, const char *key)
+{
+    unsigned owner = owner_of(c, any_up(c), cluster_slot_of(c, key));
+    assert_true(owner < CLUSTER_MOST);
+    return owner;
+}
+
+static int64_t epoch_of(const struct server *s)
+{
+    redisReply *info = server_cli(s, "CLUSTER INFO");
+    const char *at = strstr(info->str, "cluster_current_epoch:");
+    assert_non_null(at);
+    int64_t epoch = atoll(at + strlen("cluster_current_epoch:"));
+    freeReplyObject(info);
+    return epoch;
+}
+
+/* Moves that follow each other faster than the servers tell each other of them get equal epochs,
+ * and then some servers may never agree on who has the slot. */
+static void await_agreement(const struct cluster_servers *c, unsigned slot, unsigned owner)
+{
+    int64_t end = patience_end();
+    for (unsigned i = 0; i < c->options.primaries; i++)
+        while (owner_of(c, c->server[i], slot) != owner ||
+               epoch_of(c->server[i]) != epoch_of(c->server[owner])) {
+            if (now_ns() > end)
+                fail_msg("port %u does not hear of the move", server_port(c->server[i]));
+            nap_us(2000);
+        }
+}
+
+void cluster_move_begin(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to)
+{
+    server_does(c->server[to], "CLUSTER SETSLOT %u IMPORTING %s", slot, c->id[from]);
+    server_does(c->server[from], "CLUSTER SETSLOT %u MIGRATING %s", slot, c->id[to]);
+}
+
+unsigned cluster_move_keys(const struct cluster_servers *c, unsigned slot, unsigned from,
+                           unsigned to, unsigned most)
+{
+    redisReply *keys = server_cli(c->server[from], "CLUSTER GETKEYSINSLOT %u %u", slot,
+                                  most < KEYS_MOST ? most : KEYS_MOST);
+    assert_int_equal(keys->type, REDIS_REPLY_ARRAY);
+    unsigned count = (unsigned)keys->elements;
+    for (unsigned i = 0; i < count; i++) {
+        redisReply *done =
+            server_cli(c->server[from], "MIGRATE 127.0.0.1 %u %b 0 5000",
+                       server_port(c->server[to]), keys->element[i]->str, keys->element[i]->len);
+        assert_int_equal(done->type, REDIS_REPLY_STATUS); /* OK, or NOKEY: it ended meanwhile */
+        freeReplyObject(done);
+    }
+    freeReplyObject(keys);
+    return count;
+}
+
+/* The target first: a source that gives up the slot before would know nobody that has it. */
+void cluster_move_end(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to)
+{
+    server_does(c->server[to], "CLUSTER SETSLOT %u NODE %s", slot, c->id[to]);
+    server_does(c->server[from], "CLUSTER SETSLOT %u NODE %s", slot, c->id[to]);
+    for (unsigned i = 0; i < c->options.primaries; i++)
+        if (i != from && i != to)
+            server_does(c->server[i], "CLUSTER SETSLOT %u NODE %s", slot, c->id[to]);
+}
+
+void cluster_await_move(const struct cluster_servers *c, unsigned slot, unsigned to)
+{
+    await_agreement(c, slot, to);
+}
+
+void cluster_move_slot(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to)
+{
+    cluster_move_begin(c, slot, from, to);
+    while (cluster_move_keys(c, slot, from, to, KEYS_MOST))
+        ;
+    cluster_move_end(c, slot, from, to);
+}
+
+void cluster_await_promotion(const struct cluster_servers *c, unsigned index)
+{
+    await_info(c->server[index], "replication", "role:master");
+}

@@ -1,0 +1,40 @@
+/* cluster_setup.h - a cluster of real servers: primaries with all slots, and replicas. */
+#pragma once
+#include "servers.h"
+
+enum { CLUSTER_MOST = 8, CLUSTER_SLOT_COUNT = 16384 };
+
+struct cluster_options {
+    enum server_kind kind;
+    unsigned primaries, replicas; /* replicas: of each primary */
+    const char *password;         /* of all servers; NULL: none */
+};
+
+struct cluster_servers {
+    struct cluster_options options;
+    unsigned count;
+    struct server *server[CLUSTER_MOST]; /* the primaries first; replica i is of primary i */
+    char id[CLUSTER_MOST][48];
+};
+
+/* When this returns each server knows all others, and every slot has a primary. A server that is
+ * silent for a second is down for the others. `options` must outlive the servers. */
+void cluster_start(struct cluster_servers *c, const struct cluster_options *options);
+/* The URL with all primaries; `query` begins with a question mark, or is "". */
+void cluster_url(const struct cluster_servers *c, const char *query, char *url, size_t size);
+/* The primary of the slot of that key, by what the first server says that is up. */
+unsigned cluster_primary_of(const struct cluster_servers *c, const char *key);
+unsigned cluster_slot_of(const struct cluster_servers *c, const char *key);
+/* Moves a slot with all its keys from one primary to another, as redis-cli --cluster reshard does.
+ */
+void cluster_move_slot(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to);
+/* The same in steps: begin, some or all keys, end. */
+void cluster_move_begin(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to);
+/* Moves at most that many keys. Returns how many there were. */
+unsigned cluster_move_keys(const struct cluster_servers *c, unsigned slot, unsigned from,
+                           unsigned to, unsigned most);
+void cluster_move_end(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to);
+/* Waits until all primaries know that the move has ended: before the next one. */
+void cluster_await_move(const struct cluster_servers *c, unsigned slot, unsigned to);
+/* Waits until that server is a primary. */
+void cluster_await_promotion(const struct cluster_servers *c, unsigned index);

@@ -1,0 +1,321 @@
+/* etcd_server.c - real etcd servers for tests. */
+#include "etcd_server.h"
+
+#include "actors.h"
+#include "servers.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 15000, ARGS_MAX = 40, STARTS_MAX = 5 };
+
+struct etcd_server {
+    struct etcd_server *next;
+    char directory[64];
+    uint16_t port, peer_port;
+    char name[8];
+    char cluster[160];        /* its members, as --initial-cluster wants them */
+    const char *heartbeat_ms; /* the election takes ten of them */
+    const char *election_ms;
+    const char *const *args;
+    pid_t pid; /* 0: it is down */
+    bool is_paused;
+};
+
+static struct etcd_server *servers;
+
+static bool is_installed(const char *path)
+{
+    return access(path, X_OK) == 0;
+}
+
+const char *etcd_missing(void)
+{
+    if (!is_installed("/usr/bin/etcd"))
+        return "etcd is not installed (Debian: etcd-server)";
+    return is_installed("/usr/bin/etcdctl") ? NULL
+                                            : "etcdctl is not installed (Debian: etcd-client)";
+}
+
+void etcd_needed(void)
+{
+    if (!etcd_missing())
+        return;
+    print_message("# skipped: %s\n", etcd_missing());
+    skip();
+}
+
+/* ---- Starting ---- */
+
+_Noreturn static void become(const struct etcd_server *s, pid_t parent)
+{
+    char urls[2][64], mark[256], *environment[2] = {NULL, NULL};
+    const char *argv[ARGS_MAX] = {"/usr/bin/etcd", "--name", s->name, "--data-dir", "data"};
+    size_t count = 5;
+    snprintf(urls[0], sizeof urls[0], "http://127.0.0.1:%u", s->port);
+    snprintf(urls[1], sizeof urls[1], "http://127.0.0.1:%u", s->peer_port);
+    const char *options[] = {
+        "--listen-client-urls", urls[0],        "--advertise-client-urls",       urls[0],
+        "--listen-peer-urls",   urls[1],        "--initial-advertise-peer-urls", urls[1],
+        "--initial-cluster",    s->cluster,     "--heartbeat-interval",          s->heartbeat_ms,
+        "--election-timeout",   s->election_ms, "--enable-pprof=false"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        argv[count++] = options[i];
+    for (const char *const *arg = s->args; arg && *arg && count + 1 < ARGS_MAX; arg++)
+        argv[count++] = *arg;
+
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || chdir(s->directory) != 0)
+        _exit(70);
+    int quiet = open("/dev/null", O_RDONLY), log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (dup2(quiet, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+        _exit(70);
+    close_range(3, ~0U, 0);
+    if (getenv("HF_SUITE") && snprintf(mark, sizeof mark, "HF_SUITE=%s", getenv("HF_SUITE")) > 0)
+        environment[0] = mark;
+    execve(argv[0], (char *const *)(uintptr_t)argv, environment);
+    _exit(71);
+}
+
+/* Asks for /health over a connection of its own. */
+static bool is_healthy(const struct etcd_server *s)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(s->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    static const char question[] = "GET /health HTTP/1.0\r\n\r\n";
+    struct timeval limit = {.tv_sec = 1};
+    char answer[512] = "";
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    bool asked = connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
+                 write(fd, question, sizeof question - 1) > 0;
+    size_t got = 0;
+    for (ssize_t part = 1; asked && part > 0 && got < sizeof answer - 1; got += (size_t)part) {
+        part = read(fd, answer + got, sizeof answer - 1 - got);
+        part = part > 0 ? part : 0;
+    }
+    close(fd);
+    return strstr(answer, "\"health\":\"true\"");
+}
+
+static void nap_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static void spawn(struct etcd_server *s)
+{
+    pid_t parent = getpid();
+    s->is_paused = false;
+    s->pid = fork();
+    assert_true(s->pid >= 0);
+    if (s->pid == 0)
+        become(s, parent);
+}
+
+/* Waits until it is healthy. Returns false if it ended instead: another process may have taken one
+ * of its ports. */
+static bool becomes_healthy(struct etcd_server *s)
+{
+    for (int waited = 0; !is_healthy(s); waited += 20) {
+        if (waited > PATIENCE_MS)
+            fail_msg("etcd on port %u does not answer: see %s/log", s->port, s->directory);
+        if (waitpid(s->pid, NULL, WNOHANG) == s->pid)
+            return false;
+        nap_ms(20);
+    }
+    return true;
+}
+
+static bool launch(struct etcd_server *s)
+{
+    spawn(s);
+    return becomes_healthy(s);
+}
+
+static struct etcd_server *add_server(int number)
+{
+    struct etcd_server *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    snprintf(s->name, sizeof s->name, "s%d", number);
+    s->next = servers;
+    servers = s;
+    return s;
+}
+
+/* etcd syncs every write: a busy disk would be the test. It begins with a file of 64 MB. */
+static bool has_memory(void)
+{
+    struct statvfs room;
+    return access("/dev/shm", W_OK) == 0 && statvfs("/dev/shm", &room) == 0 &&
+           (uint64_t)room.f_bavail * room.f_frsize > UINT64_C(1) << 30;
+}
+
+static void find_place(struct etcd_server *s)
+{
+    snprintf(s->directory, sizeof s->directory, "%s/holdfast-etcd.XXXXXX",
+             has_memory() ? "/dev/shm" : "/tmp");
+    assert_non_null(mkdtemp(s->directory));
+    s->port = free_port();
+    s->peer_port = free_port();
+}
+
+static void add_member(char cluster[160], const struct etcd_server *s)
+{
+    size_t len = strlen(cluster);
+    snprintf(cluster + len, 160 - len, "%s%s=http://127.0.0.1:%u", len ? "," : "", s->name,
+             s->peer_port);
+}
+
+struct etcd_server *etcd_start(const char *const *args)
+{
+    struct etcd_server *s = add_server(1);
+    s->args = args;
+    s->heartbeat_ms = "10";
+    s->election_ms = "100";
+    for (int i = 0; i < STARTS_MAX; i++) {
+        find_place(s);
+        s->cluster[0] = '\0';
+        add_member(s->cluster, s);
+        if (launch(s))
+            return s;
+        s->pid = 0;
+        remove_tree(s->directory);
+    }
+    fail_msg("etcd ended %d times instead of answering", STARTS_MAX);
+    return NULL;
+}
+
+/* A cluster of which a node ended at once, because its port was taken, fails the test. */
+void etcd_cluster_start(struct etcd_server *node[ETCD_NODES])
+{
+    char cluster[160] = "";
+    for (int i = 0; i < ETCD_NODES; i++) {
+        node[i] = add_server(i + 1);
+        node[i]->heartbeat_ms = "50";
+        node[i]->election_ms = "500";
+        find_place(node[i]);
+        add_member(cluster, node[i]);
+    }
+    for (int i = 0; i < ETCD_NODES; i++) {
+        memcpy(node[i]->cluster, cluster, sizeof cluster);
+        spawn(node[i]);
+    }
+    for (int i = 0; i < ETCD_NODES; i++)
+        assert_true(becomes_healthy(node[i]));
+}
+
+int etcd_leader(struct etcd_server *const node[ETCD_NODES])
+{
+    for (int waited = 0; waited < PATIENCE_MS; waited += 100) {
+        for (int i = 0; i < ETCD_NODES; i++) {
+            bool runs = node[i]->pid && !node[i]->is_paused;
+            if (runs && is_healthy(node[i]) &&
+                strstr(etcdctl(node[i], "endpoint status"), "B, true,"))
+                return i;
+        }
+        nap_ms(100);
+    }
+    fail_msg("no node leads after %d ms", PATIENCE_MS);
+    return -1;
+}
+
+/* ---- Ending ---- */
+
+void etcd_stop(struct etcd_server *s)
+{
+    assert_true(s->pid > 0);
+    kill(s->pid, SIGTERM);
+    waitpid(s->pid, NULL, 0);
+    s->pid = 0;
+}
+
+void etcd_kill9(struct etcd_server *s)
+{
+    assert_true(s->pid > 0);
+    kill(s->pid, SIGKILL);
+    waitpid(s->pid, NULL, 0);
+    s->pid = 0;
+}
+
+void etcd_restart(struct etcd_server *s, bool keep_data)
+{
+    char data[80];
+    if (s->pid)
+        etcd_kill9(s);
+    snprintf(data, sizeof data, "%s/data", s->directory);
+    if (!keep_data)
+        remove_tree(data);
+    assert_true(launch(s));
+}
+
+void etcd_servers_end(void)
+{
+    while (servers) {
+        struct etcd_server *s = servers;
+        servers = s->next;
+        if (s->pid)
+            etcd_kill9(s);
+        remove_tree(s->directory);
+        free(s);
+    }
+}
+
+void etcd_pause(struct etcd_server *s)
+{
+    assert_int_equal(kill(s->pid, SIGSTOP), 0);
+    s->is_paused = true;
+}
+
+void etcd_continue(struct etcd_server *s)
+{
+    assert_int_equal(kill(s->pid, SIGCONT), 0);
+    s->is_paused = false;
+}
+
+/* ---- Where it is ---- */
+
+uint16_t etcd_port(const struct etcd_server *s)
+{
+    return s->port;
+}
+
+pid_t etcd_pid(const struct etcd_server *s)
+{
+    return s->pid;
+}
+
+const char *etcd_directory(const struct etcd_server *s)
+{
+    return s->directory;
+}
+
+const char *etcdctl(const struct etcd_server *s, const char *words)
+{
+    static char out[65536];
+    char command[1024];
+    snprintf(command, sizeof command, "ETCDCTL_API=3 etcdctl --endpoints 127.0.0.1:%u %s", s->port,
+             words);
+    FILE *pipe = popen(command, "re");
+    assert_non_null(pipe);
+    size_t len = fread(out, 1, sizeof out - 1, pipe);
+    out[len] = '\0';
+    if (pclose(pipe) != 0)
+        fail_msg("%s: %s", command, out);
+    return out;
+}

@@ -1,0 +1,28 @@
+/* sentinel_setup.h - a primary with replicas, and sentinels that watch it. */
+#pragma once
+#include "servers.h"
+
+enum { WATCHED_MOST = 3 };
+
+struct watched_options {
+    unsigned replicas, sentinels;  /* at most WATCHED_MOST - 1 and WATCHED_MOST */
+    const char *password;          /* of all servers; NULL: none */
+    const char *sentinel_password; /* of all sentinels; NULL: none */
+    const char *preload;           /* library that all servers load first; NULL: none */
+};
+
+struct watched {
+    struct watched_options options;
+    struct server *server[WATCHED_MOST]; /* the first one begins as the primary */
+    struct server *sentinel[WATCHED_MOST];
+};
+
+/* When this returns each sentinel knows the others and all replicas. A primary that is silent for a
+ * second is down for them. `options` must outlive the servers. */
+void watched_start(struct watched *w, const struct watched_options *options);
+/* The URL with all sentinels; `query` begins with a question mark, or is "". */
+void watched_url(const struct watched *w, const char *query, char *url, size_t size);
+/* The server that most sentinels name now. */
+struct server *watched_primary(const struct watched *w);
+/* Waits until each sentinel names another primary than that one. Returns the new one. */
+struct server *watched_await_switch(const struct watched *w, const struct server *old);

@@ -1,0 +1,72 @@
+# shellcheck shell=bash
+# tap.sh - what a test written in bash needs: sourced at its top, prints TAP. A script ends with `done_testing`; one
+# that dies before it has no plan, and the runner counts that as a failure.
+set -u
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BUILD=${BUILD:-$ROOT/build}
+HOLDFAST=${HOLDFAST:-$BUILD/holdfast}
+SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-test.XXXXXX")
+trap 'rm -rf "$SCRATCH"' EXIT
+tests_done=0
+
+# result NAME STATUS [TEXT]: one line of TAP; TEXT is shown when it failed.
+result() {
+    tests_done=$((tests_done + 1))
+    if [ "$2" -eq 0 ]; then
+        echo "ok $tests_done - $1"
+        return
+    fi
+    echo "not ok $tests_done - $1"
+    [ -z "${3:-}" ] || sed 's/^/# /' <<<"$3"
+}
+
+# ok NAME COMMAND...: the command must succeed.
+ok() {
+    local name=$1 output status
+    shift
+    output=$("$@" 2>&1)
+    status=$?
+    result "$name" $status "$output"
+}
+
+# fails NAME COMMAND...: the command must not succeed.
+fails() {
+    local name=$1 output status
+    shift
+    output=$("$@" 2>&1)
+    status=$?
+    result "$name" $((status == 0)) "it succeeded: $*"$'\n'"$output"
+}
+
+# is NAME GOT WANTED: both texts must be the same.
+is() {
+    [ "$2" = "$3" ]
+    result "$1" $? "got:    $2"$'\n'"wanted: $3"
+}
+
+# like NAME TEXT REGEX: the text must match the extended regular expression.
+like() {
+    [[ $2 =~ $3 ]]
+    result "$1" $? "text:   $2"$'\n'"wanted: $3"
+}
+
+# skip NAME REASON: a test that cannot be made here.
+skip() {
+    result "$1 # SKIP $2" 0
+}
+
+# namespaces OPTION...: prints the unshare command with these options, as root or in a user namespace. Fails where the
+# machine does not allow it (no root, no user namespaces, / is no mount point); `why_not` says why.
+namespaces() {
+    local command=(unshare "$@")
+    [ "$(id -u)" -eq 0 ] || command=(unshare --map-root-user "$@")
+    "${command[@]}" true 2>"$SCRATCH/why_not" && echo "${command[*]}"
+}
+why_not() {
+    echo "needs root or user namespaces: $(tail -n 1 "$SCRATCH/why_not")"
+}
+
+done_testing() {
+    echo "1..$tests_done"
+}

@@ -1,0 +1,28 @@
+/* zookeeper_server.h - real ZooKeeper servers for tests: one alone each, a process with a directory
+ * and a loopback port of its own. Ticks of 150 ms, so that sessions of 300 ms are given. What
+ * cannot be done fails the test that asked for it. */
+#pragma once
+#include "sentence.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct zookeeper_server;
+
+/* Why ZooKeeper cannot be started here; NULL: it can. */
+const char *zookeeper_missing(void);
+void zookeeper_needed(void); /* skips the test, with the reason, where it cannot be started */
+
+/* Runs and serves when this returns. `config`: more lines of zoo.cfg, or NULL. */
+struct zookeeper_server *zookeeper_start(const char *config);
+void zookeeper_servers_end(void); /* ends all, removes their directories */
+
+uint16_t zookeeper_port(const struct zookeeper_server *s); /* the same after a restart */
+pid_t zookeeper_pid(const struct zookeeper_server *s);
+
+void zookeeper_kill9(struct zookeeper_server *s);
+/* Up again on the same port, with its data; killed first if it is up. */
+void zookeeper_restart(struct zookeeper_server *s);
+void zookeeper_pause(struct zookeeper_server *s);
+void zookeeper_continue(struct zookeeper_server *s);

@@ -1,0 +1,236 @@
+/* model_server.c - commands on the server and the connection, and publishing. */
+#include "model_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void cmd_ok(struct call *call)
+{
+    reply_status(call, "OK");
+}
+
+void cmd_second_word(struct call *call)
+{
+    char name[COMMAND_NAME];
+    size_t i = 0;
+    for (; i < call->words[0].len; i++)
+        name[i] = (char)(call->words[0].bytes[i] & ~0x20);
+    name[i] = 0;
+    int shown = call->words[1].len < 128 ? (int)call->words[1].len : 128;
+    reply_errorf(call, "ERR unknown subcommand '%.*s'. Try %s HELP.", shown, call->words[1].bytes,
+                 name);
+}
+
+void cmd_select(struct call *call)
+{
+    int64_t db;
+    if (!word_integer(call, 1, &db))
+        return;
+    if (db < 0 || db > 15) {
+        reply_error(call, "ERR DB index is out of range");
+        return;
+    }
+    *call->db = (unsigned)db;
+    reply_status(call, "OK");
+}
+
+void cmd_client_setname(struct call *call)
+{
+    for (size_t i = 0; i < call->words[2].len; i++) {
+        if (call->words[2].bytes[i] < '!' || call->words[2].bytes[i] > '~') {
+            reply_error(call,
+                        "ERR Client names cannot contain spaces, newlines or special characters.");
+            return;
+        }
+    }
+    reply_status(call, "OK");
+}
+
+void cmd_client_id(struct call *call)
+{
+    reply_integer(call, (int64_t)call->connection->id);
+}
+
+void cmd_ping(struct call *call)
+{
+    if (call->count > 2) {
+        reply_error(call, "ERR wrong number of arguments for 'ping' command");
+    } else if (call->connection->channel_count) {
+        reply_array(call, 2);
+        reply_word(call, "pong");
+        reply_bulk(call, call->count == 2 ? call->words[1] : (struct slice){"", 0});
+    } else if (call->count == 2) {
+        reply_bulk(call, call->words[1]);
+    } else {
+        reply_status(call, "PONG");
+    }
+}
+
+void cmd_echo(struct call *call)
+{
+    reply_bulk(call, call->words[1]);
+}
+
+void cmd_role(struct call *call)
+{
+    reply_array(call, 3);
+    reply_word(call, "master");
+    reply_integer(call, 0);
+    reply_array(call, 0);
+}
+
+void cmd_time(struct call *call)
+{
+    char digits[21];
+    reply_array(call, 2);
+    reply_bulk(call, (struct slice){digits, integer_print(digits, call->model->now_us / 1000000)});
+    reply_bulk(call, (struct slice){digits, integer_print(digits, call->model->now_us % 1000000)});
+}
+
+void cmd_wait(struct call *call)
+{
+    int64_t count, timeout;
+    if (!word_integer(call, 1, &count))
+        return;
+    if (!slice_integer(call->words[2], &timeout))
+        reply_error(call, "ERR timeout is not an integer or out of range");
+    else if (timeout < 0)
+        reply_error(call, "ERR timeout is negative");
+    else if (count <= call->model->replicas)
+        reply_integer(call, call->model->replicas);
+    else
+        command_block(call, timeout ? now_ms(call->model) + timeout : 0);
+}
+
+void cmd_flushall(struct call *call)
+{
+    bool right = call->count == 1 || (call->count == 2 && (slice_is(call->words[1], "sync") ||
+                                                           slice_is(call->words[1], "async")));
+    if (!right) {
+        reply_error(call, SYNTAX_ERROR);
+        return;
+    }
+    store_empty(&call->model->store);
+    reply_status(call, "OK");
+}
+
+/* ---- INFO ---- */
+
+static bool info_wants(const struct call *call, const char *section)
+{
+    bool wanted = call->count == 1;
+    for (unsigned i = 1; i < call->count; i++)
+        wanted |= slice_is(call->words[i], section) || slice_is(call->words[i], "all") ||
+                  slice_is(call->words[i], "default") || slice_is(call->words[i], "everything");
+    return wanted;
+}
+
+void cmd_info(struct call *call)
+{
+    const struct redis_model *model = call->model;
+    char text[1024];
+    size_t len = 0;
+    int64_t uptime = (model->now_us - model->started_us) / 1000000;
+    if (info_wants(call, "server"))
+        len += (size_t)snprintf(text + len, sizeof text - len,
+                                "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\n"
+                                "uptime_in_seconds:%lld\r\n",
+                                model->run_id, (long long)uptime);
+    if (info_wants(call, "memory"))
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s# Memory\r\nmaxmemory:%d\r\n%s",
+                                len ? "\r\n" : "", model->full, "maxmemory_policy:noeviction\r\n");
+    if (info_wants(call, "replication"))
+        len += (size_t)snprintf(text + len, sizeof text - len,
+                                "%s# Replication\r\nrole:master\r\nconnected_slaves:%u\r\n",
+                                len ? "\r\n" : "", model->replicas);
+    reply_bulk(call, (struct slice){text, len});
+}
+
+/* ---- Channels ---- */
+
+/* Where this channel stands in the connection's list; its length if it is not there. */
+static size_t channel_find(const struct connection *c, struct slice name)
+{
+    size_t at = 0;
+    while (at < c->channels.len) {
+        uint32_t len;
+        memcpy(&len, c->channels.bytes + at, sizeof len);
+        if (slice_equal((struct slice){c->channels.bytes + at + sizeof len, len}, name))
+            return at;
+        at += sizeof len + len;
+    }
+    return at;
+}
+
+static void reply_subscription(struct call *call, const char *what, const struct slice *name)
+{
+    reply_array(call, 3);
+    reply_word(call, what);
+    if (name)
+        reply_bulk(call, *name);
+    else
+        reply_null(call);
+    reply_integer(call, call->connection->channel_count);
+}
+
+void cmd_subscribe(struct call *call)
+{
+    struct connection *c = call->connection;
+    for (unsigned i = 1; i < call->count; i++) {
+        struct slice name = call->words[i];
+        uint32_t len = (uint32_t)name.len;
+        if (channel_find(c, name) == c->channels.len) {
+            buffer_add(&c->channels, &len, sizeof len);
+            buffer_add(&c->channels, name.bytes, name.len);
+            c->channel_count++;
+        }
+        reply_subscription(call, "subscribe", &name);
+    }
+}
+
+static void unsubscribe(struct call *call, struct slice name)
+{
+    struct connection *c = call->connection;
+    size_t at = channel_find(c, name), size = sizeof(uint32_t) + name.len;
+    if (at < c->channels.len) {
+        memmove(c->channels.bytes + at, c->channels.bytes + at + size, c->channels.len - at - size);
+        c->channels.len -= size;
+        c->channel_count--;
+    }
+    reply_subscription(call, "unsubscribe", &name);
+}
+
+void cmd_unsubscribe(struct call *call)
+{
+    struct connection *c = call->connection;
+    if (call->count == 1 && !c->channel_count)
+        reply_subscription(call, "unsubscribe", NULL);
+    for (unsigned i = 1; i < call->count; i++)
+        unsubscribe(call, call->words[i]);
+    while (call->count == 1 && c->channel_count) {
+        struct buffer *name = &call->model->scratch;
+        uint32_t len;
+        memcpy(&len, c->channels.bytes, sizeof len);
+        name->len = 0;
+        buffer_add(name, c->channels.bytes + sizeof len, len);
+        unsubscribe(call, slice_of(name));
+    }
+}
+
+void cmd_publish(struct call *call)
+{
+    struct redis_model *model = call->model;
+    int64_t receivers = 0;
+    for (unsigned i = 0; i < model->connection_count; i++) {
+        struct connection *c = &model->connections[i];
+        if (!c->connected || channel_find(c, call->words[1]) == c->channels.len)
+            continue;
+        struct call push = {.model = model, .connection = c, .out = &c->out};
+        reply_array(&push, 3);
+        reply_word(&push, "message");
+        reply_bulk(&push, call->words[1]);
+        reply_bulk(&push, call->words[2]);
+        receivers++;
+    }
+    reply_integer(call, receivers);
+}
