@@ -12,8 +12,10 @@
 
 /* No request may take longer; a server that hangs does not hold up the closing any longer. */
 #define FINISH_MAX NANOS_OF_MS(500)
-/* Time for a near server to read all requests, also if the caller gave no time at all. */
+/* Time for a near server to answer, also if the caller gave no time at all: so long after the start
+ * and after each reply, but no longer than FINISH_ANSWERING in all. */
 #define FINISH_MIN NANOS_OF_MS(50)
+#define FINISH_ANSWERING NANOS_OF_MS(1000)
 /* Likewise for an engine whose farewell is sent after the reply to an earlier request. */
 #define FAREWELL_MIN NANOS_OF_MS(1000)
 /* How often to see whether the servers still answer. */
@@ -132,15 +134,25 @@ static nanos earlier(nanos a, nanos b)
     return a < b ? a : b;
 }
 
+static nanos later(nanos a, nanos b)
+{
+    return a > b ? a : b;
+}
+
+/* A crowd of waits is a crowd of requests: a server that answers one after the other is given time.
+ * Closing the connection then would make it drop the requests that it has not read. */
+static nanos while_answering(const struct io *io, nanos begin, nanos bound)
+{
+    return later(bound, earlier(io->read_at + FINISH_MIN, begin + FINISH_ANSWERING));
+}
+
 /* Called when no other thread is left. */
 void io_finish(void *self, nanos until)
 {
     struct io *io = self;
     struct io_waiter *me = &io->background;
     nanos begin = clock_boot(), bound = earlier(begin + FINISH_MAX, until);
-    nanos least = begin + (io->type->farewell ? FAREWELL_MIN : FINISH_MIN);
-    if (bound < least)
-        bound = least;
+    bound = later(bound, begin + (io->type->farewell ? FAREWELL_MIN : FINISH_MIN));
     nanos redial_bound = earlier(begin + REDIAL_MAX, bound);
 
     small_mutex_lock(&io->lock);
@@ -154,7 +166,7 @@ void io_finish(void *self, nanos until)
         io_flush_connections(io);
         io_choose_connections(io, me, io->unclaimed);
         bool is_worth_it = has_live_connections(io, me->connections, now) || may_come_back(io);
-        nanos end = is_worth_it ? bound : redial_bound;
+        nanos end = is_worth_it ? while_answering(io, begin, bound) : redial_bound;
         if (!io->unclaimed || now >= end)
             break;
         io_drive(io, me, now, earlier(earlier(again, end), now + FINISH_STEP));
