@@ -143,24 +143,30 @@ unsigned cluster_primary_of(const struct cluster_servers *c, const char *key)
     return owner;
 }
 
-static int64_t epoch_of(const struct server *s)
+/* The configuration epoch of a node, as server `s` knows it. */
+static int64_t epoch_of(const struct server *s, const char *node)
 {
-    redisReply *info = server_cli(s, "CLUSTER INFO");
-    const char *at = strstr(info->str, "cluster_current_epoch:");
-    assert_non_null(at);
-    int64_t epoch = atoll(at + strlen("cluster_current_epoch:"));
-    freeReplyObject(info);
+    redisReply *nodes = server_cli(s, "CLUSTER NODES");
+    const char *line = nodes->str; /* a replica's line has the id of its primary, too */
+    long long epoch = -1;
+    while (line && strncmp(line, node, strlen(node)) != 0)
+        line = (line = strchr(line, '\n')) ? line + 1 : NULL;
+    assert_non_null(line);
+    sscanf(line, "%*s %*s %*s %*s %*s %*s %lld", &epoch);
+    freeReplyObject(nodes);
     return epoch;
 }
 
-/* Moves that follow each other faster than the servers tell each other of them get equal epochs,
- * and then some servers may never agree on who has the slot. */
+/* A server that has not heard of the new owner's epoch yet may believe an older claim of the former
+ * owner once more. Moves that follow each other faster get equal epochs, and then some servers may
+ * never agree on who has the slot. */
 static void await_agreement(const struct cluster_servers *c, unsigned slot, unsigned owner)
 {
     int64_t end = patience_end();
+    const char *id = c->id[owner];
     for (unsigned i = 0; i < c->options.primaries; i++)
         while (owner_of(c, c->server[i], slot) != owner ||
-               epoch_of(c->server[i]) != epoch_of(c->server[owner])) {
+               epoch_of(c->server[i], id) != epoch_of(c->server[owner], id)) {
             if (now_ns() > end)
                 fail_msg("port %u does not hear of the move", server_port(c->server[i]));
             nap_us(2000);
