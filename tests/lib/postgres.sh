@@ -24,6 +24,14 @@ needs_postgres() {
     exit
 }
 
+# needs_psycopg2: the same for scripts that talk to the server from Python.
+needs_psycopg2() {
+    ! /usr/bin/python3 -c 'import psycopg2' 2>/dev/null || return 0
+    result "this needs python3-psycopg2 # SKIP it is not installed" 0
+    done_testing
+    exit
+}
+
 # start_postgres [SETTING=VALUE...]: starts one and waits until it answers. PG_PID, PG_PORT, PG_FOLDER, PG_URL and PG_SETTINGS are
 # those of the last one that was started.
 start_postgres() {

@@ -598,10 +598,12 @@ BEGIN
             RETURNING ARRAY[1, (set_config('synchronous_commit', 'off', true) IS NULL)::int] INTO v;
         IF FOUND THEN RETURN v; END IF; -- waiting is 0, as is the second number
     ELSIF p_guess = 2 THEN
-        -- A plain hold passes to a plain waiter. If the row changed while it was waited for, nothing is found here.
+        -- A plain hold passes to a plain waiter. If the row changed while it was waited for, nothing is found here: the
+        -- waiters that this statement sees are those of its beginning, so it must not pass over one that came since.
         DELETE FROM waiter x
             USING (SELECT last, head, pg_try_advisory_xact_lock(hashtextextended(p_name, hashtext('@schema@'))) AS unpinned FROM lock
                 WHERE name = p_name AND era = p_era AND id = p_id AND waiting > 0 AND till > v_now AND keep = 0
+                    AND writes = (SELECT o.writes FROM lock o WHERE o.name = p_name AND o.era = p_era)
                     AND timeline = left(pg_walfile_name(pg_current_wal_lsn()), 8) FOR UPDATE) l
             WHERE l.unpinned AND x.name = p_name
                 AND x.ticket = (SELECT y.ticket FROM waiter y WHERE y.name = p_name AND y.ticket >= l.head ORDER BY y.ticket LIMIT 1)
