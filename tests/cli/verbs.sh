@@ -34,6 +34,24 @@ for verb in $(jq -r '.verbs[].name' described); do
     exits "$verb --help into a full device is 70" 70 bash -c '"$0" "$1" --help >/dev/full' "$HOLDFAST" "$verb"
 done
 
+# Words of other tools lead to the verbs for them here.
+while IFS='|' read -r word advice; do
+    exits "holdfast $word is 64" 64 "$HOLDFAST" "$word"
+    like "and says what to type instead" "$said" "$advice"
+done <<'END'
+lock|`run NAME -- CMD` holds a lock
+unlock|`release` releases what `acquire` printed
+status|`show NAME` prints the state of one lock
+ps|`list` prints all holders and waiters
+kill|`break NAME --token N
+END
+exits "run --timeout is 64" 64 "$HOLDFAST" run --timeout 5s x -- true
+like "and names --wait" "$said" "unknown option --timeout; did you mean --wait?"
+is "help VERB is VERB --help" "$("$HOLDFAST" help run)" "$("$HOLDFAST" run --help)"
+is "help alone is --help" "$("$HOLDFAST" help)" "$help"
+exits "help of an unknown verb is 64" 64 "$HOLDFAST" help no-such-verb
+like "and names it" "$said" 'unknown verb "no-such-verb"'
+
 # Parsing knows the same options as the description: those with an argument miss it at the end, the others refuse one.
 wrong_parsing() {
     local verb name argument text
