@@ -212,9 +212,10 @@ HF_API HF_MUST_CHECK hf_status hf_check_url(const char *url);
  * HF_CLOSED, blocked callers return it), ends the background thread and frees the client and all
  * its leases (with keep_handles the leases stay until hf_lease_free). Takes at most about
  * timeout_ms. With 0 a server is told to release and to forget the waits, and has 50 ms to answer;
- * while it answers one after the other, that goes on for up to 1 s. HF_IN_DOUBT: closed, but some of that was not answered, and what it left behind ends by
- * itself; hf_error_text() says how many. HF_TIMEOUT: another thread is still inside a call with
- * this client; nothing was freed, call again. NULL is HF_OK. */
+ * as long as it keeps answering, closing goes on, for up to 1 s. HF_IN_DOUBT: closed, but some of
+ * that was not answered, and what it left behind ends by itself; hf_error_text() says how many.
+ * HF_TIMEOUT: another thread is still inside a call with this client; nothing was freed, call
+ * again. NULL is HF_OK. */
 HF_API hf_status hf_close(hf_client *client, int64_t timeout_ms);
 
 /* hf_close without blocking: HF_OK means that `done` will be called exactly once with what hf_close

@@ -94,8 +94,9 @@ struct engine_type {
     /* Sleeps until something about any name may have changed since *seen, at most until `until`;
      * updates *seen. */
     void (*watch)(void *self, uint32_t *seen, nanos until);
-    /* After leave(): waits for the replies to releases, until `until` but at least 50 ms, and up
-     * to 1 s while replies arrive, so that the next client finds the locks free. NULL if nothing can be in flight. */
+    /* After leave(): waits for the replies to releases, until `until` but at least 50 ms, and up to
+     * 1 s while replies arrive, so that the next client finds the locks free. NULL if nothing can
+     * be in flight. */
     void (*finish)(void *self, nanos until);
     void (*close)(void *self); /* after leave(); forgets every op */
 };
