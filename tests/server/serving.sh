@@ -7,7 +7,7 @@
 services=()
 export HF_ANSWERS=$SCRATCH/answers # method, path, status, type and body in lines; a NUL behind each answer
 STANDARD='{"ttlMs":20000}'
-trap 'end_services; end_servers; rm -rf "$SCRATCH"' EXIT
+trap 'end_services; show_aborted; end_servers; rm -rf "$SCRATCH"' EXIT
 cd "$SCRATCH" || exit 70
 
 # serve URL [OPTION...]: starts one on a free port and waits until it serves. SERVICE_PID, BASE (its address) and SERVICE_LOG
@@ -38,6 +38,11 @@ end_services() {
     for pid in "${services[@]}"; do
         kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
     done
+}
+
+# show_aborted: the logs of services that an assertion or a sanitizer ended.
+show_aborted() {
+    grep -hE 'Assertion|ERROR: |SUMMARY: |runtime error' "$SCRATCH"/service.?????? >&2
 }
 
 # ask METHOD PATH [BODY [CURL OPTION...]]: STATUS, REPLY (the body) and HEAD (the header fields).

@@ -5,6 +5,7 @@
 
 #include "base/settings.h"
 #include "base/url.h"
+#include "engines/admin.h"
 #include "engines/engine.h"
 #include "engines/redis/quorum_member.h"
 #include "engines/redis/scripts.h"
@@ -475,9 +476,35 @@ static void test_message_without_channel(void **state)
     redis_wire_engine.close(t.engine);
 }
 
+static void find(void *ctx, struct engine_op *op, const struct hf_finding *finding)
+{
+    (void)ctx, (void)op, (void)finding;
+}
+
+/* Several questions are in flight for one op, and the server may answer some of them. */
+static void test_cut_diagnosis(void **state)
+{
+    (void)state;
+    for (unsigned answered = 0; answered < 4; answered++) {
+        open_engine(0);
+        t.host.find = find;
+        struct admin_op op = {.op = ask_for(OP_ADMIN, 1), .verb = ADMIN_DIAGNOSE};
+        redis_wire_engine.submit(t.engine, &op.op, t.now);
+        come_up(COMMANDS);
+        nod(COMMANDS, answered);
+        redis_wire_engine.connection_down(t.engine, COMMANDS, HF_UNAVAILABLE, "cut", t.now);
+        assert_int_equal(t.told[REPLY_FAILED], 1);
+        assert_int_equal(t.told[REPLY_RELEASED], 0);
+        assert_string_equal(t.text, "cut");
+        redis_wire_engine.close(t.engine);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        SENTENCE("a diagnosis that is cut gets one reply, however many questions were in flight",
+                 test_cut_diagnosis),
         SENTENCE("a WAIT that cannot be sent fails its grant, and no later one", test_unsent_wait),
         SENTENCE("who sends on a dead connection hears that the server is unavailable",
                  test_dead_connection),

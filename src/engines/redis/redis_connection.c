@@ -27,8 +27,9 @@ static void reply_unknown(struct redis *r, const struct redis_connection *connec
         a->in_flight[connection->number]--;
     if (!a || request->kind == REQ_WAIT)
         return;
-    if (request->kind == REQ_STEP) {
-        if (a->admin || request->verb == ADMIN_DIAGNOSE) /* the steps of an op fail together */
+    if (request->kind == REQ_STEP) { /* the steps of an op fail together, with one reply */
+        bool is_last = a->in_flight[connection->number] == 0;
+        if (request->verb == ADMIN_DIAGNOSE ? is_last : a->admin != NULL)
             redis_op_fail(r, a, request->sent_at, HF_UNAVAILABLE, connection->why);
         return;
     }
