@@ -27,6 +27,7 @@ struct local {
     _Atomic bool woken; /* set by background_wake() */
     /* Used by the background thread only: */
     uint32_t next, ring; /* the watched neighbour, and the version of the ring that named it */
+    nanos next_since;    /* when it became the neighbour */
     bool knows_next;
     bool no_waitv; /* the kernel lacks FUTEX_WAITV: poll every 10 ms */
 };
@@ -352,17 +353,31 @@ static bool reap_old_neighbour(struct local *l)
     return table_client_reap(&l->table, l->next) != REAP_LATER;
 }
 
-/* When to check a neighbour that seems alive. The kernel wakes one watcher of a life word, and that
- * may be a thread of a dead client that still stands in the kernel's queue of the word. Such a
- * thread can take the wake only while it exists. So checks at doubling intervals since the last
- * clean-up delay the next one by no more than the time that the thread needed to end. */
+/* When to check a neighbour that seems alive. The kernel wakes one watcher of a life word. That may
+ * be a thread of a client that was killed and still stands in the kernel's queue of the word: of a
+ * client that was cleaned up after, or of an earlier watcher that had not yet seen that the ring
+ * changed. Such a thread can take the wake only while it exists. So checks at doubling intervals
+ * since the last clean-up and since the ring named this neighbour delay the next one by no more
+ * than the time that the thread needed to end. */
 static nanos next_check(const struct local *l)
 {
     nanos now = clock_boot(), reaped_at = atomic_load(&l->table.state->reaped_at);
-    if (reaped_at <= 0)
-        return TIME_NEVER;
-    nanos age = reaped_at < now ? now - reaped_at : 0, shortest = NANOS_OF_MS(POLL_EVERY_MS);
+    bool was_reaped_since = reaped_at > l->next_since && reaped_at < now;
+    nanos age = now - (was_reaped_since ? reaped_at : l->next_since);
+    nanos shortest = NANOS_OF_MS(POLL_EVERY_MS);
     return now + (age > shortest ? age : shortest);
+}
+
+/* Asks the registry whom to watch. Returns false if it could not be locked. */
+static bool find_next(struct local *l)
+{
+    uint32_t before = l->next;
+    if (table_client_next(&l->table, l->who.client, &l->next, &l->ring) != HF_OK)
+        return false;
+
+    if (l->next != before)
+        l->next_since = clock_boot();
+    return true;
 }
 
 /* Returns the value of the neighbour's life word to sleep on. Returns 0 and shortens *until if the
@@ -377,8 +392,7 @@ static uint32_t watch_neighbour(struct local *l, nanos *until)
             return 0;
         }
         if (!l->knows_next || moved)
-            l->knows_next =
-                table_client_next(&l->table, l->who.client, &l->next, &l->ring) == HF_OK;
+            l->knows_next = find_next(l);
         if (l->knows_next && !l->next)
             return 0;
         if (l->knows_next) {

@@ -3,10 +3,16 @@
  * fast is in handoff_delay.c. */
 #include "lib/actors.h"
 
+#include "engines/local/layout.h"
+
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -233,6 +239,50 @@ static void test_watcher_stopped(void **state)
     assert_int_equal(see(client, "l").token, taken.token);
 }
 
+/* Sleeps on the life word of the table's only client, as a thread of a watcher does that has not
+ * yet seen that the ring changed, and then ends without looking. */
+static void *steal_one_wake(void *arg)
+{
+    union cell *cell = arg;
+    futex_word *life = &cell->client.life.word;
+    uint32_t value = atomic_fetch_or(life, FUTEX_WAITERS) | FUTEX_WAITERS;
+    futex_wait(life, value, INT64_MAX);
+    return NULL;
+}
+
+static union cell *only_client(const char *cells)
+{
+    for (uint32_t i = 0; i < LOCAL_PER_CHUNK; i++) {
+        union cell *cell = (union cell *)(uintptr_t)(cells + (size_t)i * LOCAL_CELL);
+        if (cell->head.state == CELL_CLIENT)
+            return cell;
+    }
+    return NULL;
+}
+
+static void test_wake_stolen(void **state)
+{
+    (void)state;
+    struct actor *holder = actor_start();
+    actor_holds(holder, 0, &now_or_never);
+    int fd = open(stage_path(), O_RDWR | O_CLOEXEC);
+    char *cells = mmap(NULL, LOCAL_CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, LOCAL_CELLS_AT);
+    assert_ptr_not_equal(cells, MAP_FAILED);
+    close(fd);
+    pthread_t thief;
+    union cell *victim = only_client(cells);
+    assert_non_null(victim);
+    assert_int_equal(pthread_create(&thief, NULL, steal_one_wake, victim), 0);
+    nap_us(50000); /* until it sleeps: nothing else would tell */
+    struct actor *waiter = actor_start();
+    actor_acquire(waiter, 0, ORDER_ACQUIRE, &patient);
+    await_sight(stage_client(), "l", 1, 1);
+    actor_kill(holder);
+    assert_int_equal(actor_answer(waiter, ORDER_ACQUIRE, 0).status, HF_OK);
+    assert_int_equal(pthread_join(thief, NULL), 0);
+    munmap(cells, LOCAL_CHUNK);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +297,8 @@ int main(int argc, char **argv)
         STAGED("exec in the holder ends its holds", test_exec),
         STAGED("while the watcher of a dead holder is stopped a newcomer gets the lock at once",
                test_watcher_stopped),
+        STAGED("a holder's death is seen although the one wake of it went to another thread",
+               test_wake_stolen),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
