@@ -1,4 +1,4 @@
-/* etcd.c - the engine for etcd: its door, and its URL. */
+/* etcd.c - the engine for etcd: the functions of its table, and its URL. */
 #include "etcd.h"
 
 #include "base/error.h"
@@ -64,7 +64,7 @@ static void read_settings(struct etcd *e, const struct settings *s)
     e->connect_timeout = NANOS_OF_MS(s->value[SETTING_CONNECT_TIMEOUT]);
     e->lock_delay = NANOS_OF_MS(s->value[SETTING_LOCK_DELAY]);
     nanos set = NANOS_OF_MS(e->overrides.op_timeout_ms);
-    /* If there is only one server, giving up on it early helps nobody. */
+    /* Several servers: give up early and try the next one. A single one is given more time. */
     nanos usual = e->endpoints.count > 1 ? ETCD_CALL_TIMEOUT : 3 * ETCD_CALL_TIMEOUT;
     e->call_timeout = set > 0 ? set : usual;
     e->wall_offset_ms = clock_wall_us() / 1000 - clock_boot() / NANOS_OF_MS(1);
@@ -115,7 +115,8 @@ static hf_status open_etcd(void **self, const struct url *url, const struct sett
     return HF_OK;
 }
 
-/* Ends every function of the door: sends what was written, and frees what is done. */
+/* Ends every function of the engine's table: sends what was written, and frees entries and calls
+ * that are done. */
 static void finish(struct etcd *e, nanos now)
 {
     if (e->has_backlog) {

@@ -61,17 +61,19 @@ enum {
     ETCD_PREFIX_MAX = 128,
     ETCD_ID_TEXT = 32,
     ETCD_VALUE_MAX = 400,
-    ETCD_DOOR_S = 5,         /* longest ttl of the door session */
-    ETCD_WAITERS_MAX = 5000, /* waiters for a name: the server sorts all for each request */
-    ETCD_IN_FLIGHT_MAX = 64, /* calls for entries; more would only wait inside the server */
-    ETCD_LIST_MAX = 64       /* entries of an exclusive lock that a client reads at once */
+    ETCD_DOOR_S = 5, /* longest ttl of the door session */
+    /* longest queue of a name: the server sorts all entries for each request */
+    ETCD_WAITERS_MAX = 5000,
+    /* calls for entries in flight; more would only wait inside the server */
+    ETCD_IN_FLIGHT_MAX = 64,
+    ETCD_LIST_MAX = 64 /* entries of an exclusive lock that a client reads at once */
 };
 
 #define ETCD_CALL_TIMEOUT NANOS_OF_MS(1000)
 /* EXTENDs that come within this time share a keepalive. */
 #define ETCD_SHARE NANOS_OF_MS(50)
 #define ETCD_REFRESH NANOS_OF_MS(5000)
-/* A hold that was granted after a wait and lasts that long notes its token in its entry. */
+/* A hold that was granted after a wait notes its token in its entry, if it lasts this long. */
 #define ETCD_SETTLE NANOS_OF_MS(100)
 #define ETCD_VIEW_KEPT NANOS_OF_MS(10000)
 
@@ -96,14 +98,14 @@ enum call_kind {
     CALL_REFRESH,  /* reads the list for a waiter */
     CALL_CLAIM,    /* writes the entry of a shared hold */
     CALL_VERIFY,   /* checks that the entry exists */
-    CALL_MOVE,     /* the same, and moves it to another session */
+    CALL_MOVE,     /* checks that the entry exists, and moves it to another session */
     CALL_SETTLE,   /* notes the token in the entry, for lists */
     CALL_RECHECK,  /* sees that the entry of a hold is still there when its watch has begun */
     CALL_DELETE,
     CALL_GUARD,        /* lock_delay: writes the guard, and reads those of others */
     CALL_ORPHAN_LEASE, /* lock_delay: a lease for guards whose holds ended without a release */
-    CALL_ORPHAN_MARK,  /* lock_delay: attaches them to it */
-    CALL_READ_VIEW,    /* the list, for a view */
+    CALL_ORPHAN_MARK,  /* lock_delay: attaches those guards to the lease */
+    CALL_READ_VIEW,    /* reads the list, for a view */
     CALL_WATCH,        /* the stream of watches */
     CALL_ADMIN,
 };
@@ -115,7 +117,7 @@ struct etcd_call {
     enum call_kind kind;
     int32_t stream;
     uint64_t number;   /* counts the calls of this client */
-    uint64_t revision; /* highest that was seen when it was sent */
+    uint64_t revision; /* highest revision seen before it was sent */
     nanos sent_at;
     bool answered;  /* the reply's message has arrived */
     bool unclaimed; /* no op waits for the reply; counted in connection->unclaimed */
@@ -134,9 +136,9 @@ struct etcd_connection {
     struct etcd_call *calls;
     uint32_t in_flight; /* number of calls */
     uint32_t unclaimed; /* number of calls that no op waits for */
-    nanos since;        /* when it was dialled */
-    nanos replied_at;   /* when a message or the end of a call came last */
-    nanos dial_at;      /* not before */
+    nanos since;        /* time of the dial */
+    nanos replied_at;   /* time of the last message or end of a call */
+    nanos dial_at;      /* earliest time of the next dial */
     unsigned failures;
     hf_status status; /* DOWN: the reason */
     char why[320];    /* DOWN: the reason in words */
@@ -152,15 +154,17 @@ struct etcd_session {
     bool is_private;
     enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
     int64_t lease;
-    nanos length;              /* ttl that the server granted */
-    nanos proven_at;           /* start of `length`: when the request that proved it was sent */
+    nanos length; /* ttl that the server granted */
+    /* start of `length`: send time of the request that proved the session */
+    nanos proven_at;
     unsigned entries, waiters; /* number of entries on it, and of waiters among them */
     struct etcd_call *keepalive;
-    /* The newest answered keepalive: when it was sent, the ttl granted, who answered in which term.
-     */
+    /* The newest answered keepalive: its send time, the ttl granted, and the member and term of
+     * the reply. */
     nanos kept_at, kept_length;
     uint64_t kept_term, kept_member;
-    uint64_t kept_call; /* number of the last call that was sent before that reply came */
+    /* number of the last call that was sent before that keepalive was answered */
+    uint64_t kept_call;
 };
 
 /* ---- Names ---- */
@@ -177,7 +181,8 @@ struct etcd_orphan {
     char id[ETCD_ID_TEXT + 1];
     uint64_t changed;
 };
-enum { ORPHANS_MAX = 8 }; /* that get a lease at once; the others follow */
+/* orphans of one name that are attached to a lease at once; the others follow */
+enum { ORPHANS_MAX = 8 };
 
 struct etcd_name {
     struct etcd_name *next;
@@ -198,7 +203,7 @@ struct etcd_name {
     uint32_t deleting;                      /* number of deletions in flight */
     struct etcd_orphan orphan[ORPHANS_MAX]; /* lock_delay: guards that have no lease yet */
     unsigned orphans;
-    nanos unused_at; /* when the last waiter went; the view is kept for a while */
+    nanos unused_at; /* time when the last waiter went; the view is kept for a while */
 };
 
 /* ---- Entries ---- */
@@ -224,19 +229,22 @@ struct etcd_entry {
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
     nanos asked_at;    /* when `verb` was submitted */
     struct etcd_call *call;
-    nanos settle_at;  /* when to note the token in the entry; 0: it is there */
-    nanos good_until; /* end of the hold as replied; its session may live longer; 0: not known */
+    nanos settle_at; /* when to note the token in the entry; 0: it is there */
+    /* end of the hold as replied, though its session may live longer; 0: not known */
+    nanos good_until;
     uint64_t created, changed, token;
-    uint64_t seen_at; /* revision at which the entry of a hold was seen last */
+    uint64_t seen_at; /* newest revision at which the hold's entry was seen */
     uint64_t
-        try_revision; /* of the list that a request that does not wait was judged by; 0: none */
+        /* revision of the list that decided about a request that does not wait; 0: none */
+        try_revision;
     unsigned tries;
     bool is_granted; /* the list says that it holds; the session must be proven before the reply */
     bool is_guarded; /* lock_delay: its guard is written, and no orphan is in the way */
-    nanos guard_at;  /* lock_delay: when to poll for orphans again; 0: now */
-    bool counts_as_waiter;  /* in session->waiters */
-    bool deletes_blindly;   /* an attempt of unknown outcome: whatever its entry is, delete it */
-    bool is_watched;        /* a hold that was renewed: its entry is watched */
+    nanos guard_at;  /* lock_delay: time of the next poll for orphans; 0: now */
+    bool counts_as_waiter; /* counted in session->waiters */
+    /* its attempt has an unknown outcome: delete the entry in whatever state it is */
+    bool deletes_blindly;
+    bool is_watched;        /* its entry is watched: a hold that was renewed */
     bool is_done;           /* forgotten, and nothing is left to send */
     int64_t watch;          /* number of the watch on this entry alone; 0: none */
     hf_status refusal;      /* status to reply once its place in the queue is deleted */
@@ -254,7 +262,7 @@ struct etcd_watch {
 struct etcd {
     const struct wire_engine_host *host;
     struct endpoints endpoints;
-    const struct endpoint *endpoint; /* the one in use, or dialled last; NULL: none yet */
+    const struct endpoint *endpoint; /* server in use, or dialled last; NULL: none yet */
     char where[ENDPOINT_TEXT_MAX];   /* `endpoint` as messages show it */
     char token[512];                 /* the user's authentication token; "": none */
     char prefix[ETCD_PREFIX_MAX + 1];
@@ -262,19 +270,20 @@ struct etcd {
     struct engine_limits limits;
     struct timing_overrides overrides;
     nanos connect_timeout, call_timeout;
-    nanos lock_delay;       /* 0: none */
-    int64_t wall_offset_ms; /* wall clock less our clock */
+    nanos lock_delay;       /* value of the setting; 0: none */
+    int64_t wall_offset_ms; /* offset of the wall clock from our clock */
     char about[160];        /* "pid host" */
-    uint64_t cluster;       /* 0: not known yet */
-    uint64_t revision;      /* highest that was seen */
+    uint64_t cluster;       /* id of the cluster; 0: not known yet */
+    uint64_t revision;      /* highest revision that was seen */
     uint64_t calls;         /* number of calls so far */
 
     char epoch_key[ETCD_PREFIX_MAX + 32];
     uint64_t epoch;
-    uint64_t epoch_changed; /* revision of the key's last change as far as is known; 0: none */
-    bool must_raise_epoch;  /* there may be a transaction in flight that nobody waits for */
-    bool epoch_is_set;      /* the server has it, on the door session */
-    bool raising;           /* a raise is in flight */
+    /* revision of the newest known change of the epoch's key; 0: none */
+    uint64_t epoch_changed;
+    bool must_raise_epoch; /* a transaction of unknown outcome may still be in flight */
+    bool epoch_is_set;     /* the server has the key, attached to the door session */
+    bool raising;          /* a raise is in flight */
 
     struct etcd_connection connection[CONNECTIONS];
     struct etcd_session *sessions;
@@ -283,7 +292,7 @@ struct etcd {
     struct etcd_entry *entries;
     struct etcd_watch *watch; /* array indexed by watch id */
     size_t watches;
-    int32_t watch_stream; /* -1: none */
+    int32_t watch_stream; /* stream number of the watches; -1: none */
     struct etcd_call *watch_call;
     struct pb_writer message;
     nanos last_now; /* last `now` passed in; needed because forget() has no time argument */
@@ -296,7 +305,7 @@ struct etcd {
 
 /* Dials if the connection is down and may be dialled. Returns true if it is up. */
 bool etcd_connection_need(struct etcd_connection *connection, nanos now);
-/* Sends e->message to that method. Returns NULL if it could not be sent. */
+/* Sends e->message as a call of that method. Returns NULL if it could not be sent. */
 struct etcd_call *etcd_call(struct etcd_connection *connection, enum call_kind kind, nanos now);
 /* No op waits for the reply of this call, but its entry or session does. */
 void etcd_call_claim_none(struct etcd_call *call);
@@ -308,7 +317,7 @@ void etcd_connection_drop(struct etcd_connection *connection, hf_status status, 
 void etcd_connection_up(struct etcd_connection *connection, nanos now);
 void etcd_connection_down(struct etcd_connection *connection, hf_status status, const char *why,
                           nanos now);
-/* A call of an admin op to that method. */
+/* Sends e->message as a call for an admin op. Returns NULL if it could not be sent. */
 struct etcd_call *etcd_call_path(struct etcd_connection *connection, const char *path, nanos now);
 void etcd_connection_bytes(struct etcd_connection *connection, const char *bytes, size_t len,
                            nanos now);
@@ -318,26 +327,26 @@ void etcd_connection_close(struct etcd_connection *connection);
 
 /* ---- etcd_session.c ---- */
 
-/* The session of that length, or of that detached attempt. Returns NULL without memory. */
+/* Returns the session of that length, or of that detached attempt. NULL: no memory. */
 struct etcd_session *etcd_session_of(struct etcd *e, int64_t seconds, const struct id *attempt);
 struct etcd_session *etcd_session_of_lease(struct etcd *e, int64_t lease);
-/* A session for an entry that another process began, on the lease that it has. */
+/* Returns a session for an entry that another process made, on the lease that the entry has. */
 struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry *entry,
                                         int64_t lease);
 /* Returns true if the session is alive and the epoch is known to the server. Otherwise it sends
  * what is missing. */
 bool etcd_session_need(struct etcd *e, struct etcd_session *session, nanos now);
 bool etcd_epoch_need(struct etcd *e, nanos now);
-/* When the session ends unless it is renewed. */
+/* Returns when the session ends unless it is renewed. */
 static inline nanos etcd_session_end(const struct etcd_session *session)
 {
     return session->proven_at + session->length;
 }
-/* True if the session was kept alive by a request sent at `since` or later, proven or not;
- * otherwise it sends one. */
+/* Returns true if a request sent at `since` or later renewed the session, proven or not.
+ * Otherwise it sends a keepalive. */
 bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since, nanos now);
-/* A quorum read or write has seen a key of the session. It counts if it was sent after the last
- * keepalive was answered. */
+/* A quorum read or write has shown a key of the session. It proves the session if it was sent
+ * after the last keepalive was answered. */
 void etcd_session_prove(struct etcd_session *session, const struct message *message);
 void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now);
 void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct message *message,
@@ -353,18 +362,18 @@ void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now);
 void etcd_entry_forget(struct etcd *e, struct engine_op *op);
 /* Sends what the entry's verb needs next, if nothing of it is in flight. */
 void etcd_entry_advance(struct etcd *e, struct etcd_entry *entry, nanos now);
-void etcd_entries_advance(struct etcd *e, nanos now); /* all of them */
+void etcd_entries_advance(struct etcd *e, nanos now); /* The same for all entries. */
 void etcd_entry_reply(struct etcd *e, struct etcd_entry *entry, struct engine_reply reply);
 void etcd_entry_fail(struct etcd *e, struct etcd_entry *entry, hf_status status, const char *text,
                      nanos retry_at);
 void etcd_entry_drop(struct etcd *e, struct etcd_entry *entry);
-void etcd_entries_reap(struct etcd *e); /* drops those that are done */
+void etcd_entries_reap(struct etcd *e); /* Drops the entries that are done. */
 void etcd_entry_send_claim(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_entry_send_verify(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* Reads the entry of a hold that has nothing in flight. */
 void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* The server cannot be reached: fails what was not sent. */
+/* The server cannot be reached: fails the requests that were not sent. */
 void etcd_entries_fail_unsent(struct etcd *e, const struct etcd_connection *connection);
 void etcd_entries_notify_waiters(struct etcd *e);
 void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage);
@@ -384,7 +393,7 @@ void etcd_entry_on_refusal(struct etcd *e, struct etcd_call *call, const struct 
                            nanos now);
 void etcd_entry_reply_refusal(struct etcd *e, struct etcd_entry *entry);
 void etcd_entry_reply_busy(struct etcd *e, struct etcd_entry *entry);
-/* The list lets the request in, and lock_delay does not yet. */
+/* The list lets the request in, but lock_delay still holds it back. */
 void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_entry_continue_grant(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* The list says that the entry holds. */
@@ -394,7 +403,8 @@ void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revis
 
 /* Adds the deletion of the entry's guard to the transaction in e->message. */
 void etcd_guard_delete(struct etcd *e, const struct etcd_entry *entry);
-/* Returns true if the request may be granted. Otherwise it has sent what is missing, or waits. */
+/* Returns true if the request may be granted. Otherwise it sends what is missing, or waits for a
+ * reply. */
 bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* The guard was written. */
 void etcd_guard_on_reply(struct etcd *e, struct etcd_entry *entry, struct message *message,
@@ -407,21 +417,22 @@ nanos etcd_guards_tick(struct etcd *e, nanos now);
 /* ---- etcd_view.c ---- */
 
 struct etcd_name *etcd_name_of(struct etcd *e, const char *name, size_t len);
-/* Takes the pairs of a read of the whole range as of `revision`. Returns false without memory. */
+/* Replaces the list by the pairs of a read of the whole range as of `revision`. Returns false
+ * without memory. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read,
                     uint64_t revision);
-/* Judges the list; the entry's row, or -1 if it is not in the list. */
+/* Judges the list. Returns the entry's row, or -1 if it is not in the list. */
 ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry);
-/* Would the request hold if it were appended to the list? */
+/* Returns true if the request would hold if it were appended to the list. */
 bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry);
-/* Grants or refuses what the list decides for all waiters of the name. */
+/* Grants or refuses every waiter of the name that the list decides about. */
 void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now);
-/* A request waits for the name: watches it. */
+/* A request waits for the name: begins to watch it. */
 void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now);
 void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now);
 void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now);
 void etcd_view_on_read(struct etcd *e, struct etcd_call *call, struct message *message, nanos now);
-/* The connection or the stream of watches is gone, or has come up. */
+/* The stream of watches has ended with its connection, or a new connection is up. */
 void etcd_views_lost(struct etcd *e);
 void etcd_views_resume(struct etcd *e, nanos now);
 void etcd_view_watch_entry(struct etcd *e, struct etcd_entry *entry, nanos now);
@@ -439,21 +450,21 @@ void etcd_views_close(struct etcd *e);
 struct etcd_value {
     struct queue_entry queue;
     int64_t ttl_ms, at_ms, pid;
-    uint64_t token; /* 0: not noted */
+    uint64_t token; /* 0: the value has no token */
     bool detached;
     char host[65], label[HF_LABEL_MAX + 1];
 };
 /* Writes the value of an entry. Returns its length. */
 size_t etcd_value_write(const struct etcd *e, const struct etcd_entry *entry,
                         char out[ETCD_VALUE_MAX], nanos now);
-/* Reads a pair below a name's base, of which `tail` is the rest of the key. Returns false if it is
- * not an entry: it belongs to others, and counts for nothing. */
+/* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if it is not an
+ * entry but a key of another program, which counts for nothing. */
 bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, struct slice tail);
-/* Appends the name to `out` so that no name is a part of another one. Returns its length. */
+/* Appends the name to `out`, encoded so that no name is a prefix of another. Returns its length. */
 size_t etcd_value_encode_name(char *out, const char *name, size_t len);
 size_t etcd_value_decode_name(char *out, size_t size, const char *name, size_t len);
 void etcd_value_id(const struct id *id, char text[ETCD_ID_TEXT + 1]);
-/* The key of an entry: in a buffer that the next call for the same name uses again. */
+/* Returns the key of an entry, in a buffer that the next call for the same name overwrites. */
 struct slice etcd_value_key(const struct etcd_entry *entry);
 
 /* ---- etcd_admin.c, etcd_diagnose.c ---- */

@@ -1,5 +1,5 @@
-/* etcd_admin.c - list, show and break. A list is one read; then each lease in it is asked for its
- * time. */
+/* etcd_admin.c - list, show and break. A list is one read, then one request for the remaining
+ * time of each lease in it. */
 #include "etcd_admin.h"
 
 #include "base/error.h"
@@ -96,7 +96,7 @@ struct etcd_call *etcd_admin_call(struct etcd *e, struct etcd_admin *admin, cons
 static const char range_path[] = "/etcdserverpb.KV/Range", txn_path[] = "/etcdserverpb.KV/Txn",
                   ttl_path[] = "/etcdserverpb.Lease/LeaseTimeToLive";
 
-/* The keys of one name, or of all names that begin with the text. */
+/* Sends a read of the keys of one name, or of all names that begin with the text. */
 static void send_read(struct etcd *e, struct etcd_admin *admin, nanos now)
 {
     const struct engine_op *op = admin->op;
@@ -137,7 +137,8 @@ void etcd_admins_advance(struct etcd *e, nanos now)
     struct etcd_admin *next;
     if (commands(e)->state != CONNECTION_UP)
         return;
-    if (e->deleting) { /* a list sees the releases of this client that came before it */
+    /* The list must show the releases that this client sent before it. */
+    if (e->deleting) {
         e->has_backlog = true;
         return;
     }
@@ -177,7 +178,7 @@ void etcd_admin_submit(struct etcd *e, struct engine_op *op, nanos now)
 
 /* ---- Rows ---- */
 
-/* Splits a key into the name and the rest behind its slash. */
+/* Splits a key into the name and the part behind its slash. */
 static bool split_key(const struct etcd *e, struct slice key, struct slice *name,
                       struct slice *tail)
 {
@@ -236,7 +237,7 @@ static int by_name_and_arrival(const void *a, const void *b)
     return x->created < y->created ? -1 : x->created > y->created;
 }
 
-/* Judges the rows from..to, which are of one name. */
+/* Judges the rows from `from` to `to`, which are of one name. */
 static bool judge_name(struct etcd_admin *admin, size_t from, size_t to)
 {
     struct queue_entry *queue = malloc((to - from) * sizeof *queue);
@@ -327,7 +328,7 @@ static void show_all(struct etcd *e, struct etcd_admin *admin)
     etcd_admin_reply(e, admin, REPLY_RELEASED, HF_OK, NULL);
 }
 
-/* Asks for the time of the next lease that is not known yet, or shows the rows. */
+/* Asks for the remaining time of the next lease; once all are known, shows the rows. */
 static void send_lease_reads(struct etcd *e, struct etcd_admin *admin, nanos now)
 {
     for (size_t i = 0; i < admin->count && admin->leases_read < ADMIN_LEASES_MAX; i++) {

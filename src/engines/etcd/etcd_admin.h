@@ -2,14 +2,15 @@
 #pragma once
 #include "etcd.h"
 
-enum { ADMIN_LEASES_MAX = 256 }; /* leases whose time a list asks for; the others show -1 */
+/* leases whose remaining time a list asks for; others show -1 */
+enum { ADMIN_LEASES_MAX = 256 };
 
 struct admin_row {
     char *name, *key;
     size_t key_len;
     struct etcd_value value;
     uint64_t created;
-    int64_t lease, left_s; /* left_s -1: not known */
+    int64_t lease, left_s; /* id of the lease, and its remaining seconds; -1: not known */
     uint32_t used;
     bool asked;
 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call may take this many time-outs while other replies come. */
+/* A call may take this many time-outs as long as the server answers others. */
 enum { BUSY_FACTOR = 3 };
 
 /* ---- Calls ---- */
@@ -117,7 +117,7 @@ struct etcd_call *etcd_call(struct etcd_connection *c, enum call_kind kind, nano
     assert(c->state == CONNECTION_UP || c->state == CONNECTION_GREETING);
     struct etcd_call *call = start_call(c, kind, path_of(kind), now);
     if (!call)
-        c->is_broken = true; /* no memory */
+        c->is_broken = true; /* No memory: the message cannot be kept. */
     return call;
 }
 
@@ -195,7 +195,7 @@ static void go_down(struct etcd_connection *c, hf_status status, const char *why
     c->state = CONNECTION_DOWN;
     c->is_broken = false;
 
-    /* With several endpoints the next one is tried at once. */
+    /* If there are several endpoints, the next one is tried at once. */
     unsigned all = e->endpoints.count;
     bool tried_all = c->failures % all == all - 1;
     nanos pause = backoff_pause(&t, c->failures / all, e->host->random(e->host->ctx));
@@ -209,7 +209,8 @@ static void go_down(struct etcd_connection *c, hf_status status, const char *why
         return;
     }
 
-    /* Both go to the same member. A member that is silent to one is not trusted with the other. */
+    /* Both connections go to the same member. If it is silent on one, the other is closed as
+     * well. */
     e->connection[CONNECTION_WATCHES].is_broken |=
         e->connection[CONNECTION_WATCHES].state != CONNECTION_DOWN;
     bool dials_again = status == HF_UNAVAILABLE && c->dial_at <= now;
@@ -324,8 +325,9 @@ static void on_authenticated(struct etcd_connection *c, const struct message *m,
 
 /* ---- Replies ---- */
 
-/* A quorum has answered with an older revision than was seen before the call was sent: the cluster
- * has lost data. A member that is alone on its address has the same id without its data. */
+/* Returns true if a quorum has answered with an older revision than was seen before the call was
+ * sent: the cluster has lost data. That happens if a member with the same id was set up anew
+ * without its data. */
 static bool went_back(const struct etcd_call *call, const struct reply_header *header)
 {
     bool is_quorum =
@@ -333,8 +335,8 @@ static bool went_back(const struct etcd_call *call, const struct reply_header *h
     return is_quorum && header->revision < call->revision;
 }
 
-/* Another cluster answers under the same address, or one without its data: what this client knows
- * of keys and leases is void. */
+/* Another cluster answers at this address, or one that has lost its data: what this client knows
+ * about keys and leases is void. */
 static void check_cluster(struct etcd *e, const struct etcd_call *call,
                           const struct reply_header *header, nanos now)
 {
@@ -348,7 +350,7 @@ static void check_cluster(struct etcd *e, const struct etcd_call *call,
         return;
 
     for (struct etcd_call *other = call->connection->calls; other; other = other->next)
-        other->revision = 0; /* sent before this was known */
+        other->revision = 0; /* This call was sent before the loss was noticed. */
     for (struct etcd_name *name = e->names; name; name = name->next)
         name->read_at = name->revision = name->count = 0;
     for (struct etcd_session *s = e->sessions; s; s = s->next)
@@ -428,7 +430,8 @@ static bool needs_new_token(const struct etcd *e, const struct http2_end *end)
     return e->endpoints.user[0] && (end->code == GRPC_UNAUTHENTICATED || old);
 }
 
-/* Without authentication on the server a user is of no use, and does no harm. */
+/* A server without authentication refuses the login. That is harmless: requests work without
+ * one. */
 static void on_authenticate_refused(struct etcd_connection *c, const struct http2_end *end,
                                     nanos now)
 {
@@ -466,7 +469,7 @@ static void on_internal_refused(struct etcd_connection *c, struct etcd_call *cal
 static void renew_token(struct etcd_connection *c, struct etcd_call *call, nanos now)
 {
     if (call->entry)
-        call->entry->call = NULL; /* it is sent again once there is a token */
+        call->entry->call = NULL; /* The request is sent again once there is a new token. */
     reset_owner(call);
     if (c->number == CONNECTION_COMMANDS && c->state == CONNECTION_UP)
         authenticate(c, now);
@@ -493,7 +496,7 @@ static void refuse(struct etcd_connection *c, struct etcd_call *call, const stru
         on_internal_refused(c, call, end, now);
     }
     if (end->code == GRPC_UNAVAILABLE && e->endpoints.count > 1)
-        c->is_broken = true; /* no leader: another member may have one */
+        c->is_broken = true; /* This member has no leader. Another one may have: redial. */
 }
 
 static void on_end(void *ctx, void *which, const struct http2_end *end)
@@ -589,8 +592,8 @@ nanos etcd_connection_tick(struct etcd_connection *c, nanos now)
         due = c->since + c->etcd->connect_timeout;
     const struct etcd_call *oldest = oldest_call(c);
     nanos limit = c->etcd->call_timeout;
-    /* A server that replies to others is not silent. Other bytes do not count: HTTP/2 acknowledges
-     * requests that a member cannot answer because its leader stands still. */
+    /* A server that replies to other calls is not silent. Other bytes do not count: HTTP/2
+     * acknowledges requests that a member cannot answer because its leader is hung. */
     if (oldest) {
         nanos quiet_since = c->replied_at > oldest->sent_at ? c->replied_at : oldest->sent_at;
         nanos end = quiet_since + limit, latest = oldest->sent_at + BUSY_FACTOR * limit;

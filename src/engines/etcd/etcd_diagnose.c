@@ -28,8 +28,8 @@ __attribute__((format(printf, 6, 7))) static void find(struct etcd *e, struct et
     e->host->find(e->host->ctx, admin->op, &finding);
 }
 
-/* A leader that stood still for longer than the ttl and goes on ends leases that were renewed
- * elsewhere. 3.4.31 and 3.5.13 do so more rarely. */
+/* A leader that was hung for longer than the ttl and resumes ends leases that were renewed at
+ * its successor. 3.4.31 and 3.5.13 do so more rarely. */
 static void judge_version(struct etcd *e, struct etcd_admin *admin, const char *version)
 {
     unsigned major = 0, minor = 0, patch = 0;

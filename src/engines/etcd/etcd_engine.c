@@ -1,4 +1,4 @@
-/* etcd_engine.c - the engine's table: etcd.c behind the driver that owns the sockets. */
+/* etcd_engine.c - the engine's table: connects etcd.c with the I/O driver that owns the sockets. */
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"
 #include "etcd.h"

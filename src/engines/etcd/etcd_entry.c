@@ -26,7 +26,7 @@ static struct etcd_entry *make_entry(struct etcd *e, struct engine_op *op)
 
     entry->op = op;
     entry->name = name;
-    /* An attempt that this client did not begin may have an entry, and a lease. */
+    /* An attempt that another process began may already have an entry and a lease. */
     entry->stage = op->verb == OP_ACQUIRE && !op->named ? ENTRY_NONE : ENTRY_UNKNOWN;
     etcd_value_id(&op->attempt, entry->id);
     entry->hash = etcd_view_hash(entry->id, ETCD_ID_TEXT);
@@ -85,7 +85,8 @@ void etcd_entries_close(struct etcd *e)
 
 /* ---- Replying ---- */
 
-/* Where a reply may come from: a waiter is notified by its watch, too. */
+/* Returns the connections on which a reply to the entry may arrive. For a waiter that includes
+ * its watch. */
 static uint32_t connections_of(const struct etcd_entry *entry)
 {
     uint32_t commands_bit = 1u << CONNECTION_COMMANDS, watches_bit = 1u << CONNECTION_WATCHES;
@@ -129,7 +130,7 @@ void etcd_entries_fail_unsent(struct etcd *e, const struct etcd_connection *conn
     }
 }
 
-/* After a new connection the lists may be old, and sessions gone: waiters ask again. */
+/* After a reconnect the lists may be out of date and sessions may have ended: waiters ask again. */
 void etcd_entries_notify_waiters(struct etcd *e)
 {
     for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
@@ -177,7 +178,8 @@ static void put_entry(struct etcd *e, const struct etcd_entry *entry, int64_t le
                     lease);
 }
 
-/* Takes a place: one write. If the attempt has one already, the reply shows it. */
+/* Takes a place in the queue with one write. If the attempt has a place already, the reply shows
+ * it. */
 static void send_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->session && entry->verb == OP_ACQUIRE);
@@ -223,7 +225,7 @@ void etcd_entry_send_claim(struct etcd *e, struct etcd_entry *entry, nanos now)
     send_call(e, entry, CALL_CLAIM, now);
 }
 
-/* A transaction without a write is a quorum read. */
+/* Sends a transaction without a write: etcd serves it as a quorum read. */
 void etcd_entry_send_verify(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     struct range_request own = {.key = etcd_value_key(entry)};
@@ -242,8 +244,8 @@ void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now
         etcd_call_claim_none(entry->call);
 }
 
-/* Compares the change, not the creation: a late move must not put the entry back on an older lease.
- */
+/* The condition is the key's last change, not its creation: a move that arrives late must not
+ * put the entry back on an older lease. */
 static void send_rewrite(struct etcd *e, struct etcd_entry *entry, enum call_kind kind,
                          struct etcd_session *to, nanos now)
 {
@@ -280,7 +282,7 @@ nanos etcd_entries_settle(struct etcd *e, nanos now)
     return next;
 }
 
-/* No put anywhere: a server without space takes it. */
+/* The transaction has no put in any branch, so a server without space accepts it. */
 void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->id[0]);
@@ -310,7 +312,7 @@ static int64_t seconds_of(int64_t ttl_ms)
     return (ttl_ms + 999) / 1000;
 }
 
-/* A request that may wait begins on the door session. */
+/* Returns the session to begin on: the door session for a request that may wait. */
 static struct etcd_session *session_to_begin(struct etcd *e, const struct etcd_entry *entry)
 {
     const struct engine_op *op = &entry->sent;
@@ -347,7 +349,7 @@ static void advance_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
         send_acquire(e, entry, now);
 }
 
-/* The session that gives the hold its ttl: its own one, if that is long enough. */
+/* Returns the session that gives the hold its ttl: the one it has, if that is long enough. */
 static struct etcd_session *session_to_extend(struct etcd *e, const struct etcd_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
@@ -356,12 +358,13 @@ static struct etcd_session *session_to_extend(struct etcd *e, const struct etcd_
     return etcd_session_of(e, seconds, entry->session->is_private ? &entry->sent.attempt : NULL);
 }
 
-/* A keepalive, then a quorum read that sees the entry. */
+/* EXTEND: first a keepalive, then a quorum read that shows the entry. */
 static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool checks = entry->verb == OP_CHECK && entry->session && entry->session->proven_at;
     if (!entry->created || !entry->session || checks) {
-        etcd_entry_send_verify(e, entry, now); /* shows also whose lease it is on */
+        /* The read also shows whose lease the entry is on. */
+        etcd_entry_send_verify(e, entry, now);
         return;
     }
 
@@ -381,8 +384,8 @@ static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
         etcd_entry_send_verify(e, entry, now);
 }
 
-/* An attempt of unknown outcome is deleted after the epoch was raised: then it cannot happen any
- * more. */
+/* An attempt of unknown outcome is deleted only after the epoch was raised: then it cannot take
+ * effect any more. */
 static void advance_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool may_happen =
@@ -409,7 +412,8 @@ void etcd_entry_advance(struct etcd *e, struct etcd_entry *entry, nanos now)
         return;
     }
 
-    bool takes = entry->verb == OP_ACQUIRE || entry->verb == OP_NONE; /* the others never wait */
+    /* Only requests that take a lock wait for others; releases never do. */
+    bool takes = entry->verb == OP_ACQUIRE || entry->verb == OP_NONE;
     bool must_wait = takes && (commands(e)->in_flight >= ETCD_IN_FLIGHT_MAX ||
                                (entry->verb == OP_ACQUIRE && entry->name->deleting));
     if (must_wait) { /* an ACQUIRE must see the earlier releases of this client */
@@ -448,8 +452,8 @@ void etcd_entries_advance(struct etcd *e, nanos now)
 
 /* ---- The door ---- */
 
-/* A LEAVE or RELEASE replaces the verb in flight. That verb is answered first: each submit gets one
- * reply. */
+/* LEAVE or RELEASE replaces the verb in flight. That verb is answered first: each submit gets
+ * one reply. */
 static void answer_overtaken(struct etcd *e, struct etcd_entry *entry)
 {
     if (entry->verb == OP_NONE)
@@ -487,8 +491,8 @@ void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now)
     etcd_entry_advance(e, entry, now);
 }
 
-/* A hold that is forgotten stays: it is detached, or its lease ends it. A place in the queue is
- * taken back. */
+/* The client forgets the op. A hold stays: it is detached, or its lease ends it. A place in the
+ * queue is deleted. */
 void etcd_entry_forget(struct etcd *e, struct engine_op *op)
 {
     struct etcd_entry *entry = op->engine_state;
@@ -507,7 +511,8 @@ void etcd_entry_forget(struct etcd *e, struct engine_op *op)
     }
 
     struct etcd_call *call = entry->call;
-    entry->verb = OP_RELEASE; /* sent once the outcome is known */
+    /* If the outcome is unknown, this is sent once it is known. */
+    entry->verb = OP_RELEASE;
     entry->sent.may_be_in_flight = true;
     entry->sent.name = entry->sent.label = NULL;
     entry->sent.name_len = entry->sent.label_len = 0;

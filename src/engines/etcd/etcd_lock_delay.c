@@ -18,7 +18,7 @@ enum { GUARD_KEY_MAX = ETCD_PREFIX_MAX + 3 * HF_NAME_MAX + ETCD_ID_TEXT + 8 };
 
 #define GUARD_POLL_MAX NANOS_OF_MS(500)
 
-/* Writes the key of the guard with that id. Returns its length. */
+/* Writes the key of the guard with that attempt id. Returns its length. */
 static size_t write_key(const struct etcd *e, const struct etcd_name *name, const char *id,
                         char key[GUARD_KEY_MAX])
 {
@@ -56,7 +56,7 @@ static void send_guard(struct etcd *e, struct etcd_entry *entry, nanos now)
     char own[GUARD_KEY_MAX], first[GUARD_KEY_MAX], last[GUARD_KEY_MAX];
     size_t own_len = write_key(e, name, entry->id, own), len = write_key(e, name, "", first);
     memcpy(last, first, len);
-    last[len - 1]++; /* behind the slash */
+    last[len - 1]++; /* increments the slash at the end: the end of the range */
     struct slice key = etcd_value_key(entry);
     struct range_request entry_read = {.key = key}, list = etcd_view_range(name, true);
     struct range_request guards = {.key = {first, len}, .range_end = {last, len}, .by_key = true};
@@ -71,7 +71,7 @@ static void send_guard(struct etcd *e, struct etcd_entry *entry, nanos now)
     send(e, entry, CALL_GUARD, now);
 }
 
-/* Leads the request on to its grant. Returns true if no orphan is in the way. */
+/* Takes the request one step closer to its grant. Returns true if no orphan is in the way. */
 bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     if (!e->lock_delay || entry->is_guarded)
@@ -85,7 +85,7 @@ bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now)
 
 /* ---- Orphans ---- */
 
-/* Is there an entry with that id in the list? */
+/* Returns true if the list has an entry with that id. */
 static bool is_listed(struct message list, const char *id)
 {
     struct key_value pair;
@@ -157,7 +157,7 @@ void etcd_guard_on_lease(struct etcd *e, struct etcd_entry *entry, const struct 
         etcd_entry_advance(e, entry, now);
 }
 
-/* Whether the orphans got the lease, or another client was faster, shows at the next poll. */
+/* The next poll shows whether the orphans got this lease, or another client was faster. */
 void etcd_guard_on_marked(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     if (entry->verb == OP_ACQUIRE)

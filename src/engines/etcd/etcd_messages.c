@@ -148,8 +148,8 @@ static bool read_header(struct reply_header *header, struct pb_reader from)
     return !from.bad;
 }
 
-/* The fields of a read are those of a RangeResponse; `pairs` is the whole message, of which
- * message_next_pair() takes the pairs. */
+/* Reads a field of a RangeResponse. `pairs` gets the whole message; message_next_pair() picks
+ * the pairs out of it. */
 static void read_range_field(struct message *m, const struct pb_field *field)
 {
     if (field->number == 3)

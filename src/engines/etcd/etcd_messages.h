@@ -26,20 +26,21 @@ void message_txn_put(struct pb_writer *to, enum txn_branch branch, struct slice 
                      struct slice value, int64_t lease);
 void message_txn_delete(struct pb_writer *to, enum txn_branch branch, struct slice key);
 
-/* A read. Sorted by creation if there is a range_end. */
+/* A read. If it has a range_end, the pairs are sorted by creation. */
 struct range_request {
     struct slice key, range_end;
-    uint32_t limit;    /* 0: all */
-    uint64_t revision; /* 0: now */
-    bool by_key;       /* sorted by key instead */
-    bool serializable; /* one member may answer alone: the reply may be old */
+    uint32_t limit;    /* most pairs; 0: all */
+    uint64_t revision; /* revision to read at; 0: the newest */
+    bool by_key;       /* sorts by key instead of creation */
+    bool serializable; /* one member may answer alone, perhaps from old data */
 };
 void message_txn_range(struct pb_writer *to, enum txn_branch branch,
                        const struct range_request *range);
 void message_range(struct pb_writer *to, const struct range_request *range);
 
 void message_lease_grant(struct pb_writer *to, int64_t seconds);
-void message_lease_id(struct pb_writer *to, int64_t lease); /* keep alive, time to live */
+/* The request of LeaseKeepAlive and LeaseTimeToLive. */
+void message_lease_id(struct pb_writer *to, int64_t lease);
 void message_watch(struct pb_writer *to, int64_t watch_id, struct slice key, struct slice range_end,
                    bool deletes_only);
 void message_unwatch(struct pb_writer *to, int64_t watch_id);
@@ -61,21 +62,22 @@ struct key_value {
 struct message {
     struct reply_header header;
     uint64_t call;              /* number of the call that it answers */
-    bool succeeded;             /* of a transaction */
-    struct pb_reader responses; /* of a transaction: for message_next_response() */
-    struct pb_reader pairs;     /* of a read: for message_next_pair() */
-    uint64_t count;             /* of a read: how many there are, beyond its limit, too */
-    bool more;                  /* of a read: the limit cut it */
-    int64_t lease, ttl;         /* of a lease; ttl 0 or below: there is none */
-    struct slice token;         /* of an authentication */
+    bool succeeded;             /* transaction: its conditions were true */
+    struct pb_reader responses; /* transaction: for message_next_response() */
+    struct pb_reader pairs;     /* read: for message_next_pair() */
+    uint64_t count;             /* read: number of pairs in the range, also beyond the limit */
+    bool more;                  /* read: the range has more pairs than the limit allowed */
+    /* lease: its id, and its ttl in seconds; 0 or below: no such lease */
+    int64_t lease, ttl;
+    struct slice token; /* authentication: the token */
 };
 
 enum message_kind { MESSAGE_TXN, MESSAGE_RANGE, MESSAGE_LEASE, MESSAGE_AUTH };
 
-/* Returns false if the bytes are no such message. */
+/* Returns false if the bytes are not such a message. */
 bool message_read(struct message *message, enum message_kind kind, const char *bytes, size_t len);
-/* The next response of a transaction. A read has its pairs and count, everything else has none.
- * Returns false if there is none. */
+/* Reads the next response of a transaction. A read has pairs and a count, all others have
+ * nothing. Returns false at the end. */
 bool message_next_response(struct pb_reader *responses, struct message *read);
 bool message_next_pair(struct pb_reader *pairs, struct key_value *pair);
 
@@ -83,13 +85,14 @@ struct watch_message {
     struct reply_header header;
     int64_t watch_id;
     bool created, canceled;
-    struct slice reason; /* why it was canceled */
+    struct slice reason; /* reason why the watch was canceled */
     struct pb_reader events;
 };
 bool message_read_watch(struct watch_message *message, const char *bytes, size_t len);
 
 struct watch_event {
     bool deleted;
-    struct key_value pair; /* deletion: its key, and its revision in `changed` */
+    /* deletion: the key, and in `changed` the revision of the deletion */
+    struct key_value pair;
 };
 bool message_next_event(struct pb_reader *events, struct watch_event *event);

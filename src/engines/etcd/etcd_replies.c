@@ -1,4 +1,4 @@
-/* etcd_replies.c - what the replies of the server mean for requests for locks. */
+/* etcd_replies.c - interprets the server's replies to requests for locks. */
 #include "etcd.h"
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ static void again(struct etcd *e, struct etcd_entry *entry, nanos now)
         etcd_entry_advance(e, entry, now);
 }
 
-/* Takes the place back, and fails once that is done. */
+/* Refuses the request: deletes its place first, and replies after that. */
 static void refuse(struct etcd *e, struct etcd_entry *entry, hf_status status, const char *text,
                    nanos now)
 {
@@ -34,7 +34,8 @@ static void refuse(struct etcd *e, struct etcd_entry *entry, hf_status status, c
 
 static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
-    /* The ttl counts from the request. A grant that comes unasked has its own time. */
+    /* The ttl counts from the request. A grant seen by a watch belongs to no request, so it
+     * brings its own start. */
     nanos from = entry->verb == OP_ACQUIRE ? entry->asked_at : now;
     nanos wanted = from + NANOS_OF_MS(entry->sent.ttl_ms), end = etcd_session_end(entry->session);
     entry->good_until = end < wanted ? end : wanted;
@@ -48,7 +49,7 @@ static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
                                            .token = entry->token});
 }
 
-/* A grant on a session that ends soon would be of no use: the session is proven first. */
+/* A grant on a session that may have ended would be worthless: the session is proven first. */
 static bool is_session_good(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     struct etcd_session *session = entry->session;
@@ -82,7 +83,7 @@ void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos no
         (struct engine_reply){.kind = REPLY_QUEUED, .place = 1, .retry_at = now + ETCD_REFRESH});
 }
 
-/* The lease of a waiter has ended, or somebody has taken the key off it: it asks again. */
+/* The lease of a waiter has ended, or its key was moved to another lease: the waiter asks again. */
 static void request_anew(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
@@ -100,7 +101,8 @@ void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revis
     }
     bool waited = revision != entry->created;
     bool overlaps =
-        entry->sent.kind != HF_EXCLUSIVE; /* writers never overlap, but lists show their tokens */
+        /* Writers never overlap, but lists show their tokens, so they note them as well. */
+        entry->sent.kind != HF_EXCLUSIVE;
     bool must_write = waited && (overlaps || entry->sent.detached);
     if (!entry->token && !must_write)
         entry->token = revision;
@@ -123,7 +125,8 @@ static void describe_mismatch(const struct etcd_entry *entry, const struct queue
                  hf_kind_name(other->kind), hf_kind_name(op->kind));
 }
 
-/* The first entry decides what the name is. Natives are exclusive and wait for everybody. */
+/* Returns true if the kind does not match that of the first entry. Entries of other programs are
+ * exclusive and queue behind every kind. */
 static bool disagrees(const struct etcd_entry *entry, const struct queue_entry *first)
 {
     struct queue_entry own = {.kind = entry->sent.kind, .capacity = entry->sent.capacity};
@@ -185,8 +188,8 @@ static bool is_overtaken(const struct etcd_entry *entry)
     return entry->verb != OP_ACQUIRE && entry->verb != OP_NONE;
 }
 
-/* Ignores an incomplete list of a shared lock: readers and permits beyond its end may hold, too.
- */
+/* Keeps a list. An incomplete list of a shared lock is ignored: readers and permits beyond its
+ * end may hold, too. */
 static bool take_list(struct etcd *e, struct etcd_name *name, struct message *read,
                       uint64_t revision)
 {
@@ -197,7 +200,7 @@ static bool take_list(struct etcd *e, struct etcd_name *name, struct message *re
 static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     struct message put, all;
-    if (!entry->session) { /* it was lost meanwhile, and the place with it, now or soon */
+    if (!entry->session) { /* The session was lost meanwhile, and the place with it. */
         etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
         again(e, entry, now);
         return;
@@ -216,7 +219,7 @@ static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m
         refuse(e, entry, HF_NO_MEMORY, "no memory for the queue", now);
 }
 
-/* For a request that does not wait and has no place. */
+/* Replies BUSY to a request that does not wait and has no place. */
 static void reply_held_by_others(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     const struct etcd_name *name = entry->name;
@@ -229,8 +232,8 @@ static void reply_held_by_others(struct etcd *e, struct etcd_entry *entry, nanos
     refuse(e, entry, HF_MISMATCH, text, now);
 }
 
-/* An exclusive request that does not wait found keys below the name. Keys that are no entries count
- * for nothing: it is sent again, on condition that nothing has changed since. */
+/* An exclusive request that does not wait found keys below the name. If none of them is an
+ * entry, it is sent again on condition that nothing has changed since. */
 static void on_name_in_use(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
 {
     bool has_entries = entry->name->count > 0 || entry->name->more;
@@ -242,7 +245,8 @@ static void on_name_in_use(struct etcd *e, struct etcd_entry *entry, uint64_t re
     etcd_entry_advance(e, entry, now);
 }
 
-/* Does the server have our epoch? If not, it is set before the next request. */
+/* Returns true if the server has our epoch. If not, the epoch is written before the next
+ * request. */
 static bool is_epoch(struct etcd *e, struct message *read)
 {
     struct key_value pair;
@@ -286,14 +290,14 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
     else if (complete && is_exclusive && etcd_view_take(e, entry->name, &all, m->header.revision))
         on_name_in_use(e, entry, m->header.revision, now);
     else if (complete && !entry->sent.queue && ++entry->tries > TRIES_WITHOUT_WAIT)
-        etcd_entry_reply_busy(e, entry); /* the list changed before each try */
+        etcd_entry_reply_busy(e, entry); /* The list changed before each try: give up. */
     else if (complete && !entry->sent.queue)
         etcd_entry_advance(e, entry, now);
     else
         again(e, entry, now);
 }
 
-/* For a request that does not wait: would it hold if it were appended? */
+/* The reply to the read of a request that does not wait: would it hold if it were appended? */
 static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     struct etcd_name *name = entry->name;
@@ -342,7 +346,7 @@ static void lose(struct etcd *e, struct etcd_entry *entry)
                                            .text = waits ? NULL : "its key in etcd is gone"});
 }
 
-/* lock_delay: a step towards the grant was answered. */
+/* lock_delay: handles the reply to a guard call. */
 static void on_guard_reply(struct etcd *e, struct etcd_entry *entry, enum call_kind kind,
                            struct message *m, nanos now)
 {
@@ -370,7 +374,8 @@ static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message 
 {
     struct message own;
     struct key_value pair;
-    if (entry->stage != ENTRY_QUEUED || !entry->session) { /* lost meanwhile */
+    /* The place was lost meanwhile. */
+    if (entry->stage != ENTRY_QUEUED || !entry->session) {
         etcd_entry_advance(e, entry, now);
         return;
     }
@@ -393,11 +398,13 @@ static void reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
     nanos good = etcd_session_end(entry->session) - entry->asked_at;
     bool checks = entry->verb == OP_CHECK && entry->good_until;
     if (checks && good > entry->good_until - entry->asked_at)
-        good = entry->good_until - entry->asked_at; /* other holds may have renewed it */
+        /* Other holds may have renewed the session. */
+        good = entry->good_until - entry->asked_at;
     good = good < ttl || checks ? good : ttl;
     entry->good_until = entry->asked_at + good;
     etcd_entry_set_stage(entry, ENTRY_HELD);
-    entry->is_watched |= entry->verb == OP_EXTEND; /* a hold that is renewed watches for its end */
+    /* A hold that is renewed once will last: watch its entry to notice a loss. */
+    entry->is_watched |= entry->verb == OP_EXTEND;
     etcd_entry_reply(
         e, entry,
         (struct engine_reply){.kind = REPLY_EXTENDED, .good = good, .token = entry->token});
@@ -405,7 +412,7 @@ static void reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
         etcd_view_watch_entry(e, entry, now);
 }
 
-/* The entry was seen. Is the keepalive proven that this EXTEND needs? */
+/* The read has shown the entry. An EXTEND also needs a proven keepalive: replies if it has that. */
 static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK;
@@ -437,7 +444,7 @@ static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message
                     message_next_pair(&own.pairs, &pair) &&
                     (!entry->created || pair.created == entry->created);
     bool takes = entry->verb == OP_ACQUIRE || entry->verb == OP_NONE;
-    if (takes && entry->stage == ENTRY_NONE) { /* lost meanwhile */
+    if (takes && entry->stage == ENTRY_NONE) { /* The place was lost meanwhile. */
         etcd_entry_advance(e, entry, now);
         return;
     }
@@ -473,7 +480,7 @@ static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_sessi
     }
 }
 
-/* If it failed, the entry was changed or is gone: the next EXTEND finds out. */
+/* A failure means that the entry was changed or is gone: the next EXTEND notices. */
 static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     struct message own;
@@ -485,7 +492,7 @@ static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message 
     etcd_entry_advance(e, entry, now);
 }
 
-/* The client checks a hold whose entry is gone. */
+/* Makes the client check a hold whose entry is gone. */
 static void on_rechecked(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     struct message own;
@@ -581,7 +588,7 @@ void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message 
         break;
     }
 
-    /* A list that one request brought may let another waiter of this client in. */
+    /* A list read for one request may let another waiter of this client in. */
     if (has_list)
         etcd_view_decide(e, name, now);
 }
@@ -596,7 +603,7 @@ static void reply_unknown(struct etcd *e, struct etcd_entry *entry, const char *
         (struct engine_reply){.kind = REPLY_UNKNOWN, .retry_at = TIME_NEVER, .text = text});
 }
 
-/* Is it a step from the list's yes to the grant? */
+/* Returns true for calls between the list that lets a request in and its grant. */
 static bool takes_step(enum call_kind kind)
 {
     return kind == CALL_CLAIM || kind == CALL_VERIFY || kind == CALL_GUARD ||
@@ -615,9 +622,10 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
     }
     bool rewrites = call->kind == CALL_MOVE || call->kind == CALL_SETTLE;
     if (rewrites && !not_processed)
-        etcd_session_attach(entry, NULL); /* the next read shows where it is */
+        /* The next read shows which lease the entry is on. */
+        etcd_session_attach(entry, NULL);
     if (takes_step(call->kind))
-        entry->is_granted = false; /* the list is read again */
+        entry->is_granted = false; /* The list is read again. */
     entry->deletes_blindly |= deletes;
     if (deletes)
         entry->refusal = HF_OK;
@@ -662,7 +670,8 @@ void etcd_entry_on_refusal(struct etcd *e, struct etcd_call *call, const struct 
 {
     struct etcd_entry *entry = call->entry;
     bool is_own_lease = call->kind != CALL_ORPHAN_MARK;
-    if (end->code == GRPC_NOT_FOUND && is_own_lease) { /* nothing was written */
+    /* The lease was not found, so nothing was written. */
+    if (end->code == GRPC_NOT_FOUND && is_own_lease) {
         struct etcd_session *session = call->session ? call->session : entry->session;
         entry->call = NULL;
         if (session)

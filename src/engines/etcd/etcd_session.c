@@ -1,5 +1,5 @@
-/* etcd_session.c - sessions: etcd leases that entries are attached to, their renewals, and the
- * client's epoch. */
+/* etcd_session.c - sessions: etcd leases with entries attached, their renewals, and the client's
+ * epoch. */
 #include "etcd.h"
 
 #include <assert.h>
@@ -91,7 +91,7 @@ static bool has_call(struct etcd *e, const struct etcd_session *session)
     return false;
 }
 
-/* The session of a detached hold goes with its entry. Sessions that holds share stay. */
+/* Frees sessions of detached holds once they have no entries. Sessions shared by ttl are kept. */
 static void drop_unused(struct etcd *e)
 {
     for (struct etcd_session **at = &e->sessions; *at;) {
@@ -122,7 +122,8 @@ static void begin(struct etcd *e, struct etcd_session *session, nanos now)
     session->kept_at = 0;
 }
 
-/* A session that may end before a request is answered must be renewed first. */
+/* Returns true unless the session may end before a request is answered; then it must be renewed
+ * first. */
 static bool is_fresh(const struct etcd_session *session, nanos now)
 {
     return session->state == SESSION_ALIVE && etcd_session_end(session) - now > session->length / 3;
@@ -150,8 +151,8 @@ static struct slice epoch_key(const struct etcd *e)
     return (struct slice){e->epoch_key, strlen(e->epoch_key)};
 }
 
-/* Compares the key's last change: a raise of unknown outcome that arrives later must not lower the
- * epoch. */
+/* The condition is the key's last change: a raise of unknown outcome that arrives later must not
+ * lower the epoch. */
 static void raise_epoch(struct etcd *e, nanos now)
 {
     assert(!e->raising && e->door->state == SESSION_ALIVE);
@@ -261,7 +262,8 @@ static void lose_entry(struct etcd *e, struct etcd_entry *entry)
 void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
 {
     (void)now;
-    if (session->state == SESSION_ALIVE) /* one that is asked for is a new one */
+    /* one that is being begun gets a new lease anyway */
+    if (session->state == SESSION_ALIVE)
         session->state = SESSION_NONE;
     session->lease = 0;
     session->kept_at = 0;
@@ -315,7 +317,7 @@ static void on_door_read(struct etcd *e, struct message *m, nanos now)
         etcd_session_lost(e, e->door, now);
 }
 
-/* If the key was changed meanwhile, by an earlier raise of unknown outcome, it is raised again. */
+/* The condition fails if an earlier raise of unknown outcome took effect: raise again. */
 static void on_raised(struct etcd *e, struct message *m)
 {
     struct message own;
@@ -351,7 +353,7 @@ void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct messag
 
 /* ---- Time ---- */
 
-/* Sessions with waiters are kept alive here. Those with holds are kept alive by their EXTENDs. */
+/* Renews the sessions that have waiters. EXTENDs renew those that have holds. */
 nanos etcd_session_tick(struct etcd *e, nanos now)
 {
     nanos next = TIME_NEVER;

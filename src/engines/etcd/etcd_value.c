@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char kind_letters[] = "esrw"; /* by hf_kind */
+static const char kind_letters[] = "esrw"; /* indexed by hf_kind */
 
 void etcd_value_id(const struct id *id, char text[ETCD_ID_TEXT + 1])
 {
@@ -30,7 +30,7 @@ struct slice etcd_value_key(const struct etcd_entry *entry)
     return (struct slice){name->base, name->base_len + ETCD_ID_TEXT};
 }
 
-/* "/" and "%" are escaped, and a leading ".", which begins the keys of the engine itself. */
+/* Escapes "/", "%" and a leading ".", because keys of the engine itself begin with one. */
 size_t etcd_value_encode_name(char *out, const char *name, size_t len)
 {
     assert(len <= HF_NAME_MAX);
@@ -128,7 +128,8 @@ bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, str
     if (len)
         memcpy(text, pair->value.at, len);
     text[len] = '\0';
-    /* A key that is not ours, or that somebody has overwritten, still bars the way. */
+    /* A key that this engine cannot read, or that somebody has overwritten, still counts as an
+     * entry. */
     bool readable = is_own_tail(tail) && read_text(value, text, pair->changed);
     if (!readable) {
         *value = (struct etcd_value){.queue.arrival = pair->created};

@@ -1,5 +1,5 @@
-/* etcd_view.c - what this client knows of the queue of a name: a list, and the watch that keeps it
- * up to date. */
+/* etcd_view.c - what this client knows about the queue of a name: a list, and the watch that
+ * keeps it up to date. */
 #include "etcd.h"
 
 #include <assert.h>
@@ -36,7 +36,8 @@ static void free_name(struct etcd_name *name)
     free(name);
 }
 
-/* Returns a copy of `base` with `end` appended, and with room for an entry's id instead. */
+/* Returns a copy of `base` with `end` appended; the copy has room for an entry's id instead of
+ * `end`. */
 static char *with_end(const char *base, size_t len, char end)
 {
     char *key = malloc(len + ETCD_ID_TEXT + 1);
@@ -47,8 +48,8 @@ static char *with_end(const char *base, size_t len, char end)
     return key;
 }
 
-/* Entries, also those of etcdctl, begin with a hexadecimal digit: the range is base + '0' to 'p'.
- */
+/* Makes a name. All entries, also those of etcdctl, begin with a hexadecimal digit, so base +
+ * '0' to base + 'p' is their range. */
 static struct etcd_name *make_name(struct etcd *e, const char *base, size_t len)
 {
     assert(len && base[len - 1] == '/');
@@ -156,9 +157,9 @@ static void drop_row(struct etcd_name *name, ptrdiff_t at)
     name->count--;
 }
 
-/* Only reads add rows: a read at or after the creation of an entry has everything that is ahead of
- * it. An older read than the last one brings nothing. Rows whose deletion was seen before the read
- * was answered come back, which only delays: the list is then read once more. */
+/* Replaces the list by a read. Only reads add rows: one at or after the creation of an entry has
+ * everything ahead of that entry. A read older than the last one is ignored. Rows whose deletion
+ * was seen before the reply come back; that only costs one more read. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read, uint64_t revision)
 {
     struct key_value pair;
@@ -179,7 +180,7 @@ bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read
     return true;
 }
 
-/* Nobody resizes on this engine yet. */
+/* This engine has no resize. */
 static const struct queue_resize no_resize;
 
 ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry)
@@ -201,7 +202,8 @@ bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry
     return name->queue[name->count].holds;
 }
 
-/* Requests with a cut list find their own row only once they are near the front. */
+/* Returns the range to read. A request with a truncated list finds its own row only when it is
+ * near the front. */
 struct range_request etcd_view_range(const struct etcd_name *name, bool whole)
 {
     return (struct range_request){.key = {name->first, name->base_len + 1},
@@ -246,7 +248,8 @@ void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now)
     name->reading = call;
 }
 
-/* Its own waiters that are not in a whole list have lost their places. */
+/* Notifies waiters of this client that are missing in a complete list: they have lost their
+ * places. */
 static void notify_missing(struct etcd *e, struct etcd_name *name)
 {
     for (struct etcd_entry *entry = name->entries; entry; entry = entry->beside) {
@@ -259,7 +262,7 @@ static void notify_missing(struct etcd *e, struct etcd_name *name)
     }
 }
 
-/* True if a waiter took its place after the list was read. */
+/* Returns true if a waiter took its place after the list was read. */
 static bool is_behind(const struct etcd_name *name)
 {
     for (const struct etcd_entry *entry = name->entries; entry; entry = entry->beside)
@@ -306,7 +309,7 @@ static int64_t number_watch(struct etcd *e, struct etcd_watch watch)
     return (int64_t)number;
 }
 
-/* Sends e->message on the stream of watches, which begins with the first one. */
+/* Sends e->message on the stream of watches; opens the stream if this is the first message. */
 static void send_watch(struct etcd *e, nanos now)
 {
     struct etcd_connection *c = watches(e);
@@ -335,7 +338,7 @@ static void begin_watch(struct etcd *e, struct etcd_name *name, nanos now)
 void etcd_view_unwatch(struct etcd *e, int64_t number)
 {
     assert(number > 0 && (size_t)number < e->watches);
-    /* The number stays used until the stream ends: the server may still speak of it. */
+    /* The number stays used until the stream ends: the server may still send events for it. */
     e->watch[number] = (struct etcd_watch){.used = true};
     if (e->watch_stream < 0 || watches(e)->state != CONNECTION_UP)
         return;
@@ -348,7 +351,7 @@ void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now)
 {
     assert(name->watch == 0 || (size_t)name->watch < e->watches);
     if (!etcd_connection_need(watches(e), now))
-        return; /* etcd_views_resume() follows */
+        return; /* etcd_views_resume() sends it later. */
     if (!name->watch)
         begin_watch(e, name, now);
 }
@@ -387,7 +390,8 @@ void etcd_views_lost(struct etcd *e)
     for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
         entry->watch = 0;
     if (had_holds)
-        e->host->recheck(e->host->ctx); /* a deletion may have been missed */
+        /* A deletion may have been missed: the client checks its holds. */
+        e->host->recheck(e->host->ctx);
 }
 
 /* ---- Events ---- */
@@ -421,7 +425,8 @@ static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_m
     etcd_view_decide(e, name, now);
 }
 
-/* A watch that began later than its entry was seen may have missed the deletion. */
+/* If the watch began after the entry was last seen, a deletion may have been missed: read the
+ * entry. */
 static void on_entry_watched(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
 {
     bool is_idle = entry->stage == ENTRY_HELD && entry->verb == OP_NONE && !entry->call;
@@ -430,7 +435,7 @@ static void on_entry_watched(struct etcd *e, struct etcd_entry *entry, uint64_t 
         etcd_entry_send_recheck(e, entry, now);
 }
 
-/* The entry of a hold was deleted, and not by its release. */
+/* The entry of a hold was deleted, but not by its release. */
 static void on_entry_event(struct etcd *e, struct etcd_entry *entry, struct watch_message *m,
                            nanos now)
 {
@@ -456,7 +461,7 @@ void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now
     struct etcd_watch *watch = known ? &e->watch[m.watch_id] : NULL;
     if (m.canceled) {
         if (watch && (watch->name || watch->entry))
-            watches(e)->is_broken = true; /* begins all of them anew */
+            watches(e)->is_broken = true; /* A new connection begins all watches anew. */
         return;
     }
     if (watch && watch->name)
@@ -495,7 +500,7 @@ static void drop_name(struct etcd *e, struct etcd_name **at)
     free_name(name);
 }
 
-/* Names that nobody uses any more are forgotten after a while. */
+/* Forgets names that have been unused for a while. */
 nanos etcd_views_tick(struct etcd *e, nanos now)
 {
     nanos next = TIME_NEVER;

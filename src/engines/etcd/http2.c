@@ -1,4 +1,4 @@
-/* http2.c - gRPC calls over one HTTP/2 connection, on libnghttp2. */
+/* http2.c - gRPC calls over one HTTP/2 connection, using libnghttp2. */
 #include "http2.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    FRAME_HEAD = 5, /* bytes before a gRPC message: a flag and its length */
+    FRAME_HEAD = 5, /* bytes before a gRPC message: one flag and a length */
     MESSAGE_MAX = 64 << 20,
     STREAM_WINDOW = 1 << 20,
     CONNECTION_WINDOW = 16 << 20,
@@ -23,11 +23,11 @@ struct stream {
     struct stream *next, **link;
     void *call;
     int32_t id;
-    bool ended;       /* our side sends no more */
-    bool reset;       /* nobody wants its events */
+    bool ended;       /* this side has sent its last message */
+    bool reset;       /* reset by http2_reset(): its events are ignored */
     struct bytes out; /* bytes to send; nghttp2 has taken the first `sent` of them */
     size_t sent;
-    struct bytes in; /* an incomplete message */
+    struct bytes in; /* start of a message that is not complete */
     struct http2_end end;
     char text[TEXT_MAX];
 };
@@ -39,7 +39,7 @@ struct http2 {
     const char *host, *token;
     struct stream *streams;
     bool closing, greeted;
-    bool failed; /* a message cannot be read, or there is no memory */
+    bool failed; /* a message is malformed, or memory ran out */
 };
 
 static bool append(struct bytes *to, const void *bytes, size_t len)
@@ -121,7 +121,7 @@ static uint32_t message_length(const char *head)
     return (uint32_t)b[1] << 24 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 8 | b[4];
 }
 
-/* Passes on all messages that are complete. */
+/* Passes on all complete messages. */
 static void take_messages(struct http2 *h, struct stream *stream)
 {
     size_t at = 0;
@@ -162,7 +162,7 @@ static bool is_header(const uint8_t *name, size_t len, const char *wanted)
     return len == strlen(wanted) && memcmp(name, wanted, len) == 0;
 }
 
-/* The text of a status is percent-encoded; only what cannot be printed is. */
+/* Decodes the text of a gRPC status: percent-encoding covers only bytes that cannot be printed. */
 static void copy_text(char to[TEXT_MAX], const uint8_t *text, size_t len)
 {
     size_t out = 0;
@@ -310,7 +310,8 @@ int32_t http2_call(struct http2 *h, const char *path, const void *message, size_
         header(":authority", h->host),
         header("content-type", "application/grpc"),
         header("te", "trailers"),
-        header("hasleader", "true"), /* a member that lost its leader refuses at once */
+        /* Tells a member that has no leader to refuse at once. */
+        header("hasleader", "true"),
         header("token", h->token),
     };
     size_t count = sizeof headers / sizeof *headers - (h->token[0] ? 0 : 1);

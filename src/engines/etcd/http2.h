@@ -10,12 +10,12 @@
 
 struct http2;
 
-/* How a call ended. */
+/* The end of a call. */
 struct http2_end {
     int code;           /* gRPC status; -1: the server sent none */
     const char *text;   /* text of the status; valid during the call */
-    bool not_processed; /* the server says that it did nothing */
-    bool not_grpc;      /* the reply was not gRPC's */
+    bool not_processed; /* the server guarantees that it did nothing */
+    bool not_grpc;      /* the reply was not gRPC */
 };
 
 struct http2_events {
@@ -28,23 +28,23 @@ struct http2_events {
  * the token of the user ("": none); both must outlive the connection. */
 struct http2 *http2_open(const struct http2_events *events, void *ctx, const char *host,
                          const char *token);
-void http2_close(struct http2 *connection); /* no on_end() follows */
+void http2_close(struct http2 *connection); /* Frees the connection; no on_end() follows. */
 
 /* Starts a call with one message. `call` is passed to the events. `stays_open`: more messages
  * follow. Returns the number of its stream; -1 without memory. */
 int32_t http2_call(struct http2 *connection, const char *path, const void *message, size_t len,
                    bool stays_open, void *call);
-/* Sends one more message of a call that stays open. Returns false without memory. */
+/* Sends another message of a call that stays open. Returns false without memory. */
 bool http2_message(struct http2 *connection, int32_t stream, const void *message, size_t len);
-/* Ends a call; neither of the events follows. */
+/* Ends a call without on_message() or on_end(). */
 void http2_reset(struct http2 *connection, int32_t stream);
 
-/* Takes bytes of the server. Returns false if they are not HTTP/2: text says what is wrong. */
+/* Takes received bytes. Returns false if they are not HTTP/2; `text` then says what is wrong. */
 bool http2_receive(struct http2 *connection, const char *bytes, size_t len, const char **text);
-/* Passes everything that is to be sent to events->send(). Returns false if the connection is of no
- * use any more. */
+/* Passes everything that is to be sent to events->send(). Returns false if the connection cannot
+ * be used any more. */
 bool http2_flush(struct http2 *connection);
-/* True once the server has sent its settings: it speaks HTTP/2. */
+/* Returns true once the server has sent its SETTINGS, so it speaks HTTP/2. */
 bool http2_greeted(const struct http2 *connection);
-/* True once the server has announced that it closes the connection. */
+/* Returns true once the server has announced that it closes the connection. */
 bool http2_closing(const struct http2 *connection);

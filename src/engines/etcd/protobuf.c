@@ -103,7 +103,7 @@ size_t pb_begin(struct pb_writer *writer, unsigned field)
     return writer->len;
 }
 
-/* The length stands before the bytes and is known only now. */
+/* Inserts the length in front of the bytes; only now is it known. */
 void pb_end(struct pb_writer *writer, size_t begin)
 {
     assert(writer->failed || begin <= writer->len);

@@ -11,12 +11,13 @@
 struct pb_writer {
     char *bytes;
     size_t len, room;
-    bool failed; /* there was no memory: the message is incomplete */
+    bool failed; /* an allocation failed: the message is incomplete */
 };
 
-void pb_clear(struct pb_writer *writer); /* empties it and keeps its memory */
+void pb_clear(struct pb_writer *writer); /* Empties the writer and keeps its memory. */
 void pb_free(struct pb_writer *writer);
-void pb_put_number(struct pb_writer *writer, unsigned field, uint64_t value); /* 0 is left out */
+/* Writes a number; 0 is left out. */
+void pb_put_number(struct pb_writer *writer, unsigned field, uint64_t value);
 /* Writes a number even if it is 0. */
 void pb_put_zero(struct pb_writer *writer, unsigned field);
 void pb_put_bytes(struct pb_writer *writer, unsigned field, const void *bytes, size_t len);
@@ -27,13 +28,13 @@ void pb_end(struct pb_writer *writer, size_t begin);
 /* A message that is being read, or the bytes of a field. */
 struct pb_reader {
     const char *at, *end;
-    bool bad; /* the bytes are no message */
+    bool bad; /* the bytes are not a message */
 };
 
 struct pb_field {
     unsigned number;
-    uint64_t value;          /* a number */
-    struct pb_reader inside; /* bytes, or a message */
+    uint64_t value;          /* value of a number field */
+    struct pb_reader inside; /* content of a bytes field, or of a message inside */
 };
 
 static inline struct pb_reader pb_read(const char *bytes, size_t len)
@@ -46,5 +47,6 @@ static inline size_t pb_len(const struct pb_reader *reader)
     return (size_t)(reader->end - reader->at);
 }
 
-/* Returns false at the end of the message, or if the bytes are no message: then `bad` is set. */
+/* Returns false at the end of the message, or if the bytes are not a message; then it sets
+ * `bad`. */
 bool pb_next(struct pb_reader *reader, struct pb_field *field);
