@@ -1,4 +1,4 @@
-/* consul.c - the engine for Consul: its door, and its URL. */
+/* consul.c - the engine for Consul: the functions of its table, and its URL. */
 #include "consul.h"
 #include "json_library.h"
 
@@ -21,7 +21,8 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* The agent would redirect a path with such a part. */
+/* Returns true if a part of the path is empty, "." or "..": the agent would redirect such a
+ * path. */
 static bool has_odd_part(const char *prefix)
 {
     for (const char *part = prefix; *part;) {
@@ -99,7 +100,7 @@ static void read_settings(struct consul *c, const struct settings *s)
     c->overrides = timing_overrides_of(s);
     c->connect_timeout = NANOS_OF_MS(s->value[SETTING_CONNECT_TIMEOUT]);
     nanos set = NANOS_OF_MS(c->overrides.op_timeout_ms);
-    /* If there is only one agent, giving up on it early helps nobody. */
+    /* Several agents: give up early and try the next one. A single one is given more time. */
     nanos usual = c->endpoints.count > 1 ? CONSUL_CALL_TIMEOUT : 3 * CONSUL_CALL_TIMEOUT;
     c->call_timeout = set > 0 ? set : usual;
     c->wall_offset_ms = clock_wall_us() / 1000 - clock_boot() / NANOS_OF_MS(1);
@@ -157,7 +158,8 @@ static hf_status open_consul(void **self, const struct url *url, const struct se
     return HF_OK;
 }
 
-/* Ends every function of the door: drops connections that broke, and frees what is done. */
+/* Ends every function of the engine's table: drops broken connections, and frees entries and
+ * calls that are done. */
 static void finish(struct consul *c, nanos now)
 {
     consul_connections_mend(c, now);

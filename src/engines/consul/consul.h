@@ -63,10 +63,12 @@ enum consul_setting_id {
 enum {
     CONSUL_PREFIX_MAX = 128,
     CONSUL_ID_TEXT = 32,
-    CONSUL_WAITERS_MAX = 5000, /* of a name: each request reads all */
-    CONSUL_IN_FLIGHT_MAX = 32, /* calls of entries: the agent answers them one after the other */
-    CONSUL_LEAVING_MAX = 8,    /* the same for waiters that leave: a close ends all their places */
-    CONSUL_LISTED_MAX = 16,    /* entries of a shared lock that each request reads itself */
+    CONSUL_WAITERS_MAX = 5000, /* longest queue of a name: each request reads all of it */
+    /* calls for entries in flight: the agent answers them one after the other */
+    CONSUL_IN_FLIGHT_MAX = 32,
+    /* calls in flight from which on LEAVEs wait: closing ends all places anyway */
+    CONSUL_LEAVING_MAX = 8,
+    CONSUL_LISTED_MAX = 16, /* entries of a shared lock that each request reads itself */
     CONSUL_BODY_MAX = 16 << 20
 };
 
@@ -75,13 +77,15 @@ enum {
 /* EXTENDs that come within this time share a renewal. */
 #define CONSUL_SHARE NANOS_OF_MS(50)
 #define CONSUL_REFRESH NANOS_OF_MS(5000)
-#define CONSUL_PER_PLACE NANOS_OF_MS(50) /* more for those behind */
-/* A waiter without a query asks again after this time. */
+/* added to the pause of a waiter for each place ahead of it */
+#define CONSUL_PER_PLACE NANOS_OF_MS(50)
+/* pause of a waiter that has no query */
 #define CONSUL_POLL NANOS_OF_MS(500)
 /* The first waiter tries again after this time while a lock-delay keeps .lock closed. */
 #define CONSUL_DELAYED NANOS_OF_MS(250)
 #define CONSUL_VIEW_KEPT NANOS_OF_MS(10000)
-enum { CONSUL_QUERY_S = 5 }; /* how long a query blocks; the agent adds up to a sixteenth */
+/* seconds that a query blocks; the agent adds up to a sixteenth */
+enum { CONSUL_QUERY_S = 5 };
 
 /* Connection 0 is for commands; each of the others has one blocking query at a time. */
 enum { CONNECTION_COMMANDS, CONNECTION_FIRST_QUERY, CONSUL_CONNECTIONS = 17 };
@@ -103,28 +107,28 @@ enum call_kind {
     CALL_DESTROY_SESSION,
     CALL_RAISE_EPOCH,
     CALL_ACQUIRE,
-    CALL_TRY_READ,  /* the queue, for a request without a place */
-    CALL_REFRESH,   /* the queue, for a waiter */
-    CALL_TAKE,      /* .lock, by the first waiter */
+    CALL_TRY_READ,  /* reads the queue, for a request without a place */
+    CALL_REFRESH,   /* reads the queue, for a waiter */
+    CALL_TAKE,      /* takes .lock, for the first waiter */
     CALL_CLAIM,     /* writes the entry of a shared hold that waited */
-    CALL_VERIFY,    /* sees that the keys of a hold are there */
-    CALL_MOVE,      /* its keys to another session */
-    CALL_READ_END,  /* the queue, for a release */
+    CALL_VERIFY,    /* checks that the keys of a hold are there */
+    CALL_MOVE,      /* moves the keys of a hold to another session */
+    CALL_READ_END,  /* reads the queue, for a release */
     CALL_END,       /* passes .lock on or deletes it, and deletes the entry */
-    CALL_PASS,      /* the same for a .lock that came out of turn; the entry stays */
-    CALL_DELETE,    /* the entry alone */
-    CALL_READ_VIEW, /* the queue, for all waiters of a name */
-    CALL_QUERY,     /* a blocking query */
+    CALL_PASS,      /* passes on a .lock that arrived out of turn; the entry stays */
+    CALL_DELETE,    /* deletes the entry alone */
+    CALL_READ_VIEW, /* reads the queue, for all waiters of a name */
+    CALL_QUERY,     /* blocks until a key changes */
     CALL_ADMIN,
 };
 
 /* One call in flight. */
 struct consul_call {
-    struct consul_call *next; /* sent after it on the same connection */
+    struct consul_call *next; /* next call on the same connection */
     struct consul_connection *connection;
     enum call_kind kind;
     nanos sent_at, patience;
-    bool unclaimed; /* counted in connection->unclaimed */
+    bool unclaimed; /* no op waits for the reply; counted in connection->unclaimed */
     struct consul_entry *entry;
     struct consul_session *session;
     struct consul_name *name;
@@ -136,18 +140,18 @@ struct consul_connection {
     unsigned number;
     enum { CONNECTION_DOWN, CONNECTION_DIALLED, CONNECTION_UP } state;
     struct http_response response;
-    uint64_t index;            /* X-Consul-Index of the response that is read */
-    struct consul_call *calls; /* the first one is answered next */
+    uint64_t index;            /* X-Consul-Index of the response that is being read */
+    struct consul_call *calls; /* list of calls in flight; the first one is answered next */
     uint32_t in_flight, unclaimed;
-    nanos since;   /* when it was dialled */
-    nanos read_at; /* when bytes came last */
-    nanos dial_at; /* not before */
+    nanos since;   /* time of the dial */
+    nanos read_at; /* time when the last bytes arrived */
+    nanos dial_at; /* earliest time of the next dial */
     unsigned failures;
-    hf_status status;         /* why it is down, */
-    char why[320];            /* and in words */
-    bool is_broken;           /* to be dropped before the door is left */
-    bool was_up;              /* once */
-    struct consul_name *name; /* whose query it has; NULL: unused */
+    hf_status status;         /* reason why it is down */
+    char why[320];            /* the same in words */
+    bool is_broken;           /* it is dropped before the engine returns to its driver */
+    bool was_up;              /* it was up at least once */
+    struct consul_name *name; /* name whose query uses this connection; NULL: unused */
 };
 
 /* ---- Sessions ---- */
@@ -155,28 +159,30 @@ struct consul_connection {
 struct consul_session {
     struct consul_session *next;
     int64_t seconds;
-    struct id attempt; /* is_private: of the hold that it belongs to */
+    struct id attempt; /* is_private: attempt id of its hold */
     bool is_private;
     enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
     char id[CONSUL_SESSION_TEXT + 1];
     nanos length;
-    nanos proven_at;           /* when the request was sent from which `length` counts */
-    nanos kept_at;             /* when the newest renewal that was answered was sent */
-    unsigned entries, waiters; /* numbers of entries on it */
+    /* start of `length`: send time of the request that proved the session */
+    nanos proven_at;
+    nanos kept_at;             /* send time of the newest renewal that was answered */
+    unsigned entries, waiters; /* number of entries on it, and of waiters among them */
     struct consul_call *renewal;
-    uint64_t epoch;        /* index of its key; 0: there is none */
-    bool must_raise_epoch; /* there may be a transaction in flight that nobody waits for */
-    bool raising;          /* a raise is in flight */
-    bool has_left_hold;    /* a hold on it was forgotten, and not released */
+    uint64_t epoch;        /* modify index of its epoch's key; 0: no such key */
+    bool must_raise_epoch; /* a transaction of unknown outcome may still be in flight */
+    bool raising;          /* a change of the epoch's key is in flight */
+    bool has_left_hold;    /* it has a hold that was forgotten without a release */
 };
 
 /* ---- Names ---- */
 
 /* What a view knows of an entry, beside its struct queue_entry. */
 struct view_row {
-    uint64_t hash; /* of the key behind the name */
+    uint64_t hash; /* hash of the key's part behind the name */
     uint64_t changed;
-    char tail[CONSUL_ID_TEXT + 1]; /* of an entry of ours; "": foreign */
+    /* attempt id of an entry of ours; "": an entry of another program */
+    char tail[CONSUL_ID_TEXT + 1];
     char session[CONSUL_SESSION_TEXT + 1];
     char value[CONSUL_VALUE_MAX + 1];
 };
@@ -184,8 +190,9 @@ struct view_row {
 /* The key .lock of a name. */
 struct view_lock {
     bool exists;
-    bool is_held;                     /* a session has it */
-    char attempt[CONSUL_ID_TEXT + 1]; /* that it names; "": none of ours */
+    bool is_held; /* a session has locked the key */
+    /* attempt id in its value; "": the value of another program */
+    char attempt[CONSUL_ID_TEXT + 1];
     char session[CONSUL_SESSION_TEXT + 1];
     uint64_t changed, token;
 };
@@ -196,28 +203,28 @@ struct consul_name {
     struct consul_name *next;
     char *base; /* PREFIX NAME /, and room for an id behind it: consul_value_key() */
     size_t base_len;
-    struct consul_entry *entries; /* of this client */
+    struct consul_entry *entries; /* entries of this client */
     struct queue_entry *queue;    /* sorted by arrival */
     struct view_row *row;
     size_t count, room;
     struct view_lock lock;
     uint64_t index;                  /* X-Consul-Index of the queue; 0: it was not read */
-    bool shared;                     /* some request is not exclusive */
-    struct consul_connection *query; /* NULL: none */
-    enum query_target target;        /* of the last query */
-    uint64_t query_index;            /* that it returned; 0: none */
-    uint64_t caught_up_to;           /* query_index that the queue was last read for */
+    bool shared;                     /* some request for the name is not exclusive */
+    struct consul_connection *query; /* connection of its blocking query; NULL: none */
+    enum query_target target;        /* key that the last query watched */
+    uint64_t query_index;            /* X-Consul-Index that the query returned; 0: none */
+    uint64_t caught_up_to;           /* query_index for which the queue was last read */
     struct consul_call *reading;
-    bool reads_again;  /* something happened since the read in flight was sent */
-    uint32_t deleting; /* number of releases that are under way */
-    nanos unused_at;   /* when the last entry went; the view is kept for a while */
+    bool reads_again;  /* something happened after the read in flight was sent: read again */
+    uint32_t deleting; /* number of releases in flight */
+    nanos unused_at;   /* time when the last entry went; the view is kept for a while */
 };
 
 /* ---- Entries ---- */
 
 enum entry_stage {
-    ENTRY_NONE,    /* there is none in Consul */
-    ENTRY_UNKNOWN, /* there may be one */
+    ENTRY_NONE,    /* Consul has no such key */
+    ENTRY_UNKNOWN, /* Consul may have the key */
     ENTRY_QUEUED,
     ENTRY_HELD
 };
@@ -225,34 +232,38 @@ enum entry_stage {
 /* One attempt of this client, from its first op until it is forgotten. */
 struct consul_entry {
     struct consul_entry *next, **link;
-    struct consul_entry *beside; /* next of the same name */
+    struct consul_entry *beside; /* next entry of the same name */
     struct engine_op *op;        /* NULL: forgotten, and only its deletion is awaited */
     struct engine_op sent;       /* copy of *op at the last submit */
     char id[CONSUL_ID_TEXT + 1];
-    uint64_t hash; /* of id: finds its row in a view */
+    uint64_t hash; /* hash of `id`, to find its row in a view */
     struct consul_name *name;
     struct consul_session *session;
     enum entry_stage stage;
-    enum op_verb verb; /* that awaits its reply; OP_NONE: none */
-    nanos asked_at;    /* when it was submitted */
+    enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
+    nanos asked_at;    /* time when `verb` was submitted */
     struct consul_call *call;
     nanos good_until; /* end of the hold as replied; its session may live longer; 0: not known */
-    nanos take_at;    /* when to try .lock again; 0: not planned */
+    nanos take_at;    /* time of the next try to take .lock; 0: not planned */
     uint64_t created, changed, token;
     unsigned tries;
-    bool asked_for_lock;   /* the last ACQUIRE asked for .lock, too */
-    bool awaits_view;      /* it has a place, and the queue is read for several at once */
-    bool was_read;         /* CALL_TRY_READ came back: the request may take a place */
-    bool is_granted;       /* it holds; the session must be proven before the reply */
-    bool just_created;     /* no later queue was read since it took its place */
-    bool counts_as_waiter; /* in session->waiters */
-    bool is_ending;        /* counted in name->deleting */
-    bool ends_hold;        /* the queue that was read for its release showed it as the holder */
-    bool ends_blindly;     /* an earlier release has an unknown outcome: this one says RELEASED */
-    bool is_lost;          /* the keys of a hold are not whole: they are removed before the reply */
-    bool is_watched;       /* a hold that was renewed: its keys are watched */
-    bool is_done;          /* forgotten, and nothing is left to send */
-    hf_status refusal;     /* replied once the place was taken back, */
+    bool asked_for_lock; /* the last ACQUIRE asked for .lock as well */
+    /* it has a place, and a read of the queue for several entries will decide */
+    bool awaits_view;
+    bool was_read; /* CALL_TRY_READ was answered: the request may take a place */
+    /* the queue says that it holds; the session must be proven before the reply */
+    bool is_granted;
+    bool just_created;     /* no queue was read since it took its place */
+    bool counts_as_waiter; /* counted in session->waiters */
+    bool is_ending;        /* its removal is counted in name->deleting */
+    bool ends_hold;        /* its release has read the queue and found it to be the holder */
+    /* an earlier release has an unknown outcome, so this one reports RELEASED in any case */
+    bool ends_blindly;
+    /* a key of its hold is missing: the others are removed before the reply */
+    bool is_lost;
+    bool is_watched;   /* its keys are watched: a hold that was renewed */
+    bool is_done;      /* forgotten, and nothing is left to send */
+    hf_status refusal; /* status to reply once its place in the queue is deleted */
     char refusal_text[320];
 };
 
@@ -261,15 +272,15 @@ struct consul_entry {
 struct consul {
     const struct wire_engine_host *host;
     struct endpoints endpoints;
-    const struct endpoint *endpoint; /* the one in use, or dialled last; NULL: none yet */
-    char where[ENDPOINT_TEXT_MAX];   /* the same, for messages */
+    const struct endpoint *endpoint; /* server in use, or dialled last; NULL: none yet */
+    char where[ENDPOINT_TEXT_MAX];   /* `endpoint` as messages show it */
     char prefix[CONSUL_PREFIX_MAX + 2];
     size_t prefix_len;
     struct engine_limits limits;
     struct timing_overrides overrides;
     nanos connect_timeout, call_timeout;
     int64_t lock_delay_ms;
-    int64_t wall_offset_ms; /* wall clock less our clock */
+    int64_t wall_offset_ms; /* offset of the wall clock from our clock */
     char about[160];        /* "pid host" */
 
     struct consul_connection connection[CONSUL_CONNECTIONS];
@@ -277,13 +288,14 @@ struct consul {
     struct consul_name *names;
     struct consul_entry *entries;
     struct consul_admin *admins;
-    struct consul_text body, head; /* of the request that is written */
+    struct consul_text body, head; /* parts of the request that is being written */
     nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
-    uint32_t deleting; /* number of releases under way, of all names */
-    uint32_t leaving;  /* number of entries that were forgotten, and are being removed */
-    uint64_t raises;   /* number of epochs that were raised */
-    bool is_known;     /* the server has answered as a Consul agent does */
-    bool has_backlog;  /* some request waits for others to be answered */
+    uint32_t deleting; /* number of releases in flight, of all names */
+    uint32_t leaving;  /* number of forgotten entries that are being removed */
+    /* number of changes of epoch keys so far; gives each change other Flags */
+    uint64_t raises;
+    bool is_known;    /* the server has answered like a Consul agent */
+    bool has_backlog; /* some request stays unsent until others are answered */
 };
 
 static inline struct consul_connection *consul_commands(struct consul *c)
@@ -296,17 +308,18 @@ static inline struct consul_connection *consul_commands(struct consul *c)
 /* Dials if the connection is down and may be dialled. Returns true if it is up. */
 bool consul_connection_need(struct consul_connection *connection, nanos now);
 void consul_connection_field(void *connection, const char *name, const char *value);
-/* Sends the request that c->head has: method and path; c->body is its body. NULL: it could not. */
+/* Sends the request whose method and path are in c->head and whose body is c->body. Returns NULL
+ * if it could not be sent. */
 struct consul_call *consul_call(struct consul_connection *connection, enum call_kind kind,
                                 nanos now);
-/* Sends the transaction in c->body. */
+/* Sends the transaction in c->body. Returns NULL if it could not be sent. */
 struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool reads, nanos now);
-/* Reads all keys of a name. */
+/* Sends a read of all keys of a name. Returns NULL if it could not be sent. */
 struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
                                      const struct consul_name *name, nanos now);
-/* No op waits for its reply, but its entry does. */
+/* No op waits for the reply of this call, but its entry does. */
 void consul_call_claim_none(struct consul_call *call);
-/* Nobody waits for its reply any more. */
+/* Nothing waits for the reply of this call any more. */
 void consul_call_abandon(struct consul_call *call);
 void consul_connection_drop(struct consul_connection *connection, hf_status status, const char *why,
                             nanos now);
@@ -316,34 +329,36 @@ void consul_connection_down(struct consul_connection *connection, hf_status stat
 void consul_connection_bytes(struct consul_connection *connection, const char *bytes, size_t len,
                              nanos now);
 nanos consul_connection_tick(struct consul_connection *connection, nanos now);
-void consul_connections_mend(struct consul *c, nanos now); /* drops those that are broken */
+/* Drops the connections that are broken. */
+void consul_connections_mend(struct consul *c, nanos now);
 void consul_connection_close(struct consul_connection *connection);
 
 /* ---- consul_session.c ---- */
 
-/* The session of that length, or of that detached attempt. Returns NULL without memory. */
+/* Returns the session of that length, or of that detached attempt. NULL: no memory. */
 struct consul_session *consul_session_of(struct consul *c, int64_t seconds,
                                          const struct id *attempt);
 struct consul_session *consul_session_of_id(struct consul *c, const char *id);
-/* A session for an entry that another process began. */
+/* Returns a session for an entry that another process made. */
 struct consul_session *consul_session_adopt(struct consul *c, const struct consul_entry *entry,
                                             const char *id);
-/* Returns true if the session is alive and its epoch is good. Otherwise it sends what is missing.
- */
+/* Returns true if the session is alive and its epoch is unchanged. Otherwise it sends what is
+ * missing. */
 bool consul_session_need(struct consul *c, struct consul_session *session, nanos now);
-/* Returns true if nothing that was sent on the session can happen late. */
+/* Returns true if no request sent on the session earlier can still take effect. */
 bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos now);
 size_t consul_epoch_key(const struct consul *c, const struct consul_session *session, char *key,
                         size_t size);
-/* When the session ends unless it is renewed. */
+/* Returns when the session ends unless it is renewed. */
 static inline nanos consul_session_end(const struct consul_session *session)
 {
     return session->proven_at + session->length;
 }
-/* True if the session was renewed by a request sent at `since` or later, proven or not; otherwise
- * it sends one. */
+/* Returns true if a request sent at `since` or later renewed the session, proven or not.
+ * Otherwise it sends a renewal. */
 bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now);
-/* A consistent read or a write, sent after the last renewal was answered, has seen the session. */
+/* A reply has shown that the session exists: to a consistent read or write that was sent after
+ * the last renewal was answered. */
 void consul_session_prove(struct consul_session *session);
 void consul_session_lost(struct consul *c, struct consul_session *session);
 void consul_session_on_reply(struct consul *c, const struct consul_call *call,
@@ -351,7 +366,8 @@ void consul_session_on_reply(struct consul *c, const struct consul_call *call,
 nanos consul_session_tick(struct consul *c, nanos now);
 void consul_session_attach(struct consul_entry *entry, struct consul_session *session);
 void consul_session_count_waiter(struct consul_entry *entry, bool waits);
-/* Ends those that nobody needs; if it hurries, also those that releases need. */
+/* The client closes: ends the sessions that are not needed. `hurries`: also those that releases
+ * still need. */
 void consul_sessions_farewell(struct consul *c, bool hurries, nanos now);
 void consul_sessions_close(struct consul *c);
 
@@ -361,19 +377,19 @@ void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now);
 void consul_entry_forget(struct consul *c, struct engine_op *op);
 /* Sends what the entry's verb needs next, if nothing of it is in flight. */
 void consul_entry_advance(struct consul *c, struct consul_entry *entry, nanos now);
-void consul_entries_advance(struct consul *c, nanos now); /* all of them */
+void consul_entries_advance(struct consul *c, nanos now); /* The same for all entries. */
 void consul_entry_reply(struct consul *c, struct consul_entry *entry, struct engine_reply reply);
 void consul_entry_fail(struct consul *c, struct consul_entry *entry, hf_status status,
                        const char *text, nanos retry_at);
-void consul_entries_reap(struct consul *c); /* drops those that are done */
+void consul_entries_reap(struct consul *c); /* Drops the entries that are done. */
 void consul_entry_attach_call(struct consul_entry *entry, struct consul_call *call);
 void consul_entry_send_take(struct consul *c, struct consul_entry *entry, nanos now);
 void consul_entry_send_claim(struct consul *c, struct consul_entry *entry, nanos now);
 void consul_entry_send_verify(struct consul *c, struct consul_entry *entry, nanos now);
-/* A place that nobody wants any more is taken back once there is a connection: while its session
- * lives, it would hold up the queue. */
+/* Returns true if a forgotten place must be removed once there is a connection: it would hold up
+ * the queue while its session lives. */
 bool consul_entry_tries_on(const struct consul_entry *entry, hf_status status);
-/* The server cannot be reached: fails what was not sent. */
+/* The server cannot be reached: fails the requests that were not sent. */
 void consul_entries_fail_unsent(struct consul *c, const struct consul_connection *connection);
 void consul_entries_notify_waiters(struct consul *c);
 void consul_entry_set_stage(struct consul_entry *entry, enum entry_stage stage);
@@ -382,13 +398,13 @@ void consul_entries_close(struct consul *c);
 
 /* ---- consul_release.c ---- */
 
-/* Begins to remove the keys of an entry, or goes on with it. */
+/* Begins to remove the keys of an entry, or continues. */
 void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now);
-/* Passes .lock, which came out of turn, to the first of the queue. */
+/* Passes a .lock that arrived out of turn to the first in the queue. */
 void consul_release_pass(struct consul *c, struct consul_entry *entry, nanos now);
 void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum call_kind kind,
                              const struct consul_reply *reply, nanos now);
-/* The entry is not being removed, or not any more. */
+/* The removal of an entry has ended, or was given up. */
 void consul_release_over(struct consul *c, struct consul_entry *entry);
 
 /* ---- consul_replies.c ---- */
@@ -400,9 +416,9 @@ void consul_entry_on_reply(struct consul *c, struct consul_call *call,
 void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_processed,
                          hf_status status, const char *text, nanos now);
 void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry);
-/* Decides what the queue that was read means for an entry that has a place. */
+/* Decides by the queue that was read what becomes of an entry with a place. */
 void consul_entry_decide(struct consul *c, struct consul_entry *entry, nanos now);
-/* The entry holds, with that token; 0: it must be written first. */
+/* The entry holds. `token` 0: the entry must be written once more to get one. */
 void consul_entry_granted(struct consul *c, struct consul_entry *entry, uint64_t token, nanos now);
 void consul_entry_continue_grant(struct consul *c, struct consul_entry *entry, nanos now);
 void consul_entry_lose(struct consul *c, struct consul_entry *entry);
@@ -414,15 +430,15 @@ struct consul_name *consul_name_of(struct consul *c, const char *name, size_t le
 /* Takes the keys of the name from a reply, as of `index`. Returns false without memory. */
 bool consul_view_take(struct consul_name *name, const struct consul_reply *reply, uint64_t index);
 void consul_view_take_lock(struct consul_name *name, const struct consul_pair *pair);
-/* Judges the queue; the entry's row, or -1 if it is not there. */
+/* Judges the queue. Returns the entry's row, or -1 if it is not in the queue. */
 ptrdiff_t consul_view_judge(struct consul_name *name, const struct consul_entry *entry);
-/* Would the request hold if it were appended to the queue? */
+/* Returns true if the request would hold if it were appended to the queue. */
 bool consul_view_would_hold(struct consul_name *name, const struct consul_entry *entry);
-/* Does .lock name the entry? */
+/* Returns true if .lock names the entry. */
 bool consul_view_has_lock(const struct consul_entry *entry);
 bool consul_view_is_busy(const struct consul_name *name);
 void consul_view_drop_row(struct consul_name *name, ptrdiff_t row);
-/* Somebody waits for the name, or watches a hold: queries it. */
+/* A waiter, or a hold that is watched, needs a query for the name: sends it. */
 void consul_view_need(struct consul *c, struct consul_name *name, nanos now);
 void consul_view_read(struct consul *c, struct consul_name *name, nanos now);
 void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now);
@@ -442,7 +458,7 @@ void consul_views_close(struct consul *c);
 struct consul_value {
     struct queue_entry queue;
     int64_t ttl_ms, at_ms, pid;
-    uint64_t token; /* 0: not noted */
+    uint64_t token; /* 0: the value has no token */
     bool detached;
     char host[65], label[HF_LABEL_MAX + 1];
 };
@@ -451,19 +467,20 @@ size_t consul_value_write(const struct consul *c, const struct consul_entry *ent
                           char out[CONSUL_VALUE_MAX + 1], nanos now);
 /* The value of .lock: the attempt, and the value of its entry. */
 size_t consul_value_lock(char out[CONSUL_VALUE_MAX + 1], const char *attempt, const char *value);
-/* Reads a pair below a name's base, of which `tail` is the rest of the key. Returns false if it is
- * not an entry: it belongs to others, and counts for nothing. */
+/* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if it is not an
+ * entry but a key of another program, which counts for nothing. */
 bool consul_value_read(struct consul_value *value, const struct consul_pair *pair,
                        struct slice tail);
-/* Reads .lock. `value` is that of the entry, if it is of ours; NULL: not wanted. */
+/* Reads .lock. value: receives the part that describes an entry, if the value is ours; may be
+ * NULL. */
 struct view_lock consul_value_read_lock(const struct consul_pair *pair, struct consul_value *value);
 bool consul_value_is_lock(struct slice tail);
 bool consul_value_is_own(struct slice tail);
-/* Appends the name to `out` so that no name is a part of another one. Returns its length. */
+/* Appends the name to `out`, encoded so that no name is a prefix of another. Returns its length. */
 size_t consul_value_encode_name(char *out, const char *name, size_t len);
 size_t consul_value_decode_name(char *out, size_t size, const char *name, size_t len);
 void consul_value_id(const struct id *id, char text[CONSUL_ID_TEXT + 1]);
-/* Keys of a name: in a buffer that the next call for the same name uses again. */
+/* Returns a key of the name, in a buffer that the next call for the same name overwrites. */
 struct slice consul_value_key(const struct consul_name *name, const char *tail);
 #define CONSUL_LOCK_TAIL ".lock"
 

@@ -76,7 +76,7 @@ void consul_admin_call(struct consul *c, struct consul_admin *admin, nanos now)
 
 /* ---- Reading ---- */
 
-/* The keys of one name, or of all names that begin with the text. */
+/* Sends a read of the keys of one name, or of all names that begin with the text. */
 static void send_read(struct consul *c, struct consul_admin *admin, nanos now)
 {
     const struct engine_op *op = admin->op;
@@ -115,7 +115,8 @@ void consul_admins_advance(struct consul *c, nanos now)
     struct consul_admin *next;
     if (consul_commands(c)->state != CONNECTION_UP)
         return;
-    if (c->deleting) { /* a list sees the releases of this client that came before it */
+    /* The list must show the releases that this client sent before it. */
+    if (c->deleting) {
         c->has_backlog = c->admins != NULL;
         return;
     }
@@ -155,7 +156,7 @@ void consul_admin_submit(struct consul *c, struct engine_op *op, nanos now)
 
 /* ---- Rows ---- */
 
-/* Splits a key into the name and the rest behind its slash. */
+/* Splits a key into the name and the part behind its slash. */
 static bool split_key(const struct consul *c, const struct consul_pair *pair, struct slice *name,
                       struct slice *tail)
 {
@@ -183,7 +184,8 @@ static bool make_room(struct consul_admin *admin)
     return true;
 }
 
-/* .lock of a native is a row of its own; one of ours is noted with the entry that it names. */
+/* Adds a pair. A .lock of another program is a row of its own; one of ours is noted in the row
+ * of the entry that it names. */
 static bool take_row(const struct consul *c, struct consul_admin *admin,
                      const struct consul_pair *pair)
 {
@@ -214,7 +216,7 @@ static bool take_row(const struct consul *c, struct consul_admin *admin,
     return row->name && row->key;
 }
 
-/* .lock comes first; a native one is the holder. */
+/* Sorts .lock before the entries: if another program has it, that is the holder. */
 static int by_name_and_arrival(const void *a, const void *b)
 {
     const struct admin_row *x = a, *y = b;
@@ -232,8 +234,8 @@ static bool is_named(const struct admin_row *row, const struct admin_row *lock)
     return lock && lock->attempt[0] && slash && strcmp(slash + 1, lock->attempt) == 0;
 }
 
-/* The entry that .lock names is the holder. The others wait, also while .lock is free and nobody
- * has taken it yet. */
+/* The entry that .lock names is the holder. All others wait, even if .lock is free at the
+ * moment. */
 static void judge_exclusive(struct admin_row *row, size_t count)
 {
     const struct admin_row *lock = row[0].is_lock ? &row[0] : NULL;
@@ -279,7 +281,7 @@ static bool judge_name(struct admin_row *row, size_t count)
     return true;
 }
 
-/* The rows of the name that begins at `from` end there. */
+/* Returns the end of the rows of one name that begins at `from`. */
 static size_t end_of_name(const struct consul_admin *admin, size_t from)
 {
     size_t to = from + 1;
@@ -302,8 +304,8 @@ static bool judge_all(struct consul_admin *admin)
 
 /* ---- Showing ---- */
 
-/* Consul does not say how long a session still lasts. For our own holds it is known; those of
- * others have their ttl at most. A native's session has no end that we know of. */
+/* Consul does not say how long a session will last. It is known for our own holds; for holds of
+ * other clients their ttl is the upper bound; for other programs nothing is known. */
 static int64_t left_ms_of(const struct consul *c, const struct admin_row *row)
 {
     for (const struct consul_entry *entry = c->entries; entry; entry = entry->next) {
@@ -377,7 +379,7 @@ static const struct admin_row *find_hold(const struct consul_admin *admin, uint6
     return NULL;
 }
 
-/* The first waiter takes .lock when it is gone. */
+/* Deletes the holder's keys. The first waiter then takes .lock. */
 static void break_hold(struct consul *c, struct consul_admin *admin, nanos now)
 {
     const struct admin_row *found = find_hold(admin, admin->op->token), *lock = &admin->row[0];

@@ -6,10 +6,11 @@ struct admin_row {
     char *name, *key;
     struct consul_value value;
     uint64_t created, changed;
-    uint64_t token; /* of the hold; 0: it does not hold, or has none */
+    uint64_t token; /* token of the hold; 0: no hold, or not known */
     uint32_t used;
-    bool is_lock;                     /* it is .lock, */
-    char attempt[CONSUL_ID_TEXT + 1]; /* and names that attempt; "": a native has it */
+    bool is_lock; /* the row is the key .lock */
+    /* attempt id in the value of .lock; "": another program has it */
+    char attempt[CONSUL_ID_TEXT + 1];
 };
 
 struct consul_admin {
@@ -25,7 +26,7 @@ struct consul_admin {
 /* Replies, and frees the admin op. */
 void consul_admin_reply(struct consul *c, struct consul_admin *admin, enum reply_kind kind,
                         hf_status status, const char *text);
-/* Sends the request in c->head and c->body. On failure it has replied, and the admin op is gone. */
+/* Sends the request in c->head and c->body. If that fails, it replies and frees the admin op. */
 void consul_admin_call(struct consul *c, struct consul_admin *admin, nanos now);
 void consul_diagnose_begin(struct consul *c, struct consul_admin *admin, nanos now);
 void consul_diagnose_on_reply(struct consul *c, struct consul_admin *admin,

@@ -12,7 +12,7 @@
 
 /* ---- Calls ---- */
 
-/* Takes the first call from its connection. */
+/* Removes the first call from its connection and returns it. */
 static struct consul_call *take_call(struct consul_connection *connection)
 {
     struct consul_call *call = connection->calls;
@@ -58,7 +58,7 @@ struct consul_call *consul_call(struct consul_connection *connection, enum call_
     struct consul_call *call = calloc(1, sizeof *call), **at = &connection->calls;
     if (!call || !send_request(connection)) {
         free(call);
-        connection->is_broken = true; /* no memory */
+        connection->is_broken = true; /* No memory: the reply cannot be kept. */
         return NULL;
     }
 
@@ -73,7 +73,8 @@ struct consul_call *consul_call(struct consul_connection *connection, enum call_
     return call;
 }
 
-/* A transaction of reads alone goes past all that a leader which lost its place could say. */
+/* Sends a transaction. One that only reads needs "?consistent", or a deposed leader could answer
+ * it. */
 struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool reads, nanos now)
 {
     text_clear(&c->head);
@@ -90,7 +91,7 @@ struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
     text_path(&c->head, (struct slice){name->base, name->base_len});
     text_print(&c->head, "?recurse");
     struct consul_call *call = consul_call(consul_commands(c), kind, now);
-    if (call) /* a long queue takes its time */
+    if (call) /* A long queue takes time to read: give the call more. */
         call->patience += (nanos)name->count * CONSUL_PER_ROW;
     return call;
 }
@@ -107,7 +108,7 @@ static void set_why(struct consul_connection *connection, hf_status status, cons
         snprintf(connection->why, sizeof connection->why, "%.120s: %.180s", c->where, why);
 }
 
-/* The call has no reply: its session or name may send another one. */
+/* The call was cut: its session or name may send another one. */
 static void reset_owner(const struct consul_call *call)
 {
     if (call->session && call->kind == CALL_RENEW_SESSION)
@@ -145,7 +146,7 @@ void consul_connection_close(struct consul_connection *connection)
     connection->state = CONNECTION_DOWN;
 }
 
-/* With several endpoints the next one is tried at once. */
+/* Plans the next dial. If there are several endpoints, the next one is tried at once. */
 static void plan_dial(struct consul_connection *connection, nanos now)
 {
     struct consul *c = connection->consul;
@@ -206,7 +207,8 @@ bool consul_connection_need(struct consul_connection *connection, nanos now)
             c->endpoint = endpoints_turn(&c->endpoints, connection->failures);
             endpoint_print(c->endpoint, c->where);
         }
-        assert(c->endpoint); /* a query follows a command */
+        /* Queries go to the same agent as commands, so the endpoint is known. */
+        assert(c->endpoint);
         c->host->dial(c->host->ctx, connection->number, c->endpoint);
     }
     return connection->state == CONNECTION_UP;
@@ -224,7 +226,8 @@ void consul_connection_up(struct consul_connection *connection, nanos now)
         return;
     }
 
-    if (connection->was_up) { /* the agent may have restarted without its data */
+    /* The agent may have restarted without its data: read the queues again. */
+    if (connection->was_up) {
         consul_entries_notify_waiters(c);
         c->host->recheck(c->host->ctx);
     }
@@ -242,8 +245,8 @@ void consul_connection_field(void *ctx, const char *name, const char *value)
         connection->index = strtoull(value, NULL, 10);
 }
 
-/* The status of a refusal; HF_OK: the reply is one to work with. *not_processed: nothing was
- * carried out. */
+/* Returns the status for a refusal; HF_OK: the reply can be used. *not_processed: true if
+ * nothing was carried out. */
 static hf_status status_of(const struct consul_reply *reply, bool *not_processed)
 {
     bool no_leader =
@@ -253,7 +256,8 @@ static hf_status status_of(const struct consul_reply *reply, bool *not_processed
     case 200:
     case 404:
         return HF_OK;
-    case 409: /* of a transaction: a check failed, or a right is missing */
+    /* status of a transaction whose check failed, or for which a right is missing */
+    case 409:
         return strstr(reply->text, "Permission denied") ? HF_DENIED : HF_OK;
     case 401:
     case 403:
@@ -274,7 +278,7 @@ static hf_status status_of(const struct consul_reply *reply, bool *not_processed
     return HF_CONFIG;
 }
 
-/* A refusal of a call that no op waits for itself: its entries wait for what it would have done. */
+/* A call that belongs to no single op was refused: fails the entries that need its effect. */
 static void refuse_internal(struct consul_connection *connection, const struct consul_call *call,
                             hf_status status)
 {
@@ -282,7 +286,8 @@ static void refuse_internal(struct consul_connection *connection, const struct c
     if (call->kind == CALL_DESTROY_SESSION)
         return;
     if (status == HF_UNAVAILABLE || call->kind == CALL_QUERY)
-        connection->is_broken = true; /* another agent may have a leader */
+        /* This agent has no leader. Another one may have: redial. */
+        connection->is_broken = true;
     else
         consul_entries_fail_unsent(connection->consul, connection);
 }
@@ -381,7 +386,8 @@ void consul_connections_mend(struct consul *c, nanos now)
     }
 }
 
-/* A response that cannot be read is cut: what it answered has an unknown outcome. */
+/* A response that cannot be parsed closes the connection: the requests it answered have unknown
+ * outcomes. */
 void consul_connection_bytes(struct consul_connection *connection, const char *bytes, size_t len,
                              nanos now)
 {
@@ -419,7 +425,7 @@ nanos consul_connection_tick(struct consul_connection *connection, nanos now)
     nanos due = TIME_NEVER;
     if (connection->state == CONNECTION_DIALLED) {
         due = connection->since + connection->consul->connect_timeout;
-    } else if (first) { /* an agent that sends is not silent */
+    } else if (first) { /* An agent that still sends bytes is not silent. */
         nanos quiet_since =
             connection->read_at > first->sent_at ? connection->read_at : first->sent_at;
         due = quiet_since + first->patience;

@@ -34,7 +34,8 @@ static const char *text_in(const json_t *object, const char *name)
     return text ? text : "";
 }
 
-/* What the agent says of itself; a token without the right to read it is no fault. */
+/* Judges what the agent reports about itself. A token without the right to read it is not a
+ * fault. */
 static void judge_self(struct consul *c, struct consul_admin *admin,
                        const struct consul_reply *reply)
 {

@@ -1,4 +1,5 @@
-/* consul_engine.c - the engine's table: consul.c behind the driver that owns the sockets. */
+/* consul_engine.c - the engine's table: connects consul.c with the I/O driver that owns the
+ * sockets. */
 #include "consul.h"
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"
@@ -11,7 +12,7 @@ static hf_status open_engine(void **self, const struct url *url, const struct se
     return io_open(self, url, values, host, &consul_wire_engine);
 }
 
-/* No ttl is below session_min. So a longer session_min raises the default ttl. */
+/* The ttl is at least session_min, so a longer session_min raises the default ttl. */
 static void fit_defaults(struct settings *values)
 {
     bool is_default = strcmp(values->source[SETTING_TTL], "default") == 0;

@@ -20,7 +20,7 @@ static struct consul_entry *make_entry(struct consul *c, struct engine_op *op)
 
     entry->op = op;
     entry->name = name;
-    /* An attempt that this client did not begin may have an entry, and a session. */
+    /* An attempt that another process began may already have an entry and a session. */
     entry->stage = op->verb == OP_ACQUIRE && !op->named ? ENTRY_NONE : ENTRY_UNKNOWN;
     consul_value_id(&op->attempt, entry->id);
     entry->hash = consul_view_hash(entry->id, CONSUL_ID_TEXT);
@@ -78,7 +78,8 @@ void consul_entries_close(struct consul *c)
 
 /* ---- Replying ---- */
 
-/* Where a reply may come from: a waiter is notified by the query of its name, too. */
+/* Returns the connections on which a reply to the entry may arrive. For a waiter that includes
+ * the query of its name. */
 static uint32_t connections_of(const struct consul_entry *entry)
 {
     const struct consul_connection *query = entry->name->query;
@@ -132,7 +133,8 @@ void consul_entries_fail_unsent(struct consul *c, const struct consul_connection
     }
 }
 
-/* After a new connection the queues may be old, and sessions gone: waiters ask again. */
+/* After a reconnect the queues may be out of date and sessions may have ended: waiters ask
+ * again. */
 void consul_entries_notify_waiters(struct consul *c)
 {
     for (struct consul_entry *entry = c->entries; entry; entry = entry->next)
@@ -162,8 +164,8 @@ static void check_epoch(struct consul *c, const struct consul_session *session)
                                        .index = session->epoch});
 }
 
-/* Locks the entry for that session, with its value as it is now. Flags that it never had make sure
- * that its index changes. */
+/* Adds the operation that locks the entry for that session and writes its current value. New
+ * Flags make sure that its modify index changes. */
 static void lock_entry(struct consul *c, struct consul_entry *entry, const char *session, nanos now)
 {
     char value[CONSUL_VALUE_MAX + 1];
@@ -187,7 +189,8 @@ static void lock_lock(struct consul *c, struct consul_entry *entry, const char *
                                        .value = {whole, len}});
 }
 
-/* Without this check a session could overwrite a .lock that it has for another attempt. */
+/* Adds a check that .lock is free. Without it, a session that has .lock for one attempt could
+ * overwrite it for another. */
 static void check_lock_is_free(struct consul *c, const struct consul_name *name)
 {
     bool exists = name->lock.exists && !name->lock.is_held;
@@ -201,7 +204,7 @@ static void get(struct consul *c, struct slice key, const char *verb)
     txn_add(&c->body, &(struct txn_op){.verb = verb, .key = key});
 }
 
-/* Takes a place, and .lock as well if it seems to be free: one write. */
+/* Takes a place in the queue, and .lock as well if it seems to be free, in one transaction. */
 static void send_acquire(struct consul *c, struct consul_entry *entry, nanos now)
 {
     const struct consul_name *name = entry->name;
@@ -223,7 +226,8 @@ static void send_acquire(struct consul *c, struct consul_entry *entry, nanos now
     consul_entry_attach_call(entry, consul_call_txn(c, CALL_ACQUIRE, false, now));
 }
 
-/* Touches the entry, too: a LEAVE that does not know the outcome must not overlook it. */
+/* Sends a try to take .lock. It also changes the entry, so that a LEAVE after an unknown outcome
+ * notices the grant. */
 void consul_entry_send_take(struct consul *c, struct consul_entry *entry, nanos now)
 {
     const char *session = entry->session->id;
@@ -268,7 +272,8 @@ static void move_key(struct consul *c, const struct consul_entry *entry, const c
     txn_add(&c->body, &(struct txn_op){.verb = "unlock", .key = key, .session = session});
 }
 
-/* A late move finds the entry on another session than it expects, and does nothing. */
+/* Moves the keys to another session. A move that arrives late finds the entry on an unexpected
+ * session and does nothing. */
 static void send_move(struct consul *c, struct consul_entry *entry, struct consul_session *to,
                       nanos now)
 {
@@ -292,7 +297,8 @@ static int64_t seconds_of(int64_t ttl_ms)
     return (ttl_ms + 999) / 1000;
 }
 
-/* For a request that may not wait, or may not be offered. */
+/* Returns true if the request may take a place now. A shared request that does not wait reads
+ * the queue first. */
 static bool may_take_place(struct consul *c, struct consul_entry *entry, nanos now)
 {
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
@@ -309,7 +315,8 @@ static bool may_take_place(struct consul *c, struct consul_entry *entry, nanos n
 
 static void advance_acquire(struct consul *c, struct consul_entry *entry, nanos now)
 {
-    if (entry->stage == ENTRY_QUEUED) { /* one read of the queue serves all waiters of the name */
+    /* One read of the queue serves all waiters of the name. */
+    if (entry->stage == ENTRY_QUEUED) {
         entry->awaits_view = true;
         if (!entry->name->reading)
             consul_view_read(c, entry->name, now);
@@ -331,7 +338,7 @@ static void advance_acquire(struct consul *c, struct consul_entry *entry, nanos 
         send_acquire(c, entry, now);
 }
 
-/* The session that gives the hold its ttl: its own one, if that is long enough. */
+/* Returns the session that gives the hold its ttl: the one it has, if that is long enough. */
 static struct consul_session *session_to_extend(struct consul *c, const struct consul_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
@@ -340,12 +347,13 @@ static struct consul_session *session_to_extend(struct consul *c, const struct c
     return consul_session_of(c, seconds, entry->session->is_private ? &entry->sent.attempt : NULL);
 }
 
-/* A renewal, then a consistent read that sees the keys. */
+/* EXTEND: first a renewal, then a consistent read that shows the keys. */
 static void advance_extend(struct consul *c, struct consul_entry *entry, nanos now)
 {
     bool checks = entry->verb == OP_CHECK && entry->session && entry->session->proven_at;
     if (!entry->created || !entry->session || checks) {
-        consul_entry_send_verify(c, entry, now); /* shows also which session has it */
+        /* The read also shows which session has the entry. */
+        consul_entry_send_verify(c, entry, now);
         return;
     }
 
@@ -379,11 +387,13 @@ void consul_entry_advance(struct consul *c, struct consul_entry *entry, nanos no
         return;
     }
 
-    bool takes = entry->verb == OP_ACQUIRE || entry->verb == OP_NONE; /* releases never wait */
+    /* RELEASE never waits */
+    bool takes = entry->verb == OP_ACQUIRE || entry->verb == OP_NONE;
     bool must_wait = takes && (commands->in_flight >= CONSUL_IN_FLIGHT_MAX ||
                                (entry->verb == OP_ACQUIRE && entry->name->deleting));
     must_wait |= entry->verb == OP_LEAVE && commands->in_flight >= CONSUL_LEAVING_MAX;
-    if (must_wait) { /* a request sees the releases of this client that came before it */
+    /* The request must come after the releases that this client sent before it. */
+    if (must_wait) {
         c->has_backlog = true;
         return;
     }
@@ -421,7 +431,7 @@ void consul_entries_advance(struct consul *c, nanos now)
     }
 }
 
-/* Tries .lock again that a lock-delay kept closed. */
+/* Retries the waiters whose .lock was closed by Consul's lock-delay. */
 nanos consul_entries_tick(struct consul *c, nanos now)
 {
     nanos next = TIME_NEVER;
@@ -442,7 +452,7 @@ nanos consul_entries_tick(struct consul *c, nanos now)
 
 /* ---- The door ---- */
 
-/* The reply to a request that a LEAVE or RELEASE overtakes is still due: it comes first. */
+/* LEAVE or RELEASE replaces a request in flight. That request gets its reply first. */
 static void answer_overtaken(struct consul *c, struct consul_entry *entry)
 {
     if (entry->verb == OP_NONE)
@@ -479,8 +489,8 @@ void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now)
     consul_entry_advance(c, entry, now);
 }
 
-/* A hold that is forgotten stays: it is detached, or its session ends it. A place in the queue is
- * taken back. */
+/* The client forgets the op. A hold stays: it is detached, or its session ends it. A place in
+ * the queue is removed. */
 void consul_entry_forget(struct consul *c, struct engine_op *op)
 {
     struct consul_entry *entry = op->engine_state;
@@ -500,7 +510,8 @@ void consul_entry_forget(struct consul *c, struct engine_op *op)
     }
 
     bool is_known = has_place && !entry->call && !entry->is_ending;
-    entry->verb = is_known ? OP_LEAVE : OP_RELEASE; /* sent once the outcome is known */
+    /* If the outcome is unknown, this is sent once it is known. */
+    entry->verb = is_known ? OP_LEAVE : OP_RELEASE;
     entry->sent.may_be_in_flight |= !is_known;
     c->leaving++;
     entry->sent.name = entry->sent.label = NULL;

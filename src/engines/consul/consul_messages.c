@@ -105,7 +105,7 @@ static void add_base64(struct consul_text *text, struct slice value)
     text_bytes(text, "\"", 1);
 }
 
-/* Stops at the first byte that does not belong to it. Returns the length. */
+/* Decodes until the first byte that is not base64. Returns the length. */
 static size_t read_base64(const char *from, char *out, size_t size)
 {
     uint32_t bits = 0;
@@ -158,7 +158,8 @@ static json_t *pairs_of(const struct consul_reply *reply)
 
 size_t reply_pairs(const struct consul_reply *reply)
 {
-    return json_array_size(pairs_of(reply)); /* 0 for what is no array */
+    /* jansson returns 0 for a value that is not an array. */
+    return json_array_size(pairs_of(reply));
 }
 
 static uint64_t number_of(const json_t *pair, const char *name)

@@ -7,8 +7,10 @@
 struct json_t;
 
 enum {
-    CONSUL_SESSION_TEXT = 36, /* a UUID */
-    CONSUL_VALUE_MAX = 511    /* longest value of ours; longer ones are cut, and are not ours */
+    CONSUL_SESSION_TEXT = 36, /* length of a UUID */
+    /* longest value that this engine writes; a longer one is truncated on reading, and counts as
+     * another program's */
+    CONSUL_VALUE_MAX = 511
 };
 
 struct slice {
@@ -22,7 +24,7 @@ struct slice {
 struct consul_text {
     char *at;
     size_t len, room;
-    bool failed; /* there was no memory */
+    bool failed; /* an allocation failed; the text is incomplete */
 };
 
 void text_clear(struct consul_text *text);
@@ -30,12 +32,12 @@ void text_free(struct consul_text *text);
 void text_bytes(struct consul_text *text, const char *bytes, size_t len);
 __attribute__((format(printf, 2, 3))) void text_print(struct consul_text *text, const char *format,
                                                       ...);
-/* A key as a part of a URL's path: everything is escaped but letters, digits and "-._~/". */
+/* Appends a key to a URL's path: everything is percent-encoded but letters, digits and "-._~/". */
 void text_path(struct consul_text *text, struct slice key);
 
 /* One operation of a transaction. Fields that are zero are left out. */
 struct txn_op {
-    const char *verb; /* as in "check-index" */
+    const char *verb; /* name of the operation, as in "check-index" */
     struct slice key;
     const char *session;
     struct slice value;
@@ -48,29 +50,31 @@ void txn_end(struct consul_text *text);
 /* ---- Reading ---- */
 
 struct consul_pair {
-    const char *key; /* valid as long as the reply */
+    const char *key; /* valid until the reply is freed */
     size_t key_len;
-    const char *session; /* that has locked it; "": none */
+    const char *session; /* session that has locked the key; "": none */
     uint64_t created, changed, flags;
     size_t value_len;
     char value[CONSUL_VALUE_MAX + 1];
 };
 
 struct consul_reply {
-    unsigned status;     /* of HTTP */
-    uint64_t index;      /* X-Consul-Index; 0: none */
-    struct json_t *json; /* NULL: the body is not JSON */
-    const char *text;    /* the body */
+    unsigned status;     /* HTTP status */
+    uint64_t index;      /* value of X-Consul-Index; 0: none */
+    struct json_t *json; /* parsed body; NULL: the body is not JSON */
+    const char *text;    /* the body as text */
 };
 
-/* Number of pairs: of a read of keys, or of the results of a transaction. */
+/* Returns the number of pairs in the reply to a read of keys or to a transaction. */
 size_t reply_pairs(const struct consul_reply *reply);
-/* Returns false if the i-th one is no pair. */
+/* Reads the i-th pair. Returns false if it is not a pair. */
 bool reply_pair(const struct consul_reply *reply, size_t i, struct consul_pair *pair);
-bool reply_key(const struct consul_reply *reply, size_t i, struct consul_pair *pair); /* alone */
-/* The last pair with that key. */
+/* Reads only the key of the i-th pair. */
+bool reply_key(const struct consul_reply *reply, size_t i, struct consul_pair *pair);
+/* Finds the last pair with that key. */
 bool reply_find(const struct consul_reply *reply, struct slice key, struct consul_pair *pair);
-/* The operation by which a transaction failed, counted from 0, and why; -1: not known. */
+/* Returns the index of the operation that made the transaction fail, and the reason; -1: not
+ * known. */
 int reply_failed_op(const struct consul_reply *reply, const char **why);
-/* The "ID" of a new session; NULL: there is none. */
+/* Returns the "ID" of a new session; NULL if the reply has none. */
 const char *reply_session(const struct consul_reply *reply);

@@ -1,5 +1,5 @@
-/* consul_release.c - releases: the queue is read, and one transaction removes what the entry has
- * and passes .lock to the first waiter. */
+/* consul_release.c - releases: reads the queue; then one transaction removes the keys of the
+ * entry and passes .lock to the first waiter. */
 #include "consul.h"
 
 #include <string.h>
@@ -31,8 +31,8 @@ static void send_read(struct consul *c, struct consul_entry *entry, nanos now)
     consul_entry_attach_call(entry, consul_call_tree(c, CALL_READ_END, entry->name, now));
 }
 
-/* A waiter was perhaps made the holder meanwhile. Then its entry was touched, and this does
- * nothing. */
+/* Deletes a waiter's entry if it is unchanged. If the waiter was made the holder meanwhile, the
+ * entry has changed and this transaction does nothing. */
 static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
 {
     struct slice key = consul_value_key(entry->name, entry->id);
@@ -49,8 +49,8 @@ static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
     consul_entry_attach_call(entry, consul_call_txn(c, CALL_DELETE, false, now));
 }
 
-/* An attempt of unknown outcome is removed after the epoch was raised: then it cannot happen any
- * more. */
+/* An attempt of unknown outcome is removed only after its epoch has changed: then it cannot take
+ * effect any more. */
 void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now)
 {
     bool is_unknown = entry->stage == ENTRY_UNKNOWN || entry->sent.may_be_in_flight;
@@ -82,9 +82,9 @@ static void check_row(struct consul *c, const struct consul_name *name, const st
                                        .index = row->changed});
 }
 
-/* Locks the entry of another client for the session that has it, with other flags: Consul gives a
- * key that is written as it was no new index. Without the check an entry that has gone would come
- * back. */
+/* Gives the entry of another client a new modify index: it is locked again for the session that
+ * has it, with other Flags, because Consul ignores a write that changes nothing. The check prevents
+ * the write from restoring a deleted entry. */
 static void touch_row(struct consul *c, const struct consul_name *name, const struct view_row *row)
 {
     txn_add(&c->body, &(struct txn_op){.verb = "lock",
@@ -94,7 +94,8 @@ static void touch_row(struct consul *c, const struct consul_name *name, const st
                                        .value = {row->value, strlen(row->value)}});
 }
 
-/* The first row from `from` on that is not the entry's own, if .lock can be passed to it. */
+/* Returns the first row from `from` on, skipping the entry's own, if .lock can be passed to it;
+ * otherwise -1. */
 static ptrdiff_t next_exclusive(const struct consul_name *name, ptrdiff_t from, ptrdiff_t own)
 {
     ptrdiff_t at = from == own ? from + 1 : from;

@@ -1,4 +1,4 @@
-/* consul_replies.c - what the replies of the server mean for requests for locks. */
+/* consul_replies.c - interprets the server's replies to requests for locks. */
 #include "consul.h"
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ static void reply_granted(struct consul *c, struct consul_entry *entry, nanos no
                                              .token = entry->token});
 }
 
-/* A grant on a session that ends soon would be of no use: the session is proven first. */
+/* A grant on a session that may have ended would be worthless: the session is proven first. */
 static bool is_session_good(struct consul *c, struct consul_entry *entry, nanos now)
 {
     struct consul_session *session = entry->session;
@@ -61,7 +61,7 @@ void consul_entry_granted(struct consul *c, struct consul_entry *entry, uint64_t
 
 /* ---- Deciding ---- */
 
-/* Takes the place back, and fails once that is done. */
+/* Refuses the request: removes its place first, and replies after that. */
 static void refuse(struct consul *c, struct consul_entry *entry, hf_status status, const char *text,
                    nanos now)
 {
@@ -101,7 +101,8 @@ static void describe_mismatch(const struct consul_entry *entry, const struct que
                  hf_kind_name(other->kind), hf_kind_name(op->kind));
 }
 
-/* The first entry decides what the name is. Natives are exclusive, and wait for nobody's kind. */
+/* Returns true if the kind does not match that of the first entry. A lock of another program
+ * matches every kind: requests behind it just wait. */
 static bool disagrees(const struct consul_entry *entry)
 {
     const struct consul_name *name = entry->name;
@@ -116,7 +117,7 @@ static void refuse_mismatch(struct consul *c, struct consul_entry *entry, nanos 
     refuse(c, entry, HF_MISMATCH, text, now);
 }
 
-/* A holder that is an entry itself has no place. */
+/* Returns the place in the queue. The holder's entry has none. */
 static uint32_t place_of(const struct consul_entry *entry, ptrdiff_t row)
 {
     const struct consul_name *name = entry->name;
@@ -166,7 +167,7 @@ void consul_entry_decide(struct consul *c, struct consul_entry *entry, nanos now
     ptrdiff_t row = consul_view_judge(name, entry);
     assert(!entry->call);
     bool is_ours = row >= 0 && name->queue[row].arrival == entry->created;
-    if (!is_ours) { /* the queue is older than the place */
+    if (!is_ours) { /* The queue was read before the place was taken. */
         if (entry->verb == OP_ACQUIRE)
             consul_entry_again(c, entry, now);
         return;
@@ -200,7 +201,7 @@ static bool is_overtaken(const struct consul_entry *entry)
     return entry->verb != OP_ACQUIRE && entry->verb != OP_NONE;
 }
 
-/* What the server has of the entry. */
+/* Updates what is known about the entry from what the server has. */
 static void learn(struct consul *c, struct consul_entry *entry, const char *session_id,
                   uint64_t created, uint64_t changed)
 {
@@ -239,7 +240,8 @@ static void on_place(struct consul *c, struct consul_entry *entry, const struct 
         refuse(c, entry, HF_NO_MEMORY, "no memory for the queue", now);
 }
 
-/* Which check or lock failed: the epoch, an entry that is there, .lock, or the session. */
+/* The transaction failed. Finds out which part: the epoch, an entry that exists already, .lock,
+ * or the session. */
 static void on_no_place(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
@@ -254,7 +256,7 @@ static void on_no_place(struct consul *c, struct consul_entry *entry,
         consul_session_lost(c, entry->session);
     if (op == OP_EPOCH && !is_dead)
         entry->session->must_raise_epoch = true;
-    if (is_locked) /* the next request takes a place alone */
+    if (is_locked) /* .lock is taken: the next transaction asks for a place only. */
         entry->name->lock = (struct view_lock){.exists = true, .is_held = true};
 
     bool reads = op == OP_ENTRY || (is_locked && !entry->sent.queue);
@@ -270,7 +272,7 @@ static void on_no_place(struct consul *c, struct consul_entry *entry,
         consul_entry_again(c, entry, now);
 }
 
-/* For a request that does not wait: would it hold if it were appended? */
+/* The reply to the read of a request that does not wait: would it hold if it were appended? */
 static void on_try_read(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
@@ -311,7 +313,8 @@ static void on_refresh(struct consul *c, struct consul_entry *entry,
     consul_entry_decide(c, entry, now);
 }
 
-/* .lock was taken, or not: then somebody else was faster, the place is gone, or it is too early. */
+/* The reply to a try to take .lock. It failed if another client was faster, the place is gone,
+ * or Consul's lock-delay is running. */
 static void on_take(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                     nanos now)
 {
@@ -356,7 +359,8 @@ static void on_take(struct consul *c, struct consul_entry *entry, const struct c
 
 static void on_passed(struct consul *c, struct consul_entry *entry, nanos now)
 {
-    if (entry->verb == OP_ACQUIRE) /* the queue is read again, and then it waits */
+    /* The queue is read again, and then the request waits. */
+    if (entry->verb == OP_ACQUIRE)
         consul_entry_again(c, entry, now);
     else if (entry->verb == OP_NONE)
         consul_view_read(c, entry->name, now);
@@ -378,7 +382,7 @@ void consul_entry_lose(struct consul *c, struct consul_entry *entry)
                                              .text = waits ? NULL : "its key in Consul is gone"});
 }
 
-/* If the entry is gone, so is the place. Otherwise the next queue decides. */
+/* If the entry is gone, its place is lost. Otherwise the next read of the queue decides. */
 static void on_claimed(struct consul *c, struct consul_entry *entry,
                        const struct consul_reply *reply, nanos now)
 {
@@ -399,14 +403,14 @@ static void on_claimed(struct consul *c, struct consul_entry *entry,
         consul_entry_again(c, entry, now);
 }
 
-/* When the hold ends: a CHECK changes nothing, and an EXTEND never shortens. */
+/* Returns the end of the hold. CHECK leaves it unchanged, and EXTEND never shortens it. */
 static nanos end_of_hold(const struct consul_entry *entry)
 {
     nanos session = consul_session_end(entry->session);
     nanos wanted = entry->asked_at + NANOS_OF_MS(entry->sent.ttl_ms);
     bool checks = entry->verb == OP_CHECK && entry->good_until;
     if (checks || wanted < entry->good_until)
-        wanted = entry->good_until; /* others may have renewed the session */
+        wanted = entry->good_until; /* Other holds may have renewed the session. */
     return wanted < session ? wanted : session;
 }
 
@@ -414,7 +418,8 @@ static void reply_extended(struct consul *c, struct consul_entry *entry, nanos n
 {
     entry->good_until = end_of_hold(entry);
     consul_entry_set_stage(entry, ENTRY_HELD);
-    entry->is_watched |= entry->verb == OP_EXTEND; /* a hold that lasts must learn of its end */
+    /* A hold that is renewed once will last: watch its keys to notice a loss. */
+    entry->is_watched |= entry->verb == OP_EXTEND;
     consul_entry_reply(c, entry,
                        (struct engine_reply){.kind = REPLY_EXTENDED,
                                              .good = entry->good_until - entry->asked_at,
@@ -423,7 +428,7 @@ static void reply_extended(struct consul *c, struct consul_entry *entry, nanos n
         consul_view_need(c, entry->name, now);
 }
 
-/* The keys were seen. Is the renewal proven that this EXTEND needs? */
+/* The read has shown the keys. An EXTEND also needs a proven renewal: replies if it has that. */
 static void on_seen(struct consul *c, struct consul_entry *entry, nanos now)
 {
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK;
@@ -439,7 +444,8 @@ static void on_seen(struct consul *c, struct consul_entry *entry, nanos now)
         consul_entry_again(c, entry, now);
 }
 
-/* Whole: the entry, and for an exclusive hold also .lock, are there and locked by one session. */
+/* Returns true if the entry, and for an exclusive hold .lock too, exist and are locked by one
+ * session. */
 static bool is_whole(struct consul_entry *entry, const struct consul_reply *reply,
                      struct consul_pair *pair, uint64_t *token)
 {
@@ -474,7 +480,7 @@ static void on_verified(struct consul *c, struct consul_entry *entry,
             consul_view_read(c, entry->name, now);
             consul_entry_advance(c, entry, now);
         } else {
-            entry->is_lost = true; /* what is left of it is removed */
+            entry->is_lost = true; /* The remaining keys are removed before the reply. */
             consul_release_begin(c, entry, now);
         }
         return;
@@ -504,7 +510,8 @@ static void on_moved(struct consul *c, struct consul_entry *entry, struct consul
     if (strstr(why, to->id) && strstr(why, "invalid session"))
         consul_session_lost(c, to);
     else
-        consul_session_attach(entry, NULL); /* the next read shows where it is */
+        /* The next read shows which session has the entry. */
+        consul_session_attach(entry, NULL);
     consul_entry_again(c, entry, now);
 }
 
@@ -564,9 +571,10 @@ void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_pr
         entry->session->must_raise_epoch = true;
     }
     if (kind == CALL_MOVE && !not_processed)
-        consul_session_attach(entry, NULL); /* the next read shows where it is */
+        /* The next read shows which session has the entry. */
+        consul_session_attach(entry, NULL);
     if (kind == CALL_CLAIM || kind == CALL_VERIFY)
-        entry->is_granted = false; /* the queue is read again */
+        entry->is_granted = false; /* The queue is read again. */
     if (ends && !not_processed) {
         entry->ends_blindly = true;
         entry->refusal = HF_OK;

@@ -1,4 +1,4 @@
-/* consul_session.c - sessions: what entries are locked by, their renewals, and their epochs. */
+/* consul_session.c - sessions that lock entries: their renewals, and their epochs. */
 #include "consul.h"
 
 #include <inttypes.h>
@@ -50,7 +50,7 @@ static void set_alive(struct consul_session *session, const char *id, nanos prov
     session->must_raise_epoch = false;
 }
 
-/* Its time is not known: it is renewed before it counts. */
+/* The remaining time of the session is not known: it is renewed before it counts. */
 struct consul_session *consul_session_adopt(struct consul *c, const struct consul_entry *entry,
                                             const char *id)
 {
@@ -103,8 +103,8 @@ static void begin(struct consul *c, struct consul_session *session, nanos now)
     session->state = SESSION_ASKED_FOR;
 }
 
-/* A session that may end before a request is answered must be renewed first. The request that
- * follows proves the renewal. */
+/* Renews a session that may end before a request is answered. The request that follows proves
+ * the renewal. */
 static bool need_alive(struct consul *c, struct consul_session *session, nanos now)
 {
     if (session->state == SESSION_NONE)
@@ -131,7 +131,8 @@ static void raise_epoch(struct consul *c, struct consul_session *session, nanos 
     txn_add(&c->body, &(struct txn_op){.verb = "lock",
                                        .key = {key, len},
                                        .session = session->id,
-                                       .flags = ++c->raises, /* so that its index changes */
+                                       /* Other Flags each time give the key a new modify index. */
+                                       .flags = ++c->raises,
                                        .value = {"hf1", 3}});
     txn_end(&c->body);
     struct consul_call *call = consul_call_txn(c, CALL_RAISE_EPOCH, false, now);
@@ -178,8 +179,9 @@ bool consul_session_keep(struct consul *c, struct consul_session *session, nanos
     return false;
 }
 
-/* A leader that lost its place may still acknowledge a renewal. It cannot answer a consistent read
- * or a write. If others led for less than one ttl, they give the session the second one. */
+/* A deposed leader may still acknowledge a renewal, but it cannot answer a consistent read or a
+ * write. If it is leader again within one ttl, the session still exists: Consul keeps it for up to
+ * two. */
 void consul_session_prove(struct consul_session *session)
 {
     if (session->kept_at > session->proven_at)
@@ -207,7 +209,8 @@ void consul_session_lost(struct consul *c, struct consul_session *session)
     session->id[0] = '\0';
     session->kept_at = 0;
     session->epoch = 0;
-    session->must_raise_epoch = false; /* what comes late names a session that is gone */
+    /* A request that arrives late names the session that has ended. */
+    session->must_raise_epoch = false;
     for (struct consul_entry *entry = c->entries; entry; entry = entry->next)
         if (entry->session == session)
             lose_entry(c, entry);
@@ -255,7 +258,8 @@ static void on_raised(struct consul *c, const struct consul_call *call,
         session->epoch = pair.changed;
         session->must_raise_epoch = false;
     } else if (reply->status == 409) {
-        consul_session_lost(c, session); /* the one thing that can be wrong with it */
+        /* the check can only fail because the session has ended */
+        consul_session_lost(c, session);
     }
 }
 
@@ -293,8 +297,8 @@ static void destroy(struct consul *c, const struct consul_session *session, nano
         consul_call_abandon(call);
 }
 
-/* A detached hold's session goes with its entry, those of a ttl stay. It is left to end by itself:
- * the hold may have been handed to another process. */
+/* Frees private sessions without entries. They expire in Consul by themselves: a detached hold
+ * may have been passed to another process. Sessions shared by ttl are kept. */
 static void drop_unused(struct consul *c)
 {
     for (struct consul_session **at = &c->sessions; *at;) {
@@ -309,7 +313,7 @@ static void drop_unused(struct consul *c)
     }
 }
 
-/* Sessions with waiters are kept alive here. Those with holds are kept alive by their EXTENDs. */
+/* Renews the sessions that have waiters. EXTENDs renew those that have holds. */
 nanos consul_session_tick(struct consul *c, nanos now)
 {
     nanos next = TIME_NEVER;
@@ -329,8 +333,8 @@ nanos consul_session_tick(struct consul *c, nanos now)
     return next;
 }
 
-/* A session that a hold is left on, or is being released from, is still needed. One with nothing
- * but places that nobody wants is not; but with a lock-delay its end would close their locks. */
+/* Returns true if closing must not end the session: a hold was left on it or is being released,
+ * or its end would close locks for the lock-delay. */
 static bool is_needed(const struct consul *c, const struct consul_session *session, bool hurries)
 {
     if (session->is_private || session->has_left_hold || (c->lock_delay_ms && session->entries))

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char kind_letters[] = "esrw"; /* by hf_kind */
+static const char kind_letters[] = "esrw"; /* indexed by hf_kind */
 
 void consul_value_id(const struct id *id, char text[CONSUL_ID_TEXT + 1])
 {
@@ -29,8 +29,8 @@ struct slice consul_value_key(const struct consul_name *name, const char *tail)
     return (struct slice){name->base, name->base_len + len};
 }
 
-/* "/" and "%" are escaped, a leading ".", which begins the keys of the engine itself, and all that
- * is not ASCII: keys are text in JSON. */
+/* Escapes "/", "%", a leading "." (keys of the engine itself begin with one), and everything
+ * that is not ASCII, because keys are text in JSON. */
 size_t consul_value_encode_name(char *out, const char *name, size_t len)
 {
     size_t to = 0;
@@ -65,7 +65,7 @@ size_t consul_value_decode_name(char *out, size_t size, const char *name, size_t
     return to;
 }
 
-/* A shared hold is confirmed by the write that gives it its token. */
+/* Writes the value. The write that gives a shared hold its token also confirms it. */
 size_t consul_value_write(const struct consul *c, const struct consul_entry *entry,
                           char out[CONSUL_VALUE_MAX + 1], nanos now)
 {
@@ -131,9 +131,9 @@ static bool read_text(struct consul_value *value, const char *text, uint64_t cha
     return true;
 }
 
-/* A key that no session has locked stays for ever, and a key below another "/" belongs to others:
- * neither is an entry. A locked one that is not ours, or that somebody has overwritten, bars the
- * way. */
+/* Reads a pair. Two kinds of key are not entries: one that no session has locked, and one below
+ * a further "/", which belongs to another program. A locked key that this engine cannot read counts
+ * as a holder of another program. */
 bool consul_value_read(struct consul_value *value, const struct consul_pair *pair,
                        struct slice tail)
 {

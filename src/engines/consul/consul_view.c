@@ -1,5 +1,5 @@
-/* consul_view.c - what this client knows of the queue of a name, and the blocking query that tells
- * it of changes. */
+/* consul_view.c - what this client knows about the queue of a name, and the blocking query that
+ * reports changes. */
 #include "consul.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static void free_name(struct consul_name *name)
     free(name);
 }
 
-/* There is room for the id of an entry behind the base. */
+/* Makes a name. Its buffer has room for an entry's id behind the base. */
 static struct consul_name *make_name(struct consul *c, const char *base, size_t len)
 {
     struct consul_name *name = calloc(1, sizeof *name);
@@ -55,7 +55,7 @@ struct consul_name *consul_name_of(struct consul *c, const char *text, size_t le
     return make_name(c, base, end);
 }
 
-/* The waiter of this client that came first; NULL: none waits. */
+/* Returns this client's first waiter for the name; NULL if none waits. */
 static const struct consul_entry *first_waiter(const struct consul_name *name)
 {
     const struct consul_entry *first = NULL;
@@ -104,7 +104,7 @@ static ptrdiff_t find_row(const struct consul_name *name, uint64_t hash)
     return -1;
 }
 
-/* The key behind the base; empty if it is not below it. */
+/* Returns the part of the key behind the base; empty if the key does not begin with it. */
 static struct slice tail_of(const struct consul_name *name, const struct consul_pair *pair)
 {
     if (pair->key_len <= name->base_len || memcmp(pair->key, name->base, name->base_len) != 0)
@@ -146,7 +146,8 @@ void consul_view_take_lock(struct consul_name *name, const struct consul_pair *p
     name->lock = consul_value_read_lock(pair, NULL);
 }
 
-/* A .lock that a native holds is an entry of shared locks: it came when it was locked. */
+/* If another program holds .lock, adds it as an entry to the queue of a shared lock. It arrived
+ * when .lock was locked. */
 static bool add_native(struct consul_name *name)
 {
     const struct view_lock *lock = &name->lock;
@@ -172,7 +173,8 @@ static int by_arrival(const void *a, const void *b)
     return x->arrival < y->arrival ? -1 : x->arrival > y->arrival;
 }
 
-/* Sorts the rows, which come in the order of their keys. Returns false without memory. */
+/* Sorts the rows by arrival; they are read in the order of their keys. Returns false without
+ * memory. */
 static bool sort_rows(struct consul_name *name)
 {
     size_t count = name->count;
@@ -199,7 +201,7 @@ static bool sort_rows(struct consul_name *name)
     return has_memory;
 }
 
-/* Keys of one transaction have one index: ties are broken, so that the order is strict. */
+/* Makes the order strict: keys written by one transaction have the same index. */
 static void separate(struct consul_name *name)
 {
     for (size_t i = 1; i < name->count; i++)
@@ -214,8 +216,9 @@ static bool is_before(const struct consul_pair *a, const struct consul_pair *b)
     return order < 0 || (order == 0 && a->key_len < b->key_len);
 }
 
-/* The results of a transaction end with those of its get-tree, which are sorted by their keys. One
- * of the results before them is among them, too: there the order breaks. */
+/* Returns the index of the first result of the get-tree at the end of a transaction. Its results
+ * are sorted by key, and an earlier result is repeated among them: the tree begins where the order
+ * breaks. */
 static size_t first_of_tree(const struct consul_reply *reply)
 {
     struct consul_pair pair, next;
@@ -262,7 +265,7 @@ void consul_view_drop_row(struct consul_name *name, ptrdiff_t row)
     name->count--;
 }
 
-/* Nobody resizes on this engine. */
+/* This engine has no resize. */
 static const struct queue_resize no_resize;
 
 ptrdiff_t consul_view_judge(struct consul_name *name, const struct consul_entry *entry)
@@ -314,7 +317,7 @@ static bool is_waiting(const struct consul_entry *entry)
            !entry->is_granted && entry->op;
 }
 
-/* The queue is at least as new as the entry, and does not have it. */
+/* Returns true if the queue is at least as new as the entry and does not contain it. */
 static bool is_missing(const struct consul_name *name, const struct consul_entry *entry)
 {
     return find_row(name, entry->hash) < 0 && entry->created <= name->index;
@@ -363,19 +366,21 @@ void consul_view_on_read(struct consul *c, struct consul_name *name,
     consul_view_need(c, name, now);
 }
 
-/* A query may have told of something that the queue, read before, does not show yet. */
+/* A query may have reported a change that the queue, read earlier, does not show yet: read it
+ * again. */
 void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now)
 {
     bool is_behind = name->index < name->query_index && name->caught_up_to != name->query_index;
     if (!is_behind)
         return;
-    name->caught_up_to = name->query_index; /* once: the index of an absent key is no key's index */
+    /* Only once: the index reported for an absent key is not that key's index. */
+    name->caught_up_to = name->query_index;
     consul_view_read(c, name, now);
 }
 
 /* ---- Queries ---- */
 
-/* The key that tells of the next thing that matters. */
+/* Returns the key whose change matters next to this client. */
 static enum query_target target_of(struct consul_name *name, const struct consul_entry *waiter)
 {
     if (name->shared)
@@ -388,7 +393,7 @@ static enum query_target target_of(struct consul_name *name, const struct consul
     return row == 0 || behind_holder ? QUERY_LOCK : QUERY_ENTRY;
 }
 
-/* The index that is known already. 0: the agent answers at once. */
+/* Returns the index to wait beyond. 0: the agent answers at once. */
 static uint64_t index_of(const struct consul_name *name, enum query_target target,
                          const struct consul_entry *waiter)
 {
@@ -425,7 +430,7 @@ static void send_query(struct consul *c, struct consul_name *name, nanos now)
         call->patience += NANOS_OF_MS(CONSUL_QUERY_S * 1000 / 16 * 17);
 }
 
-/* A connection for a query: one that is not used, or that only watches a hold. */
+/* Finds a connection for a query: an unused one, or one that only watches a hold. */
 static struct consul_connection *find_connection(struct consul *c, bool waits)
 {
     struct consul_connection *found = NULL;
@@ -447,7 +452,8 @@ static void give_connection(struct consul *c, struct consul_name *name, nanos no
 {
     struct consul_connection *connection = find_connection(c, first_waiter(name) != NULL);
     if (!connection)
-        return; /* waiters poll, holders learn of a loss at their next renewal */
+        /* No connection is left: waiters poll, and holders notice a loss at their next renewal. */
+        return;
     if (connection->name) {
         connection->name->query = NULL;
         connection->name = NULL;
@@ -462,8 +468,8 @@ static void give_connection(struct consul *c, struct consul_name *name, nanos no
     name->target = QUERY_NONE;
 }
 
-/* Holds that are about to be confirmed change the keys one by one. A query that told of each would
- * read the whole queue as often. */
+/* Returns true while shared holds are being confirmed. That changes their keys one by one, and a
+ * query would read the whole queue for each. */
 static bool is_confirming(const struct consul_name *name)
 {
     if (!name->shared)
@@ -499,7 +505,8 @@ static struct consul_entry *entry_with_lock(struct consul_name *name)
     return NULL;
 }
 
-/* .lock names a waiter of ours: that is a grant. If nobody has it, somebody may take it. */
+/* A query has returned .lock. If it names a waiter of ours, that waiter is granted. If nobody
+ * has it, the first waiter tries to take it. */
 static void on_lock(struct consul *c, struct consul_name *name, const struct consul_reply *reply,
                     nanos now)
 {
@@ -514,7 +521,8 @@ static void on_lock(struct consul *c, struct consul_name *name, const struct con
     if (had_hold && (!holder || holder->stage != ENTRY_HELD))
         c->host->recheck(c->host->ctx);
 
-    if (holder && is_waiting(holder)) { /* only the first of the queue is given it */
+    /* .lock is only passed to the first in the queue. */
+    if (holder && is_waiting(holder)) {
         holder->changed = name->lock.changed;
         consul_entry_granted(c, holder, name->lock.token, now);
     } else if (first_waiter(name) && !name->lock.is_held) {
@@ -536,7 +544,7 @@ void consul_view_on_query(struct consul *c, struct consul_name *name,
     consul_view_need(c, name, now);
 }
 
-/* What happened meanwhile is not known. */
+/* The query was cut: changes since then may have been missed. */
 void consul_view_query_lost(struct consul *c, struct consul_connection *connection)
 {
     struct consul_name *name = connection->name;
@@ -565,7 +573,7 @@ static void drop_name(struct consul_name **at)
     free_name(name);
 }
 
-/* Names that nobody uses any more are forgotten after a while. */
+/* Forgets names that have been unused for a while. */
 nanos consul_views_tick(struct consul *c, nanos now)
 {
     nanos next = TIME_NEVER;

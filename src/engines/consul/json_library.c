@@ -1,4 +1,4 @@
-/* json_library.c - finds jansson and its functions. */
+/* json_library.c - loads jansson and looks up its functions. */
 #define JSON_LIBRARY_LOADER
 #include "json_library.h"
 
@@ -50,7 +50,8 @@ const char *consul_json_error(void)
 
 void consul_json_free(json_t *json)
 {
-    bool is_counted = json && json->refcount != (size_t)-1; /* not so: true, false and null */
+    /* true, false and null are shared values without a count */
+    bool is_counted = json && json->refcount != (size_t)-1;
     assert(is_loaded || !json);
     if (is_counted && --json->refcount == 0)
         consul_json.json_delete(json);

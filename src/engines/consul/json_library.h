@@ -19,7 +19,7 @@ extern struct json_library consul_json;
  * consul_json_error() says why. */
 bool consul_json_load(void);
 const char *consul_json_error(void);
-/* json_decref() for values that this engine has read: nobody else refers to them. */
+/* Like json_decref(), for values that this engine has parsed and nobody else refers to. */
 void consul_json_free(json_t *json);
 
 #ifndef JSON_LIBRARY_LOADER
