@@ -1,5 +1,5 @@
-/* zk_admin.c - list, show and break. A list reads the names, then the places of each name, then the
- * data of each place. */
+/* zk_admin.c - list, show and break. A list reads the names, then the places of each name, then
+ * the data of each place. */
 #include "zk_admin.h"
 
 #include <stdio.h>
@@ -93,7 +93,7 @@ struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now)
 
 /* ---- Rows ---- */
 
-/* A hold of this client: it knows better than its data. */
+/* Returns the entry of a hold of this client: it is newer than the data of its node. */
 static const struct zk_entry *own_entry(const struct zk *zk, const struct admin_row *row)
 {
     for (const struct zk_entry *entry = zk->entries; entry; entry = entry->next)
@@ -102,7 +102,8 @@ static const struct zk_entry *own_entry(const struct zk *zk, const struct admin_
     return NULL;
 }
 
-/* Only the leader knows when a session ends. Of others' holds the ttl is shown. */
+/* Returns the time left. Only the leader knows when a session of another client ends, so its ttl
+ * is shown. */
 static int64_t left_of(const struct zk *zk, const struct admin_row *row)
 {
     const struct zk_entry *own = own_entry(zk, row);
@@ -179,7 +180,7 @@ static void show_name(struct zk *zk, struct zk_admin *admin)
     admin->shown += admin->count > 0;
 }
 
-/* A page ends with its last name if others follow. */
+/* Returns true if the page is full. It ends with its last name if others follow. */
 static bool ends_page(struct zk *zk, struct zk_admin *admin)
 {
     const struct name_range *page = admin_op_of(admin->op)->page;
@@ -195,7 +196,7 @@ static bool ends_page(struct zk *zk, struct zk_admin *admin)
 
 enum { PATH_ROOM = ZK_ROOT_MAX + 3 * HF_NAME_MAX + 512 };
 
-/* The path of name[at], or of a node below it. Returns false if it is too long. */
+/* Writes the path of name[at], or of a node below it. Returns false if it is too long. */
 static bool write_path(const struct zk *zk, const struct zk_admin *admin, const char *node,
                        char path[PATH_ROOM])
 {
@@ -382,7 +383,7 @@ void zk_admin_on_reply(struct zk *zk, const struct zk_call *call, const struct z
         zk_admin_reply(zk, admin, REPLY_RELEASED, HF_OK, NULL);
 }
 
-/* A deletion that was cut may have happened. Everything else has changed nothing. */
+/* The connection broke. A deletion may have been executed; other requests have changed nothing. */
 void zk_admin_on_cut(struct zk *zk, const struct zk_call *call)
 {
     struct zk_admin *admin = call->admin;
@@ -407,7 +408,7 @@ static bool set_name(struct zk_admin *admin)
     return true;
 }
 
-/* The list shall be as new as all that was answered before it. */
+/* Sends a sync, so that the list is as new as everything that was answered before it. */
 static void send_sync(struct zk *zk, struct zk_admin *admin, nanos now)
 {
     zk_put_sync(&zk->message, zk_call_begin(admin->session), zk->root);
@@ -454,7 +455,8 @@ void zk_admins_advance(struct zk_session *s, nanos now)
         next = admin->next;
         if (admin->begun || admin->session != s)
             continue;
-        if (s->zk->deleting) { /* a list sees the releases of this client that came before it */
+        /* The list must show the releases that this client sent before it. */
+        if (s->zk->deleting) {
             s->zk->has_backlog = true;
             return;
         }

@@ -2,13 +2,13 @@
 #pragma once
 #include "zookeeper.h"
 
-/* A place of the name that is read. */
+/* A place of the name that is being read. */
 struct admin_row {
     char *node; /* name of the node */
     struct zk_place place;
     struct zk_data data;
     struct zk_stat stat;
-    bool is_gone; /* it was deleted before its data was read */
+    bool is_gone; /* it was deleted before its data could be read */
 };
 
 enum admin_step { STEP_NAMES, STEP_PLACES, STEP_DATA, STEP_DELETE, STEP_DIAGNOSE };
@@ -23,14 +23,14 @@ struct zk_admin {
     char **name; /* names of locks, in byte order */
     size_t names, at;
     uint32_t shown;        /* number of names with rows */
-    struct admin_row *row; /* places of name[at] */
+    struct admin_row *row; /* places of the name that is being read */
     size_t count, read, sent;
     uint64_t used;
 };
 
 void zk_admin_reply(struct zk *zk, struct zk_admin *admin, enum reply_kind kind, hf_status status,
                     const char *text);
-/* Sends zk->message. On failure it has replied, and the admin op is gone: NULL. */
+/* Sends zk->message. If that fails, it replies, frees the admin op and returns NULL. */
 struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now);
 
 /* ---- zk_diagnose.c ---- */

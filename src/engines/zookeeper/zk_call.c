@@ -1,5 +1,5 @@
-/* zk_call.c - requests in flight on a session's connection, in the order in which they were sent.
- */
+/* zk_call.c - the requests in flight on a session's connection, in the order in which they were
+ * sent. */
 #include "zookeeper.h"
 
 #include <stdio.h>
@@ -96,7 +96,8 @@ static void on_beat(struct zk_session *s, const struct zk_header *header, nanos 
     zk_session_advance(s, now);
 }
 
-/* Errors that end the connection: another server may do better, or the session is over. */
+/* Returns true for errors that end the connection: another server may do better, or the session
+ * has expired. */
 static bool ends_connection(struct zk_session *s, int32_t error)
 {
     if (error == ZK_SESSION_EXPIRED)
@@ -125,7 +126,7 @@ static void dispatch(struct zk_session *s, struct zk_call *call, struct zk_heade
             zk_admin_on_reply(zk, call, header, body, now);
         break;
     case CALL_CLOSE:
-        s->must_redial = true; /* hangs up; a new session begins when one is needed */
+        s->must_redial = true; /* redials; a new session begins when one is needed */
         break;
     case CALL_SYNC:
         break;

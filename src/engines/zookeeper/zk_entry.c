@@ -1,15 +1,15 @@
 /* zk_entry.c - requests for locks: what each verb sends next.
  *
  * zk_entry_advance() is called whenever something that the entry may wait for has happened: a
- * connection, a quorum write, a reply. Its own requests in flight are of one step, and the next
- * step begins when all of them are answered. */
+ * connection, a quorum write, a reply. All its requests in flight belong to one step; the next step
+ * begins when all of them are answered. */
 #include "zookeeper.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* An EXTEND shares a quorum write that was sent up to this part of the ttl before it. */
+/* An EXTEND may share a quorum write that was sent up to 1/12 of the ttl earlier. */
 enum { SHARE_PART = 12 };
 
 /* ---- Making and dropping ---- */
@@ -45,7 +45,7 @@ static struct zk_session *session_to_begin(struct zk *zk, const struct engine_op
 
 static struct zk_entry *make_entry(struct zk *zk, struct engine_op *op)
 {
-    /* An attempt that this client did not begin may have a place. */
+    /* An attempt that another process began may already have a place. */
     bool is_elsewhere = op->verb != OP_ACQUIRE || op->named;
     struct zk_session *session = is_elsewhere ? zk_session_any(zk) : session_to_begin(zk, op);
     struct zk_lock *lock = session ? zk_lock_of(session, op->name, op->name_len) : NULL;
@@ -179,7 +179,7 @@ void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, cons
                        .kind = REPLY_FAILED, .status = status, .text = text, .retry_at = retry_at});
 }
 
-/* A forgotten entry stays: it goes on when there is a connection again. */
+/* A forgotten entry is kept: it continues when there is a connection again. */
 void zk_entries_fail_unsent(struct zk_session *s)
 {
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
@@ -204,7 +204,7 @@ void zk_entry_lose(struct zk *zk, struct zk_entry *entry)
 
 /* ---- Sending ---- */
 
-/* The call belongs to a step of the entry. */
+/* Sends a call that belongs to a step of the entry. */
 static struct zk_call *send_call(struct zk_entry *entry, enum zk_call_kind kind, nanos now)
 {
     struct zk_session *s = entry->lock->session;
@@ -227,7 +227,7 @@ static void send_make(struct zk *zk, struct zk_entry *entry, const char *path, e
     send_call(entry, CALL_MAKE, now);
 }
 
-/* All nodes above the place. Those that exist are left as they are. */
+/* Sends the creation of all nodes above the place. Those that exist are left unchanged. */
 static void send_parents(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     char path[ZK_ROOT_MAX + 1];
@@ -286,8 +286,8 @@ void zk_entry_send_watch(struct zk_entry *entry, nanos now)
     zk_call_claim_none(s, call);
 }
 
-/* Is there a place of this attempt? The sync makes the list at least as new as all that this
- * session, or another process that has ended, ever sent. */
+/* Looks for a place of this attempt. The sync makes the list at least as new as everything that
+ * this session, or another process that has ended, has sent. */
 static void send_find(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     struct zk_session *s = entry->lock->session;
@@ -314,7 +314,8 @@ static void send_see(struct zk *zk, struct zk_entry *entry, nanos now)
 
 /* ---- What a verb needs ---- */
 
-/* Does the session's timeout allow the ttl? If it can be raised, the entry waits for that. */
+/* Returns true if the session's timeout allows the ttl. If not, it is raised, and the entry
+ * waits for that. */
 static bool has_ttl(struct zk *zk, struct zk_entry *entry)
 {
     struct zk_session *s = entry->lock->session;
@@ -331,7 +332,7 @@ static bool has_ttl(struct zk *zk, struct zk_entry *entry)
     return false;
 }
 
-/* The place of another process: its data says how to go on with its session. */
+/* Reads the data of a place that another process made: it says how to continue with its session. */
 static void advance_unknown(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     bool deletes = entry->verb == OP_RELEASE || entry->verb == OP_LEAVE;
@@ -361,18 +362,19 @@ static void reply_extended(struct zk *zk, struct zk_entry *entry)
     nanos good = entry->lock->session->believed_until - entry->asked_at;
     bool checks = entry->verb == OP_CHECK && entry->good_until;
     if (checks && good > entry->good_until - entry->asked_at)
-        good = entry->good_until - entry->asked_at; /* others may have kept the session alive */
+        /* Other holds may have renewed the session. */
+        good = entry->good_until - entry->asked_at;
     good = good < ttl || checks ? good : ttl;
     if (entry->asked_at + good > entry->good_until)
-        entry->good_until = entry->asked_at + good; /* never shortened */
+        entry->good_until = entry->asked_at + good; /* an EXTEND never shortens the hold */
     zk_entry_set_stage(entry, ENTRY_HELD);
     zk_entry_reply(
         zk, entry,
         (struct engine_reply){.kind = REPLY_EXTENDED, .good = good, .token = entry->created});
 }
 
-/* Was a quorum write answered that gives the hold its ttl? One that was sent a moment before the
- * EXTEND will do. */
+/* Returns true if an answered quorum write gives the hold its ttl: one that was sent after the
+ * EXTEND or just before it. */
 static bool is_extended(const struct zk_entry *entry)
 {
     const struct zk_session *s = entry->lock->session;
@@ -382,7 +384,7 @@ static bool is_extended(const struct zk_entry *entry)
     return s->proven_at >= entry->asked_at || (is_recent && is_long);
 }
 
-/* Our place is there, watched from now on; and a quorum write was answered. */
+/* EXTEND needs two things: the place exists and is watched, and a quorum write was answered. */
 static void advance_extend(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     struct zk_session *s = entry->lock->session;
@@ -400,7 +402,8 @@ static void advance_extend(struct zk *zk, struct zk_entry *entry, nanos now)
         zk_session_beat(s, now);
 }
 
-/* A request sees the releases of this client that came before it, by whatever session. */
+/* Returns true while releases of this client for the lock are in flight: a request must come
+ * after them. */
 static bool is_being_deleted(const struct zk *zk, const struct zk_entry *entry)
 {
     if (!zk->deleting || !zk->sessions->next)
@@ -414,7 +417,7 @@ static bool is_being_deleted(const struct zk *zk, const struct zk_entry *entry)
     return false;
 }
 
-/* Replies that need no server. Returns false if there is none. */
+/* Sends the replies that need no server. Returns false if there is none for this op. */
 static bool reply_without_place(struct zk *zk, struct zk_entry *entry)
 {
     bool has_none = entry->stage == ENTRY_NONE;
@@ -493,7 +496,7 @@ void zk_entries_advance(struct zk *zk, nanos now)
 
 /* ---- The door ---- */
 
-/* The reply to a request that a LEAVE or RELEASE overtakes is still due: it comes first. */
+/* LEAVE or RELEASE replaces a request in flight. That request gets its reply first. */
 static void answer_overtaken(struct zk *zk, struct zk_entry *entry)
 {
     if (entry->verb == OP_NONE)
@@ -531,8 +534,8 @@ void zk_entry_submit(struct zk *zk, struct engine_op *op, nanos now)
         op->connections = connections_of(entry);
 }
 
-/* A private hold that is forgotten stays: it lives by its session. Everything else is taken back:
- * its session may live for long. */
+/* The client forgets the op. A private hold stays: it lives as long as its session. Everything
+ * else is deleted, because its session may live for long. */
 void zk_entry_forget(struct zk *zk, struct engine_op *op)
 {
     struct zk_entry *entry = op->engine_state;
@@ -554,7 +557,8 @@ void zk_entry_forget(struct zk *zk, struct engine_op *op)
     entry->sent.name_len = entry->sent.label_len = 0;
     entry->is_granted = false;
     entry->refusal = HF_OK;
-    entry->verb = OP_RELEASE; /* sent once the outcome is known */
+    /* If the outcome is unknown, this is sent once it is known. */
+    entry->verb = OP_RELEASE;
     zk_calls_unclaim(entry);
     zk_entry_advance(zk, entry, zk->last_now);
 }

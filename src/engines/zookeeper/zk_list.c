@@ -1,4 +1,5 @@
-/* zk_list.c - lists of the places of a lock, what they decide, and the watches that follow. */
+/* zk_list.c - lists of the places of a lock: reading them, what they decide, and the watches
+ * that follow. */
 #include "zookeeper.h"
 
 #include "base/error.h"
@@ -104,7 +105,7 @@ void zk_lock_list(struct zk_lock *lock, nanos now)
 {
     struct zk_session *s = lock->session;
     if (lock->lists) {
-        lock->lists_again = true; /* what is in flight may be older than what happened */
+        lock->lists_again = true; /* the list in flight may be older than this change */
         return;
     }
     if (s->state != SESSION_UP || s->is_broken || s->is_closing)
@@ -138,7 +139,7 @@ struct list_row {
 };
 
 struct list {
-    struct list_row *row; /* by arrival */
+    struct list_row *row; /* rows in the order of arrival */
     struct queue_entry *queue;
     size_t count;
 };
@@ -150,7 +151,7 @@ static int by_arrival(const void *a, const void *b)
     return first < second ? -1 : first > second;
 }
 
-/* Two names with one number can only be made by hand. The later ones count for nothing. */
+/* Drops rows with the number of an earlier one. They can only be made by hand. */
 static void drop_doubles(struct list *list)
 {
     size_t kept = 0;
@@ -180,7 +181,8 @@ static bool read_rows(struct list *list, struct jute_reader *body, uint32_t coun
     return true;
 }
 
-/* Returns false if the list cannot be read, or without memory. Free both arrays in any case. */
+/* Reads a list. Returns false if it is malformed, or without memory. The caller frees both
+ * arrays in any case. */
 static bool read_list(struct list *list, struct jute_reader *body)
 {
     uint32_t count;
@@ -204,13 +206,14 @@ static void free_list(struct list *list)
     free(list->queue);
 }
 
-/* The row of a place; -1: it is not in the list. */
+/* Returns the row of a place; -1: it is not in the list. */
 static ptrdiff_t find_row(const struct list *list, const struct zk_entry *entry)
 {
     if (!list->count)
         return -1;
     struct list_row key = {0};
-    /* Arrivals count from the number of the row that was read first, which has the middle value. */
+    /* The counter wraps, so arrivals count from the number of the row that was read first; that
+     * row gets the middle value. */
     const struct list_row *any = &list->row[0];
     uint64_t distance = any->place.queue.arrival - (UINT64_C(1) << 32);
     int32_t from = (int32_t)((uint32_t)any->place.sequence - (uint32_t)distance);
@@ -252,7 +255,7 @@ static void describe_mismatch(const struct zk_entry *entry, const struct queue_e
                  hf_kind_name(other->kind), hf_kind_name(op->kind));
 }
 
-/* The nearest place ahead whose end may let this one in. Readers pass each other. */
+/* Returns the nearest place ahead whose end may let this one in. Readers pass each other. */
 static size_t watched_row(const struct list *list, size_t own)
 {
     assert(own > 0);
@@ -267,7 +270,7 @@ static void watch_ahead(struct zk_entry *entry, const struct list *list, size_t 
     const struct list_row *row = &list->row[watched_row(list, own)];
     char *path;
     if (asprintf(&path, "%s/%.*s", entry->lock->path, (int)row->name.len, row->name.at) < 0)
-        return; /* the next refresh watches again */
+        return; /* the next refresh sets the watch again */
     if (entry->ahead && strcmp(entry->ahead, path) == 0) {
         free(path);
         return;
@@ -286,7 +289,8 @@ static void wait_in_queue(struct zk *zk, struct zk_entry *entry, const struct li
                        (struct engine_reply){.kind = REPLY_QUEUED,
                                              .place = list->queue[own].place,
                                              .retry_at = now + refresh});
-    if (entry->sent.kind != HF_SEMAPHORE) /* those hear of every change of the children */
+    /* semaphores are notified of every change of the children */
+    if (entry->sent.kind != HF_SEMAPHORE)
         watch_ahead(entry, list, own, now);
 }
 
@@ -302,7 +306,8 @@ static void decide(struct zk *zk, struct zk_entry *entry, const struct list *lis
             zk_entry_advance(zk, entry, now);
         return;
     }
-    /* The first place decides what the name is. Natives are exclusive and wait for everybody. */
+    /* The first place decides the kind. Places of other programs are exclusive and queue behind
+     * every kind. */
     bool disagrees = own > 0 && !first->foreign && !entry_order_agree(&list->queue[own], first);
     if (disagrees) {
         describe_mismatch(entry, first, text, sizeof text);
@@ -368,7 +373,8 @@ static void on_own_place(struct zk_entry *entry, nanos now)
         zk_lock_list(entry->lock, now);
 }
 
-/* The list is read even if nobody else was ahead: somebody may have deleted our own place. */
+/* The place ahead is gone. The list is read even if no other was ahead, because somebody may
+ * have deleted our own place. */
 static void on_place_ahead(struct zk_entry *entry, nanos now)
 {
     free(entry->ahead);

@@ -71,7 +71,7 @@ void zk_put_connect(struct jute_writer *w, const struct zk_connect *connect)
 {
     static const char no_password[PASSWORD_LEN];
     size_t frame = jute_begin_frame(w);
-    jute_put_int(w, 0); /* version of the protocol: there is one */
+    jute_put_int(w, 0); /* protocol version; there is only one */
     jute_put_long(w, connect->zxid);
     jute_put_int(w, connect->timeout_ms);
     jute_put_long(w, connect->session);
@@ -79,7 +79,7 @@ void zk_put_connect(struct jute_writer *w, const struct zk_connect *connect)
         jute_put_bytes(w, connect->password.at, connect->password.len);
     else
         jute_put_bytes(w, no_password, sizeof no_password);
-    jute_put_bool(w, false); /* no server that is read-only */
+    jute_put_bool(w, false); /* no read-only server */
     jute_end_frame(w, frame);
 }
 
@@ -89,7 +89,7 @@ void zk_put_create(struct jute_writer *w, int32_t xid, const struct zk_create *c
     size_t frame = begin(w, xid, is_container ? OP_CODE_CREATE_CONTAINER : OP_CODE_CREATE2);
     jute_put_text(w, create->path);
     jute_put_bytes(w, create->data.at, create->data.len);
-    jute_put_int(w, 1); /* length of the access list */
+    jute_put_int(w, 1); /* number of entries in the access list */
     jute_put_int(w, ALL_RIGHTS);
     jute_put_text(w, create->is_private ? "auth" : "world");
     jute_put_text(w, create->is_private ? "" : "anyone");
@@ -101,7 +101,7 @@ void zk_put_delete(struct jute_writer *w, int32_t xid, const char *path)
 {
     size_t frame = begin(w, xid, OP_CODE_DELETE);
     jute_put_text(w, path);
-    jute_put_int(w, -1); /* whatever its version */
+    jute_put_int(w, -1); /* version that must match: any */
     jute_end_frame(w, frame);
 }
 
@@ -143,7 +143,7 @@ void zk_put_quorum_check(struct jute_writer *w, int32_t xid, const char *path)
     size_t frame = begin(w, xid, OP_CODE_MULTI);
     put_multi_header(w, OP_CODE_CHECK, false);
     jute_put_text(w, path);
-    jute_put_int(w, -1); /* any version */
+    jute_put_int(w, -1); /* version that must match: any */
     put_multi_header(w, -1, true);
     jute_end_frame(w, frame);
 }
@@ -195,14 +195,14 @@ bool zk_read_stat(struct jute_reader *r, struct zk_stat *stat)
     stat->created = jute_get_long(r);
     stat->changed = jute_get_long(r);
     stat->created_ms = jute_get_long(r);
-    jute_get_long(r); /* wall clock of the change */
-    jute_get_int(r);  /* version, */
-    jute_get_int(r);  /* of the children, */
-    jute_get_int(r);  /* of the access list */
+    jute_get_long(r); /* skips the wall clock of the change, */
+    jute_get_int(r);  /* the version of the data, */
+    jute_get_int(r);  /* the version of the children */
+    jute_get_int(r);  /* and the version of the access list */
     stat->owner = jute_get_long(r);
-    jute_get_int(r);  /* length of the data */
-    jute_get_int(r);  /* number of children */
-    jute_get_long(r); /* newest change of the children */
+    jute_get_int(r);  /* skips the length of the data, */
+    jute_get_int(r);  /* the number of children */
+    jute_get_long(r); /* and the newest change of the children */
     return !r->failed;
 }
 
@@ -222,7 +222,7 @@ bool zk_read_children(struct jute_reader *r, uint32_t *count)
 {
     int32_t all = jute_get_int(r);
     *count = all > 0 ? (uint32_t)all : 0;
-    /* Each name has four bytes of length at least. */
+    /* Each name needs at least the four bytes of its length. */
     return !r->failed && *count <= (size_t)(r->end - r->at) / 4;
 }
 
@@ -235,7 +235,7 @@ bool zk_next_child(struct jute_reader *r, struct jute_bytes *name)
 bool zk_read_event(struct jute_reader *r, struct zk_event *event)
 {
     event->type = jute_get_int(r);
-    jute_get_int(r); /* state of the session */
+    jute_get_int(r); /* skips the state of the session */
     event->path = jute_get_bytes(r);
     return !r->failed;
 }

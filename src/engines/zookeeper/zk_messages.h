@@ -19,10 +19,10 @@ enum zk_error {
     ZK_QUOTA_EXCEEDED = -125,
     ZK_THROTTLED = -127,
 };
-/* In words; never NULL. */
+/* Returns the meaning of an error in words; never NULL. */
 const char *zk_error_text(int32_t error);
 
-/* Ids of messages that are not numbered one by one. */
+/* Ids of messages without a running number. */
 enum { ZK_XID_EVENT = -1, ZK_XID_PING = -2, ZK_XID_AUTH = -4 };
 
 enum { ZK_PASSWORD_MAX = 32 };
@@ -30,9 +30,9 @@ enum { ZK_PASSWORD_MAX = 32 };
 /* ---- Requests ---- */
 
 struct zk_connect {
-    int64_t zxid; /* newest change that the client has seen */
+    int64_t zxid; /* newest transaction (zxid) that the client has seen */
     int32_t timeout_ms;
-    int64_t session; /* 0: a new one */
+    int64_t session; /* id of the session; 0: begins a new one */
     struct jute_bytes password;
 };
 void zk_put_connect(struct jute_writer *w, const struct zk_connect *connect);
@@ -43,17 +43,18 @@ struct zk_create {
     const char *path;
     struct jute_bytes data;
     enum zk_node node;
-    bool is_private; /* only the user that is logged in may see or change it; otherwise anybody */
+    /* true: only the logged-in user may see or change the node; false: everybody */
+    bool is_private;
 };
 void zk_put_create(struct jute_writer *w, int32_t xid, const struct zk_create *create);
 void zk_put_delete(struct jute_writer *w, int32_t xid, const char *path);
-/* A watch is set only if the node exists. (The request `exists` would leave one on a path that is
- * never used again.) */
+/* Writes a read of the data. A watch is set only if the node exists; the request `exists` would
+ * leave one behind on a path that is never used again. */
 void zk_put_get_data(struct jute_writer *w, int32_t xid, const char *path, bool watch);
 void zk_put_children(struct jute_writer *w, int32_t xid, const char *path, bool watch);
 void zk_put_sync(struct jute_writer *w, int32_t xid, const char *path);
-/* A write that changes nothing: a transaction that checks that the path exists. It is answered only
- * after a quorum has it. */
+/* Writes a transaction that checks that the path exists. It changes nothing, but is answered
+ * only after a quorum has it. */
 void zk_put_quorum_check(struct jute_writer *w, int32_t xid, const char *path);
 void zk_put_ping(struct jute_writer *w);
 void zk_put_digest(struct jute_writer *w, const char *user, const char *password);
@@ -66,28 +67,30 @@ struct zk_header {
     int64_t zxid;
     int32_t error;
 };
-/* Returns false if the frame is too short. The reader stands behind the header then. */
+/* Reads the header. Returns false if the frame is too short. The reader then stands behind the
+ * header. */
 bool zk_read_header(struct jute_reader *r, struct zk_header *header);
 
 struct zk_connected {
-    int32_t timeout_ms; /* 0: the session has expired */
+    int32_t timeout_ms; /* timeout that the server granted; 0: the session has expired */
     int64_t session;
     struct jute_bytes password;
 };
 bool zk_read_connected(struct jute_reader *r, struct zk_connected *connected);
 
 struct zk_stat {
-    int64_t created, changed; /* czxid, mzxid */
-    int64_t created_ms;       /* wall clock of the leader */
-    int64_t owner;            /* session of an ephemeral node; 0: none */
+    /* zxid of the creation (czxid) and of the last change (mzxid) */
+    int64_t created, changed;
+    int64_t created_ms; /* wall clock of the leader at the creation */
+    int64_t owner;      /* session that owns the ephemeral node; 0: none */
 };
 bool zk_read_stat(struct jute_reader *r, struct zk_stat *stat);
 
-/* A node that was created: its path, with the sequence number that the server chose. */
+/* Reads the reply to a creation: the path with the sequence number that the server chose. */
 bool zk_read_created(struct jute_reader *r, struct jute_bytes *path, struct zk_stat *stat);
 bool zk_read_data(struct jute_reader *r, struct jute_bytes *data, struct zk_stat *stat);
 
-/* Names of children: how many, then each by zk_next_child(). */
+/* Reads the number of children; zk_next_child() reads each name. */
 bool zk_read_children(struct jute_reader *r, uint32_t *count);
 bool zk_next_child(struct jute_reader *r, struct jute_bytes *name);
 

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char kind_letters[] = "esrw"; /* by hf_kind */
+static const char kind_letters[] = "esrw"; /* indexed by hf_kind */
 
-enum { DIGITS = 10 }; /* of a number, with its sign if there is one */
+enum { DIGITS = 10 }; /* digits of a sequence number; a sign may stand before them */
 
 /* ---- Names ---- */
 
@@ -31,7 +31,7 @@ static bool is_plain(char c)
     return isalnum((unsigned char)c) || (c && strchr("_.:+@=~-", c));
 }
 
-/* Names "." and ".." are no names of nodes; so a name of dots alone is escaped. */
+/* A node cannot be called "." or "..", so a name that consists of dots is escaped. */
 size_t zk_name_encode(char *out, const char *name, size_t len)
 {
     size_t to = 0;
@@ -73,15 +73,15 @@ char *zk_place_path(const struct zk *zk, const struct zk_entry *entry)
     return len < 0 ? NULL : path;
 }
 
-/* The number at the end of a name: ten characters, of which the first may be a sign. It is the
- * server's signed counter, which wraps. */
+/* Reads the sequence number at the end of a name: ten characters, the first of which may be a
+ * sign. It is a signed counter of the server, which wraps. */
 static bool read_number(struct jute_bytes name, int32_t *number)
 {
     char text[DIGITS + 2];
     size_t len = DIGITS;
     if (name.len <= DIGITS)
         return false;
-    /* Negative numbers of ten digits have a sign besides. */
+    /* a negative number of ten digits has eleven characters */
     bool is_long = name.len > DIGITS + 1 && name.at[name.len - DIGITS - 1] == '-' &&
                    !isdigit((unsigned char)name.at[name.len - DIGITS - 2]);
     if (is_long && name.at[name.len - DIGITS - 2] == '-')
@@ -128,7 +128,8 @@ bool zk_place_read(struct zk_place *place, struct jute_bytes name)
     return true;
 }
 
-/* Serial numbers: of two that are less than 2^31 apart, the one ahead is known. */
+/* Converts a number that wraps into an order: of two numbers less than 2^31 apart it is known
+ * which came first. */
 uint64_t zk_place_arrival(int32_t sequence, int32_t from)
 {
     uint32_t distance = (uint32_t)sequence - (uint32_t)from;

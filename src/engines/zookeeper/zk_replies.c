@@ -1,4 +1,4 @@
-/* zk_replies.c - what the replies of the server mean for requests for locks. */
+/* zk_replies.c - interprets the server's replies to requests for locks. */
 #include "zookeeper.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void reply_granted(struct zk *zk, struct zk_entry *entry, nanos now)
                                          .token = entry->created});
 }
 
-/* A grant on a session that ends soon would be of no use: the session is proven first. */
+/* A grant on a session that may have ended would be worthless: the session is proven first. */
 void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     assert(entry->is_granted);
@@ -89,7 +89,7 @@ void zk_entry_refuse(struct zk *zk, struct zk_entry *entry, hf_status status, co
                      nanos now)
 {
     if (entry->verb != OP_ACQUIRE)
-        return; /* it is refused when it asks next */
+        return; /* the refusal follows when the waiter asks next */
     entry->refusal = status;
     snprintf(entry->refusal_text, sizeof entry->refusal_text, "%s", text);
     zk_entry_send_delete(zk, entry, now);
@@ -181,7 +181,7 @@ static void on_find(struct zk *zk, struct zk_entry *entry, const struct zk_heade
         on_found_none(zk, entry, now);
 }
 
-/* Goes on with the session of another process. Returns false if that is not possible. */
+/* Takes over the session of another process. Returns false if that is not possible. */
 static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *data)
 {
     int64_t ttl_ms = data->ttl_ms > 0 ? data->ttl_ms : entry->sent.ttl_ms;
@@ -266,7 +266,7 @@ static void on_deleted(struct zk *zk, struct zk_entry *entry, int32_t error, nan
         zk_entry_advance(zk, entry, now);
 }
 
-/* The place ahead was gone before it could be watched. */
+/* The place ahead was deleted before the watch was set. */
 static void on_watched(struct zk_entry *entry, const struct zk_header *header, nanos now)
 {
     if (header->error == ZK_OK || !entry->ahead)
@@ -320,7 +320,8 @@ static void reply_unknown(struct zk *zk, struct zk_entry *entry)
                                          .text = entry->lock->session->why});
 }
 
-/* Nothing is left of an expired session: the request has not happened, or was undone. */
+/* The session has expired, so nothing of it is left: the request was not executed, or was
+ * undone. */
 static void on_cut_by_expiry(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     if (entry->verb == OP_ACQUIRE && entry->op)

@@ -1,5 +1,5 @@
-/* zk_session.c - sessions: their connections, how they are kept alive, and what is believed of
- * them. */
+/* zk_session.c - sessions: their connections, how they are kept alive, and until when they are
+ * believed to live. */
 #include "zookeeper.h"
 
 #include "core/backoff.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Timeouts are asked for as 3/2 of the ttl. With 4/3 of it a hold can still be granted. */
+/* The timeout that is asked for is 3/2 of the ttl. A hold can be granted if the server allows
+ * 4/3. */
 enum { ASKED_NUMERATOR = 3, ASKED_DENOMINATOR = 2 };
 
 static nanos timeout_of(const struct zk_session *s)
@@ -16,7 +17,7 @@ static nanos timeout_of(const struct zk_session *s)
     return NANOS_OF_MS(s->timeout_ms);
 }
 
-/* How long a server may be silent before another one is tried. */
+/* Returns how long a server may be silent before another one is tried. */
 static nanos patience_of(const struct zk_session *s)
 {
     nanos part = timeout_of(s) / 4;
@@ -51,7 +52,7 @@ static struct zk_session *make_session(struct zk *zk, int64_t ttl_ms, const stru
     return s;
 }
 
-/* The session of that ttl, or the next longer one if there are too many. */
+/* Returns the session for a ttl; if there are too many, the one with the next longer ttl. */
 static struct zk_session *shared_session(struct zk *zk, int64_t ttl_ms)
 {
     struct zk_session *longer = NULL;
@@ -239,7 +240,7 @@ static void log_in(struct zk_session *s)
     explicit_bzero(zk->message.bytes, zk->message.room);
 }
 
-/* Watches are gone with the old connection. */
+/* Watches were lost with the old connection: sets them again. */
 static void resume(struct zk_session *s, nanos now)
 {
     bool has_holds = false;
@@ -270,7 +271,7 @@ static void begin_connection(struct zk_session *s, const struct zk_connected *co
     s->touches = 0;
     s->pinged_at = 0;
     s->answered_at = s->sent_at = now;
-    if (is_new) { /* a session is made by a quorum write */
+    if (is_new) { /* a new session is proven: its creation was a quorum write */
         s->proven_at = s->greeted_at;
         s->believed_until = s->greeted_at + timeout_of(s);
     }
@@ -358,14 +359,15 @@ static void forget_watches(struct zk_session *s)
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
         for (struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
             entry->is_seen = false;
-            entry->is_granted = false; /* its place may go meanwhile: the list is read again */
+            /* the place may be gone meanwhile, so the list is read again */
+            entry->is_granted = false;
             free(entry->ahead);
             entry->ahead = NULL;
         }
     s->watched = 0;
 }
 
-/* With several servers the next one is tried at once. */
+/* Plans the next dial. If there are several servers, the next one is tried at once. */
 static void plan_dial(struct zk_session *s, nanos now)
 {
     struct zk *zk = s->zk;
@@ -444,7 +446,7 @@ static bool is_private_idle(const struct zk_session *s)
     return s->calls.count == 0;
 }
 
-/* A private session that nobody needs now: its hold lives on without a connection. */
+/* Disconnects a private session that no op needs. Its hold lives on without a connection. */
 static void rest_private(struct zk_session *s, nanos now)
 {
     if (!s->is_private || !is_private_idle(s))
@@ -518,7 +520,7 @@ void zk_sessions_free(struct zk *zk)
 
 /* ---- Time ---- */
 
-/* Does something wait for the session, or need it to live on? */
+/* Returns true if an op waits for the session, or if it must be kept alive. */
 static bool is_wanted(const struct zk_session *s)
 {
     if (!s->is_private && s->entries)
@@ -550,8 +552,8 @@ static void ping(struct zk_session *s, nanos now)
     zk_session_touch(s, now);
 }
 
-/* When the server has been silent for too long. Replies to pings do not count for requests: a
- * server that is cut off from its leader answers pings alone. */
+/* Returns when the server will have been silent for too long. Replies to pings do not count for
+ * requests: a server that is cut off from its leader still answers pings. */
 static nanos silence_end(const struct zk_session *s)
 {
     nanos end = TIME_NEVER;
@@ -565,7 +567,8 @@ static nanos silence_end(const struct zk_session *s)
     return end;
 }
 
-/* A grant by watch is believed at once if the session was proven lately. */
+/* Returns when to send a quorum write for waiters: a grant that a watch shows is believed at
+ * once if the session was proven recently. */
 static nanos beat_due(const struct zk_session *s)
 {
     if (!s->waiters || s->is_beating)

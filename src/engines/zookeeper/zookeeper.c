@@ -1,4 +1,4 @@
-/* zookeeper.c - the engine for ZooKeeper: its door, and its URL. */
+/* zookeeper.c - the engine for ZooKeeper: the functions of its table, and its URL. */
 #include "zookeeper.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 
 /* ---- URL and settings ---- */
 
-/* Components of a path are not empty, not "." and not "..". */
+/* Returns true if no component of the path is empty, "." or "..". */
 static bool is_path(const char *path)
 {
     for (const char *at = path; *at == '/';) {
@@ -25,7 +25,7 @@ static bool is_path(const char *path)
     return true;
 }
 
-/* The path is the node below which all locks are. */
+/* Reads the path: the node below which all locks are. */
 static hf_status read_root(struct zk *zk, const char *scheme, const char *rest)
 {
     hf_status status = url_decode(rest, strlen(rest), zk->root, ZK_ROOT_MAX);
@@ -69,7 +69,7 @@ static void name_client(struct zk *zk)
     snprintf(zk->about, sizeof zk->about, "%lld %s", (long long)process_id(), host[0] ? host : "-");
 }
 
-/* "off" means the names that Curator and go-zk use: the recipe that everybody knows. */
+/* "off" uses the same names as Curator and go-zk: every program knows that recipe. */
 static hf_status read_interop(struct zk *zk, const char *mode)
 {
     bool is_kazoo = strcmp(mode, "kazoo") == 0;
@@ -87,7 +87,7 @@ static hf_status read_settings(struct zk *zk, const struct settings *s)
     zk->overrides = timing_overrides_of(s);
     zk->connect_timeout = NANOS_OF_MS(s->value[SETTING_CONNECT_TIMEOUT]);
     nanos set = NANOS_OF_MS(zk->overrides.op_timeout_ms);
-    /* If there is only one server, giving up on it early helps nobody. */
+    /* Several servers: give up early and try the next one. A single one is given more time. */
     nanos usual = zk->endpoints.count > 1 ? ZK_CALL_TIMEOUT : 3 * ZK_CALL_TIMEOUT;
     zk->call_timeout = set > 0 ? set : usual;
     zk->default_ttl_ms = s->value[SETTING_TTL];
@@ -132,7 +132,8 @@ static hf_status open_zookeeper(void **self, const struct url *url, const struct
     return HF_OK;
 }
 
-/* Ends every function of the door: goes on with what waited, drops what is broken or done. */
+/* Ends every function of the engine's table: continues what waited, and frees what is broken or
+ * done. */
 static void finish(struct zk *zk, nanos now)
 {
     if (zk->has_backlog && !zk->deleting) {
@@ -211,7 +212,8 @@ static uint32_t listening_connections(void *self)
     uint32_t set = 0;
     for (const struct zk_session *s = zk->sessions; s; s = s->next) {
         bool begins = s->state == SESSION_DIALLED || s->state == SESSION_GREETING;
-        /* An op may come to a private session after its submit: no caller knows of it. */
+        /* An op may be given to a private session after its submit, when no caller knows that it
+         * should read this connection. */
         bool serves = s->is_private && s->state == SESSION_UP;
         set |= begins || serves || s->watched ? zk_session_bit(s) : 0;
     }
@@ -230,7 +232,8 @@ static nanos tick(void *self, nanos now)
 static void farewell(void *self, bool hurries, nanos now)
 {
     struct zk *zk = self;
-    (void)hurries; /* the requests of a session are carried out in their order: nothing to await */
+    /* the server executes the requests of a session in order, so there is nothing to wait for */
+    (void)hurries;
     zk->last_now = now;
     zk_sessions_end(zk, now);
 }

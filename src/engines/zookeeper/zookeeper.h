@@ -58,21 +58,25 @@ extern const struct wire_engine_type zookeeper_wire_engine;
 
 enum {
     ZK_ROOT_MAX = 128,
-    ZK_BUCKETS = 256, /* of the locks of a session */
+    ZK_BUCKETS = 256, /* buckets for the locks of a session */
     ZK_ID_TEXT = 32,
     ZK_DATA_MAX = 512,
-    ZK_SHARED_MAX = 16,      /* sessions by ttl; the other connections are for private ones */
-    ZK_TOUCHES = 32,         /* times of requests that a session remembers */
-    ZK_PING_PART = 16,       /* part of the timeout after which a session with places is pinged */
-    ZK_IDLE_PART = 4,        /* the same without places */
-    ZK_WAITERS_MAX = 10000,  /* of a name: lists grow with them */
-    ZK_IN_FLIGHT_MAX = 1000, /* a server stops to read at its own globalOutstandingLimit */
+    /* number of shared sessions (one per ttl); the other connections are for private ones */
+    ZK_SHARED_MAX = 16,
+    ZK_TOUCHES = 32,        /* number of send times that a session remembers */
+    ZK_PING_PART = 16,      /* a session with places is pinged after 1/16 of its timeout */
+    ZK_IDLE_PART = 4,       /* a session without places is pinged after 1/4 */
+    ZK_WAITERS_MAX = 10000, /* longest queue of a name: lists grow with it */
+    /* requests in flight; a server stops reading at its own globalOutstandingLimit */
+    ZK_IN_FLIGHT_MAX = 1000,
 };
 
 #define ZK_CALL_TIMEOUT NANOS_OF_MS(1000)
-#define ZK_CALL_LEAST NANOS_OF_MS(200) /* an ensemble commits to disk */
+/* shortest time-out of a call: the ensemble writes to disk first */
+#define ZK_CALL_LEAST NANOS_OF_MS(200)
 #define ZK_REFRESH NANOS_OF_MS(5000)
-#define ZK_PRIVATE_REFRESH NANOS_OF_MS(1000) /* others may take its connection away */
+/* time after which a private session is refreshed: another process may take over its connection */
+#define ZK_PRIVATE_REFRESH NANOS_OF_MS(1000)
 #define ZK_IDLE_CLOSE NANOS_OF_MS(30000)
 
 struct zk;
@@ -84,15 +88,15 @@ struct zk_session;
 /* ---- Calls ---- */
 
 enum zk_call_kind {
-    CALL_BEAT,   /* a quorum write for the session */
-    CALL_MAKE,   /* a node above a place */
-    CALL_CREATE, /* a place */
-    CALL_LIST,   /* of a lock, for all its waiters */
-    CALL_SYNC,   /* before CALL_FIND; its reply says nothing */
-    CALL_FIND,   /* the list, to see whether an attempt has a place */
-    CALL_READ,   /* data of a place that another process made */
-    CALL_WATCH,  /* the place ahead */
-    CALL_SEE,    /* the own place, with a watch */
+    CALL_BEAT,   /* a quorum write, to prove the session */
+    CALL_MAKE,   /* creates a node above a place */
+    CALL_CREATE, /* creates a place */
+    CALL_LIST,   /* reads the places of a lock, for all its waiters */
+    CALL_SYNC,   /* goes before CALL_FIND; its reply says nothing */
+    CALL_FIND,   /* reads the places, to see whether an attempt has one */
+    CALL_READ,   /* reads the data of a place that another process made */
+    CALL_WATCH,  /* sets a watch on the place ahead */
+    CALL_SEE,    /* checks the entry's own place and sets a watch on it */
     CALL_DELETE,
     CALL_ADMIN,
     CALL_CLOSE, /* ends the session */
@@ -100,16 +104,16 @@ enum zk_call_kind {
 
 /* One request in flight. Replies come in the order of the requests. */
 struct zk_call {
-    struct flight flight; /* id: xid */
+    struct flight flight; /* its id is the xid */
     enum zk_call_kind kind;
-    bool unclaimed;   /* no op waits for it: counted in session->unclaimed */
-    bool deletes;     /* a place: counted in zk->deleting */
-    nanos touched_at; /* send time of the newest request that the leader knows of if this write is
-                         answered */
+    bool unclaimed; /* no op waits for it; counted in session->unclaimed */
+    bool deletes;   /* it deletes a place; counted in zk->deleting */
+    /* if this write is answered, the leader knows of the session at this time */
+    nanos touched_at;
     struct zk_entry *entry;
     struct zk_lock *lock;
     struct zk_admin *admin;
-    uint32_t index; /* CALL_ADMIN: the row that it reads */
+    uint32_t index; /* CALL_ADMIN: index of the row that it reads */
 };
 
 /* ---- Sessions ---- */
@@ -117,68 +121,69 @@ struct zk_call {
 struct zk_session {
     struct zk_session *next;
     struct zk *zk;
-    int number; /* of its connection; -1: none */
+    int number; /* number of its connection; -1: none */
     int64_t ttl_ms;
-    struct id attempt; /* is_private: of the hold that it belongs to */
+    struct id attempt; /* is_private: attempt id of its hold */
     bool is_private;
     enum { SESSION_DOWN, SESSION_DIALLED, SESSION_GREETING, SESSION_UP } state;
-    int64_t id; /* 0: none yet */
+    int64_t id; /* id at the server; 0: none yet */
     char password[ZK_PASSWORD_MAX];
     size_t password_len;
-    int32_t wanted_ms, timeout_ms; /* as asked for; as granted */
-    int64_t zxid;                  /* newest that was seen */
+    int32_t wanted_ms, timeout_ms; /* timeout to ask for; timeout that was granted */
+    int64_t zxid;                  /* newest zxid that was seen */
     int32_t xid;
 
-    unsigned first, failures; /* for endpoints_turn() */
+    unsigned first, failures; /* counters for endpoints_turn() */
     char where[ENDPOINT_TEXT_MAX];
-    nanos dial_at;    /* not before */
-    nanos since;      /* when it was dialled */
-    nanos greeted_at; /* when the greeting was sent */
-    hf_status status; /* why it is down, */
-    char why[320];    /* and in words */
-    bool is_broken;   /* to be dropped at the end of this call */
+    nanos dial_at;    /* earliest time of the next dial */
+    nanos since;      /* time of the dial */
+    nanos greeted_at; /* time when the greeting was sent */
+    hf_status status; /* reason why it is down */
+    char why[320];    /* the same in words */
+    bool is_broken;   /* it is dropped before the engine returns to its driver */
     bool is_over;     /* private: its hold was released */
     bool is_closing;  /* CALL_CLOSE was sent */
-    bool must_redial; /* for a longer timeout, once nothing is in flight */
+    bool must_redial; /* redials for a longer timeout once nothing is in flight */
 
     struct jute_inbox inbox;
     struct pipeline calls;
     uint32_t unclaimed;      /* number of calls that no op waits for */
-    nanos answered_at;       /* when the last reply came, pings aside */
-    nanos pinged_at;         /* when the first ping was sent that is unanswered; 0: none is */
-    nanos sent_at;           /* when anything was sent last */
-    nanos touch[ZK_TOUCHES]; /* send times of requests on this connection, as a ring */
+    nanos answered_at;       /* time of the last reply, pings aside */
+    nanos pinged_at;         /* time when the first unanswered ping was sent; 0: none */
+    nanos sent_at;           /* time when anything was sent */
+    nanos touch[ZK_TOUCHES]; /* ring with the send times of requests on this connection */
     unsigned touches;
-    nanos proven_at;      /* when the newest answered write was sent; 0: none */
-    nanos believed_until; /* the leader does not end the session before */
+    nanos proven_at;      /* send time of the newest write that was answered; 0: none */
+    nanos believed_until; /* the leader does not end the session before this time */
     bool is_beating;      /* a CALL_BEAT is in flight */
     nanos beat_sent_at;
 
     struct zk_lock *locks, *bucket[ZK_BUCKETS];
-    unsigned entries, waiters, watched; /* numbers of entries; queued; held with a watch */
-    nanos unused_at;                    /* when the last entry went */
+    /* number of entries; of waiters among them; of holds with a watch */
+    unsigned entries, waiters, watched;
+    nanos unused_at; /* time when the last entry went */
 };
 
-/* A lock as one session sees it. */
+/* A lock as one session knows it. */
 struct zk_lock {
-    struct zk_lock *next, **link; /* in session->locks */
-    struct zk_lock *same_hash;    /* next in its bucket */
-    struct zk_lock *loose;        /* next in zk->loose */
+    struct zk_lock *next, **link; /* links of session->locks */
+    struct zk_lock *same_hash;    /* next lock in its bucket */
+    struct zk_lock *loose;        /* next lock in zk->loose */
     bool is_loose;
     struct zk_session *session;
     uint32_t hash;
     char *path;
     struct zk_entry *entries;
-    uint32_t lists;   /* number of lists in flight */
-    bool lists_again; /* something happened since the last list was sent */
-    bool has_permits; /* semaphores: every change of the children matters */
+    uint32_t lists;   /* number of reads in flight */
+    bool lists_again; /* something happened since the last read was sent: read again */
+    bool has_permits; /* it is a semaphore: every change of the children matters */
 };
 
 /* ---- Entries ---- */
 
 enum entry_stage {
-    ENTRY_NONE,    /* it has no place */
-    ENTRY_UNKNOWN, /* it may have one */
+    ENTRY_NONE,    /* the attempt has no place */
+    ENTRY_UNKNOWN, /* the attempt may have a place */
     ENTRY_QUEUED,
     ENTRY_HELD
 };
@@ -186,31 +191,31 @@ enum entry_stage {
 /* One attempt of this client, from its first op until it is forgotten. */
 struct zk_entry {
     struct zk_entry *next, **link;
-    struct zk_entry *beside; /* next of the same lock */
+    struct zk_entry *beside; /* next entry of the same lock */
     struct engine_op *op;    /* NULL: forgotten, and only its deletion is awaited */
     struct engine_op sent;   /* copy of *op at the last submit */
     char id[ZK_ID_TEXT + 1];
     struct zk_lock *lock;
     enum entry_stage stage;
-    enum op_verb verb;  /* that awaits its reply; OP_NONE: none */
-    nanos asked_at;     /* when it was submitted */
-    uint32_t in_flight; /* number of its own calls */
-    char *place;        /* path of its node; NULL: not known */
-    char *ahead;        /* path of the node that it watches; NULL: none */
+    enum op_verb verb;  /* verb that awaits its reply; OP_NONE: none */
+    nanos asked_at;     /* time when `verb` was submitted */
+    uint32_t in_flight; /* number of its own calls in flight */
+    char *place;        /* path of its place; NULL: not known */
+    char *ahead;        /* path of the place ahead that it watches; NULL: none */
     int32_t sequence;
-    uint64_t created; /* czxid; 0: not known */
+    uint64_t created; /* czxid of its place; 0: not known */
     nanos good_until; /* end of the hold as replied; 0: not known */
     unsigned tries;
     bool is_granted; /* the list says that it holds; the session must be proven before the reply */
     bool is_seen;    /* its place is watched on this connection */
     bool is_elsewhere;      /* another process made its place, or may have */
-    bool makes_parents;     /* the next creation makes all nodes above */
-    bool was_held;          /* since it took its place */
-    bool was_deleted;       /* a deletion of unknown outcome was sent */
-    int32_t make_error;     /* of a node above */
+    bool makes_parents;     /* the next creation also creates the nodes above */
+    bool was_held;          /* it has held since it took its place */
+    bool was_deleted;       /* a deletion with unknown outcome was sent */
+    int32_t make_error;     /* error of the creation of a node above */
     bool is_done;           /* forgotten, and nothing is left to send */
-    hf_status refusal;      /* replied once the place was taken back, */
-    char refusal_text[320]; /* and in words */
+    hf_status refusal;      /* status to reply once its place is deleted */
+    char refusal_text[320]; /* the same in words */
 };
 
 /* ---- The engine ---- */
@@ -219,11 +224,11 @@ struct zk {
     const struct wire_engine_host *host;
     struct endpoints endpoints;
     char root[ZK_ROOT_MAX + 1]; /* "/holdfast", without a slash at its end */
-    const char *joint;          /* between the id and the number in the name of a place */
+    const char *joint;          /* text between the id and the number in the name of a place */
     struct engine_limits limits;
     struct timing_overrides overrides;
     nanos connect_timeout, call_timeout;
-    int64_t wall_offset_ms; /* wall clock less our clock */
+    int64_t wall_offset_ms; /* offset of the wall clock from our clock */
     int64_t default_ttl_ms;
     char about[160]; /* "pid host" */
 
@@ -234,58 +239,59 @@ struct zk {
     struct zk_admin *admins;
     struct jute_writer message;
     uint32_t deleting; /* number of deletions in flight */
-    bool has_done;     /* some forgotten entry is done */
-    bool has_backlog;  /* some request waits for others to be answered */
+    bool has_done;     /* some forgotten entry can be freed */
+    bool has_backlog;  /* some request stays unsent until others are answered */
     nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
 };
 
 /* ---- zk_call.c ---- */
 
-/* Begins a request: the next xid, and an empty zk->message to put it into. */
+/* Begins a request: returns the next xid, and empties zk->message for the request. */
 int32_t zk_call_begin(struct zk_session *session);
-/* Sends zk->message. On failure the session is broken, and the call was not added: NULL. The
- * pointer is valid until the next call is sent. */
+/* Sends zk->message. Returns NULL on failure: the session is broken, and the call was not added.
+ * The pointer is valid until the next call is sent. */
 struct zk_call *zk_call_send(struct zk_session *session, enum zk_call_kind kind, nanos now);
 void zk_call_claim_none(struct zk_session *session, struct zk_call *call);
-/* No op waits for the replies that the entry is interested in; it may do so itself. */
+/* No op waits for the replies to calls of the entry any more. */
 void zk_calls_unclaim(const struct zk_entry *entry);
-/* These calls have lost their owner. */
+/* The owner of these calls goes away. */
 void zk_calls_abandon_entry(struct zk_session *session, const struct zk_entry *entry);
 void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin);
-/* A frame of a session that is up. Returns false if it makes no sense. */
+/* Handles a frame. Returns false if it is malformed. */
 bool zk_call_on_frame(struct zk_session *session, struct jute_reader *frame, nanos now);
-/* The connection is gone: replies to all that was in flight. */
+/* The connection is lost: replies to every call in flight. */
 void zk_calls_cut(struct zk_session *session, nanos now);
 
 /* ---- zk_session.c ---- */
 
-/* The session of that ttl, or of that attempt. Returns NULL without memory, or if there are too
- * many. */
+/* Returns the session of that ttl, or of that attempt. NULL: no memory, or too many. */
 struct zk_session *zk_session_of(struct zk *zk, int64_t ttl_ms, const struct id *attempt);
-/* Any session by which a list can be read. */
+/* Returns any session that can read a list. */
 struct zk_session *zk_session_any(struct zk *zk);
 /* Dials if the session is down and may be dialled. Returns true if it is up. */
 bool zk_session_need(struct zk_session *session, nanos now);
-/* Longest ttl that its timeout allows. */
+/* Returns the longest ttl that its timeout allows. */
 int64_t zk_session_ttl_max(const struct zk_session *session);
-/* Asks for a timeout that allows the ttl. Returns true if the session has it; false: wait. */
+/* Asks for a timeout that allows the ttl. Returns true if the session has it; false: the caller
+ * must wait. */
 bool zk_session_raise(struct zk_session *session, int64_t ttl_ms);
 /* Sends a quorum write, unless one is in flight. */
 void zk_session_beat(struct zk_session *session, nanos now);
-/* Time of the newest request that the leader knows of once a write sent now is answered. */
+/* Returns the time at which the leader knows of the session if a write sent now is answered. */
 nanos zk_session_touched(const struct zk_session *session, nanos now);
 void zk_session_touch(struct zk_session *session, nanos now);
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
 void zk_session_break(struct zk_session *session, hf_status status, const char *why);
 void zk_session_expired(struct zk_session *session);
-void zk_session_count(struct zk_entry *entry, int by); /* counts the entry where it belongs */
+/* Counts the entry in the numbers it belongs to. */
+void zk_session_count(struct zk_entry *entry, int by);
 void zk_session_up(struct zk_session *session, nanos now);
 void zk_session_bytes(struct zk_session *session, const char *bytes, size_t len, nanos now);
 void zk_session_down(struct zk_session *session, hf_status status, const char *why, nanos now);
-/* Drops what is broken, hangs up what is idle. */
+/* Drops connections that are broken, closes those that are idle. */
 void zk_sessions_finish(struct zk *zk, nanos now);
 nanos zk_sessions_tick(struct zk *zk, nanos now);
-/* No op follows: ends all sessions that need not outlive the client. */
+/* The client closes: ends all sessions that need not outlive it. */
 void zk_sessions_end(struct zk *zk, nanos now);
 void zk_sessions_free(struct zk *zk);
 static inline uint32_t zk_session_bit(const struct zk_session *session)
@@ -299,22 +305,23 @@ void zk_entry_submit(struct zk *zk, struct engine_op *op, nanos now);
 void zk_entry_forget(struct zk *zk, struct engine_op *op);
 /* Sends what the entry's verb needs next, if nothing of it is in flight. */
 void zk_entry_advance(struct zk *zk, struct zk_entry *entry, nanos now);
-void zk_session_advance(struct zk_session *session, nanos now); /* all its entries */
-void zk_entries_advance(struct zk *zk, nanos now);              /* all there are */
+/* The same for all entries of a session. */
+void zk_session_advance(struct zk_session *session, nanos now);
+void zk_entries_advance(struct zk *zk, nanos now); /* The same for all entries. */
 void zk_entry_reply(struct zk *zk, struct zk_entry *entry, struct engine_reply reply);
 void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, const char *text,
                    nanos retry_at);
 void zk_entry_set_stage(struct zk_entry *entry, enum entry_stage stage);
 void zk_entry_forget_place(struct zk_entry *entry);
-/* Its place is gone. */
+/* The place of the entry is lost. */
 void zk_entry_lose(struct zk *zk, struct zk_entry *entry);
-/* The session cannot be reached: fails what was not sent. */
+/* The session cannot be reached: fails the requests that were not sent. */
 void zk_entries_fail_unsent(struct zk_session *session);
 bool zk_entry_move(struct zk_entry *entry, struct zk_session *to);
 void zk_entry_send_create(struct zk *zk, struct zk_entry *entry, nanos now);
 void zk_entry_send_delete(struct zk *zk, struct zk_entry *entry, nanos now);
 void zk_entry_send_watch(struct zk_entry *entry, nanos now);
-void zk_entries_reap(struct zk *zk); /* drops those that are done */
+void zk_entries_reap(struct zk *zk); /* Drops the entries that are done. */
 void zk_entries_close(struct zk *zk);
 
 /* ---- zk_replies.c ---- */
@@ -326,7 +333,7 @@ void zk_entry_on_cut(struct zk *zk, const struct zk_call *call, nanos now);
 /* A list or an event says that the entry holds. */
 void zk_entry_granted(struct zk *zk, struct zk_entry *entry, nanos now);
 void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now);
-/* Takes the place back, and fails once that is done. */
+/* Refuses the request: deletes its place first, and replies after that. */
 void zk_entry_refuse(struct zk *zk, struct zk_entry *entry, hf_status status, const char *text,
                      nanos now);
 
@@ -334,49 +341,51 @@ void zk_entry_refuse(struct zk *zk, struct zk_entry *entry, hf_status status, co
 
 struct zk_lock *zk_lock_of(struct zk_session *session, const char *name, size_t len);
 void zk_lock_list(struct zk_lock *lock, nanos now);
-/* The list of a lock: decides for all its waiters. */
+/* Handles the list of a lock: decides for all its waiters. */
 void zk_lock_on_list(struct zk_lock *lock, struct zk_header *header, struct jute_reader *body,
                      nanos now);
-/* The list for an attempt that may have a place: notes it. Returns false if there is none. */
+/* Handles the list for an attempt that may have a place: notes the place. Returns false if there
+ * is none. */
 bool zk_list_find(struct zk_entry *entry, struct jute_reader *body);
 void zk_list_on_event(struct zk_session *session, const struct zk_event *event, nanos now);
-void zk_lock_on_cut(struct zk_lock *lock); /* a list was cut */
-/* The lock may be unused: zk_locks_drop_unused() looks. */
+void zk_lock_on_cut(struct zk_lock *lock); /* The read of a list was cut. */
+/* Puts a lock that may be unused into the list of zk_locks_drop_unused(). */
 void zk_lock_loosen(struct zk_lock *lock);
 void zk_locks_drop_unused(struct zk *zk);
 void zk_locks_free(struct zk_session *session);
 
 /* ---- zk_place.c ---- */
 
-/* A place as its name says. */
+/* What the name of a place says. */
 struct zk_place {
     struct queue_entry queue;
     int32_t sequence;
-    char id[ZK_ID_TEXT + 1]; /* "": foreign */
+    char id[ZK_ID_TEXT + 1]; /* attempt id; "": a place of another program */
 };
-/* Reads a name. Returns false if it has no number: it is not a place, and counts for nothing. */
+/* Reads the name of a node. Returns false if it has no number: then it is no place and counts
+ * for nothing. */
 bool zk_place_read(struct zk_place *place, struct jute_bytes name);
-/* Orders by number, which wraps: the arrival of each counts from `from`. */
+/* Converts a number, which wraps, into an order that begins at `from`. */
 uint64_t zk_place_arrival(int32_t sequence, int32_t from);
-/* The path of a place that the server is to number. Returns NULL without memory. */
+/* Returns the path of a place, without the number that the server adds. NULL: no memory. */
 char *zk_place_path(const struct zk *zk, const struct zk_entry *entry);
 
-/* The data of a place. */
+/* The data of a place, parsed. */
 struct zk_data {
     int64_t ttl_ms, at_ms, pid;
     bool detached;
-    int64_t session; /* 0: not private */
+    int64_t session; /* id of its private session; 0: it is not private */
     char password[ZK_PASSWORD_MAX];
     size_t password_len;
     char host[65], label[HF_LABEL_MAX + 1];
 };
 size_t zk_data_write(const struct zk *zk, const struct zk_entry *entry, char out[ZK_DATA_MAX],
                      nanos now);
-/* Returns false if the data is not ours. */
+/* Reads the data. Returns false if another program wrote it. */
 bool zk_data_read(struct zk_data *data, struct jute_bytes bytes);
 
-/* Appends the name so that it is one component of a path. Returns its length; `out` has room for
- * three bytes a byte. */
+/* Appends the name as one component of a path. Returns its length; `out` needs three bytes for
+ * each byte of the name. */
 size_t zk_name_encode(char *out, const char *name, size_t len);
 size_t zk_name_decode(char *out, size_t size, const char *text, size_t len);
 void zk_id_text(const struct id *id, char text[ZK_ID_TEXT + 1]);

@@ -1,4 +1,5 @@
-/* zookeeper_engine.c - the engine's table: zookeeper.c behind the driver that owns the sockets. */
+/* zookeeper_engine.c - the engine's table: connects zookeeper.c with the I/O driver that owns
+ * the sockets. */
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"
 #include "zookeeper.h"
