@@ -1,4 +1,4 @@
-/* pg_admin.c - list, history, break and resize. A long list is asked for in pages of names. */
+/* pg_admin.c - list, history, break and resize. A long list is read in pages of names. */
 #include "postgres.h"
 
 #include "base/error.h"
@@ -97,7 +97,7 @@ static hf_kind kind_of(char letter)
     }
 }
 
-/* "flags pid host label". `copy` has the host. */
+/* Reads "flags pid host label". The texts point into `copy`. */
 static void read_meta(struct hf_row *row, const char *meta, char copy[80])
 {
     int label_at = 0;
@@ -112,7 +112,8 @@ static void read_meta(struct hf_row *row, const char *meta, char copy[80])
     row->label = meta[label_at] == ' ' ? meta + label_at + 1 : "";
 }
 
-/* name role kind capacity used units depth place token left since ticket ttl meta */
+/* Reports a row: name role kind capacity used units depth place token left since ticket ttl
+ * meta. */
 static void show_row(struct postgres *p, struct pg_op *a, const struct pg_reply *reply, int i)
 {
     char host[80];
@@ -140,7 +141,7 @@ static void show_row(struct postgres *p, struct pg_op *a, const struct pg_reply 
     p->host->row(p->host->ctx, a->op, &row);
 }
 
-/* token kind units ttl lost ended held meta */
+/* Reports a past hold: token kind units ttl lost ended held meta. */
 static void show_past(struct postgres *p, struct pg_op *a, const struct pg_reply *reply, int i)
 {
     char host[80], name[PG_NAME_MAX + 1];
@@ -194,8 +195,8 @@ static void on_list(struct postgres *p, const struct pg_request *request,
         finish(p, request, REPLY_RELEASED);
 }
 
-/* ADMIN_BREAK: number of holds that were ended. ADMIN_RESIZE: 1 done, 0 not in use, -1 no
- * semaphore. */
+/* Replies. ADMIN_BREAK: number of holds that were ended. ADMIN_RESIZE: 1 done, 0 not in use, -1
+ * not a semaphore. */
 static bool on_change(struct postgres *p, const struct pg_request *request,
                       const struct pg_reply *reply)
 {

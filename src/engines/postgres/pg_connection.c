@@ -1,8 +1,8 @@
-/* pg_connection.c - the connection to the server: dialling, greeting, installing, the requests in
- * flight, and its end.
+/* pg_connection.c - the connection to the server: dialling, the greeting, installing the schema,
+ * the requests in flight, and its end.
  *
- * Replies come in the order of the requests; nothing else ties them together. So if a reply makes
- * no sense, nothing on this connection can be believed any more. */
+ * Replies come in the order of the requests, and nothing else ties them together. So if a reply
+ * makes no sense, no later reply on this connection can be trusted. */
 #include "postgres.h"
 
 #include "core/backoff.h"
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GOOD_FOR NANOS_OF_MS(100) /* a connection that lasted this long was no failure */
+/* time after which a lost connection does not count as a failure */
+#define GOOD_FOR NANOS_OF_MS(100)
 #define TAKES_STEP NANOS_OF_MS(25)
 #define IDLE_AFTER NANOS_OF_MS(50)
 #define INSTALL_PATIENCE NANOS_OF_MS(30000)
@@ -97,11 +98,11 @@ void pg_connection_drop(struct postgres *p, hf_status status, nanos now, const c
     connection->failures = lasted ? 0 : connection->failures + 1;
     connection->dial_at = lasted ? now : now + back_off(p);
     reply_to_all(p, now);
-    if (p->interop) /* advisory locks end with their session */
+    if (p->interop) /* the session's advisory locks have ended with it */
         p->host->recheck(p->host->ctx);
 }
 
-/* The session itself says why it failed. Its words name the server already. */
+/* Drops a connection that has failed. The session's error names the server already. */
 static void drop_failed(struct postgres *p, nanos now)
 {
     assert(p->connection.session);
@@ -166,7 +167,7 @@ static bool add_request(struct pg_connection *connection, const struct pg_reques
     return true;
 }
 
-/* Tells the driver what the session waits for. */
+/* Tells the driver to poll the session's socket, and for what. */
 static void adopt(struct postgres *p)
 {
     const struct pg_session *s = p->connection.session;
@@ -176,7 +177,8 @@ static void adopt(struct postgres *p)
         p->host->adopt(p->host->ctx, 0, pg_session_fd(s), interest);
 }
 
-/* Behind a pooler a verb is sent with a number, which its reply repeats as a second column. */
+/* Sends a statement. Behind a pooler a verb carries a number, which the reply repeats in a
+ * second column. */
 bool pg_connection_send(struct postgres *p, struct pg_request request, const char *name,
                         const char *sql, int count, const char *const *values, nanos now)
 {
@@ -205,7 +207,7 @@ bool pg_connection_send(struct postgres *p, struct pg_request request, const cha
         return true;
     }
 
-    /* The caller replies for this one. */
+    /* the caller replies for this request */
     connection->count--;
     if (request.op)
         request.op->in_flight--;
@@ -235,8 +237,8 @@ bool pg_connection_need(struct postgres *p, nanos now)
 {
     assert((p->connection.state == PG_DOWN) == !p->connection.session);
     struct pg_connection *connection = &p->connection;
-    /* A server closes connections that were idle for long. The next op must not find out by losing
-     * its request. */
+    /* Servers and firewalls close connections that were idle for long. The next op must not lose
+     * its request to find out. */
     bool was_idle = connection->state == PG_UP && !connection->count &&
                     now - connection->received_at > IDLE_AFTER;
 
@@ -254,7 +256,8 @@ bool pg_connection_need(struct postgres *p, nanos now)
         pg_connection_drop(p, HF_NO_MEMORY, now, "no memory for a connection");
         return false;
     }
-    pg_connection_ready(p, now); /* libpq has begun to connect: its descriptor is known */
+    /* libpq has begun to connect, so its descriptor is known */
+    pg_connection_ready(p, now);
     return connection->state != PG_DOWN;
 }
 
@@ -280,7 +283,7 @@ static void begin_greeting(struct postgres *p, nanos now)
     p->connection.pooled = false;
     p->connection.echo =
         (uint64_t)p->host->random(p->host->ctx) << 32 | p->host->random(p->host->ctx);
-    p->connection.rtt = (struct rtt){0}; /* it may lead elsewhere */
+    p->connection.rtt = (struct rtt){0}; /* the new connection may lead to another server */
     greet(p, PG_REQ_HELLO, NULL,
           "SELECT pg_backend_pid(), current_setting('server_version_num'), pg_is_in_recovery(), "
           "current_setting('synchronous_commit')",
@@ -294,7 +297,8 @@ static void prepare(struct postgres *p, const char *name, const char *sql, nanos
         greet(p, PG_REQ_PREPARE, name, sql, now);
 }
 
-/* The schema is there. Behind a pooler a setting would go to the sessions of others. */
+/* The schema is there: sets up the session. Behind a pooler a setting could reach the sessions
+ * of other clients. */
 static void finish_setup(struct postgres *p, nanos now)
 {
     char sql[200];
@@ -314,7 +318,7 @@ static void finish_setup(struct postgres *p, nanos now)
     prepare(p, "hf_convert", p->convert, now);
 }
 
-/* pid, version, in recovery, synchronous_commit */
+/* Reads pid, version, "in recovery" and synchronous_commit. */
 static void on_hello(struct postgres *p, const struct pg_reply *reply, nanos now)
 {
     struct pg_connection *connection = &p->connection;
@@ -355,8 +359,8 @@ static char *replace_word(const char *text, const char *word, const char *by)
     return out;
 }
 
-/* One statement, so that it is one transaction. Clients that install at the same time wait for each
- * other. */
+/* Returns one statement that installs the schema, so that it is one transaction. Clients that
+ * install at the same time wait for each other. */
 static char *install_text(const struct postgres *p, const char *file)
 {
     char *schema = replace_word(file, "@schema@", p->schema);
@@ -411,7 +415,7 @@ static void on_setup_error(struct postgres *p, const struct pg_reply *reply, nan
         pg_connection_drop(p, error.status, now, "%s", error.text);
 }
 
-/* version, memory */
+/* Reads the version of the schema, and whether it is in memory (UNLOGGED). */
 static void on_setup(struct postgres *p, const struct pg_reply *reply, nanos now)
 {
     if (reply->rows != 1) {
@@ -438,7 +442,8 @@ static void on_setup(struct postgres *p, const struct pg_reply *reply, nanos now
         finish_setup(p, now);
 }
 
-/* Another client may have installed it meanwhile: what is there then is asked next. */
+/* If it failed, another client may have installed the schema meanwhile: asks again which version
+ * is there. */
 static void on_installed(struct postgres *p, const struct pg_reply *reply, nanos now)
 {
     if (!reply->sqlstate)
@@ -472,10 +477,11 @@ static void finish_greeting(struct postgres *p, nanos now)
     connection->state = PG_UP;
     connection->since = now;
     connection->failures = 0;
-    /* A client that lives long sweeps every ten minutes; of those that do not, one in 64 does. */
+    /* A client that lives long sweeps every ten minutes. Short-lived clients sweep in one of 64
+     * cases. */
     if (connection->ups || p->host->random(p->host->ctx) % 64)
         p->swept_at = now;
-    if (connection->ups++) { /* holds may have been lost, too */
+    if (connection->ups++) { /* after a reconnect: holds may have been lost, too */
         p->host->recheck(p->host->ctx);
         pg_reply_notify_all(p);
     }
@@ -507,7 +513,8 @@ void pg_connection_listen(struct postgres *p, nanos now)
 
 /* ---- Replies ---- */
 
-/* In steps, so that it changes seldom. It falls when it has become much less. */
+/* Notes how long requests take, in steps, so that it changes rarely. The value falls only if the
+ * time became much less. */
 static void note_takes(struct postgres *p, nanos takes)
 {
     nanos steps = (takes + TAKES_STEP - 1) / TAKES_STEP * TAKES_STEP;
@@ -534,7 +541,8 @@ static void on_verb_error(struct postgres *p, const struct pg_request *request,
 {
     struct pg_error error = pg_error_of(p, reply);
     if (error.drop) {
-        /* Nothing happened, but this client cannot know whether the server noticed it in time. */
+        /* The statement had no effect, but this client cannot know whether the server noticed
+         * that in time. */
         pg_op_reply(p, request->op,
                     &(struct engine_reply){.kind = REPLY_FAILED,
                                            .asked_at = request->sent_at,
@@ -547,7 +555,8 @@ static void on_verb_error(struct postgres *p, const struct pg_request *request,
     pg_op_fail(p, request->op, request->sent_at, error.status, error.text);
 }
 
-/* A commit that a standby did not confirm is there, and may be lost with this server. */
+/* Returns true if the commit was not confirmed by a standby: it is done, but may be lost with
+ * this server. */
 static bool is_unconfirmed(const struct pg_request *request, const struct pg_reply *reply)
 {
     bool relies = request->verb == OP_ACQUIRE || request->verb == OP_EXTEND ||
@@ -569,7 +578,8 @@ static void on_verb(struct postgres *p, const struct pg_request *request,
     a->acquiring -= request->verb == OP_ACQUIRE;
     if (reply->sqlstate) {
         if (request->verb == OP_RELEASE || request->verb == OP_LEAVE)
-            a->key_ups = a->key_given; /* nothing was given back */
+            /* nothing was released, so the session still has the advisory lock */
+            a->key_ups = a->key_given;
         on_verb_error(p, request, reply, now);
         return;
     }
@@ -692,7 +702,7 @@ static nanos later(nanos a, nanos b)
     return a > b ? a : b;
 }
 
-/* The request that runs out of patience first. */
+/* Returns the request that runs out of patience first. */
 static const struct pg_request *most_impatient(const struct pg_connection *connection)
 {
     const struct pg_request *least = NULL;
@@ -702,7 +712,7 @@ static const struct pg_request *most_impatient(const struct pg_connection *conne
         if (!least || request->sent_at + request->patience < least->sent_at + least->patience)
             least = request;
         if (request->kind == PG_REQ_VERB)
-            break; /* those behind it were sent later */
+            break; /* the requests behind it were sent later */
     }
     return least;
 }
@@ -734,7 +744,7 @@ nanos pg_connection_tick(struct postgres *p, nanos now)
     if (connection->state == PG_UP)
         return tick_up(p, now);
     if (connection->state == PG_DOWN) {
-        if (!p->queued) /* other ops dial when they are submitted */
+        if (!p->queued) /* without queued ops, the next submit dials */
             return TIME_NEVER;
         if (now < connection->dial_at)
             return connection->dial_at;

@@ -1,5 +1,5 @@
-/* pg_diagnose.c - what the server says of itself, for people who look for trouble: each finding
- * with what it means for locks and what to do about it. */
+/* pg_diagnose.c - findings about the server for an operator: each says what it means for locks
+ * and what to do about it. */
 #include "postgres.h"
 
 #include "sys/clock.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOCK_APART_US 1000000 /* further apart, times in two logs are hard to compare */
+/* beyond this offset the times in two logs are hard to compare */
+#define CLOCK_APART_US 1000000
 #define PATIENCE NANOS_OF_MS(5000)
 #define SNAPSHOT_OLD_S 600
 

@@ -1,10 +1,10 @@
-/* pg_interop.c - programs that use pg_advisory_lock are excluded, and exclude (interop=).
+/* pg_interop.c - mutual exclusion with programs that use pg_advisory_lock (interop=).
  *
  * A lease takes the advisory lock of its name in the same statement. The session keeps that lock
- * until the release, which gives back both. If the lease is held and the advisory lock is
- * another's, the waiter tries again after a pause, which grows from 20 to 250 ms; it keeps the
- * lease meanwhile, so nobody of ours overtakes it. A request that does not wait gives the lease
- * back. */
+ * until the release, which gives back both. If the lease is held but the advisory lock belongs to
+ * another session, the waiter tries again after a pause, which grows from 20 to 250 ms; it keeps
+ * the lease meanwhile, so no other waiter overtakes it. A request that does not wait gives the
+ * lease back. */
 #include "postgres.h"
 
 #include "base/error.h"
@@ -40,7 +40,7 @@ hf_status pg_interop_read(struct postgres *p, const char *mode)
 
 /* ---- Statements ---- */
 
-/* A call of `function` with the key. first: the first argument that is ours. */
+/* Writes a call of `function` with the key. first: number of the first argument that is ours. */
 static void write_call(const struct postgres *p, const char *function, int first, char *call,
                        size_t size)
 {
@@ -55,8 +55,8 @@ static void write_call(const struct postgres *p, const char *function, int first
                  first + 2, function, first + 1, function, first + 1, first + 2);
 }
 
-/* CASE keeps the order: the lock is tried only if the lease is held and the session lacks the lock.
- */
+/* CASE fixes the order: the advisory lock is tried only if the lease is held and the session
+ * lacks the lock. */
 void pg_interop_statements(struct postgres *p)
 {
     char call[250], old[sizeof p->acquire];
@@ -76,7 +76,7 @@ void pg_interop_statements(struct postgres *p)
              call, old);
 }
 
-/* "7" or "7,8". Returns false for anything else. */
+/* Reads "7" or "7,8". Returns false for anything else. */
 static bool read_key(const struct engine_op *op, char numbers[2][24], bool *has_two)
 {
     char text[48], *end;
@@ -98,7 +98,8 @@ static bool read_key(const struct engine_op *op, char numbers[2][24], bool *has_
     snprintf(numbers[1], sizeof numbers[1], "%" PRId64, two);
     char again[50];
     snprintf(again, sizeof again, *has_two ? "%s,%s" : "%s", numbers[0], numbers[1]);
-    return is_read && strcmp(again, text) == 0; /* one name for one key */
+    /* only the usual spelling of a number, so that one key has one name */
+    return is_read && strcmp(again, text) == 0;
 }
 
 bool pg_interop_has_key(const struct postgres *p, const struct pg_op *a)

@@ -1,4 +1,4 @@
-/* pg_library.c - finds libpq and its functions. */
+/* pg_library.c - loads libpq and looks up its functions. */
 #include "pg_library.h"
 
 #include <dlfcn.h>

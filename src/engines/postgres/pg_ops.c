@@ -1,4 +1,4 @@
-/* pg_ops.c - the struct of an op, and the statement that an op becomes. */
+/* pg_ops.c - the struct of an op, and the statement that an op is sent as. */
 #include "postgres.h"
 
 #include <assert.h>
@@ -199,7 +199,7 @@ static const char *truth(bool is_true)
     return is_true ? "t" : "f";
 }
 
-/* Numbers as text: one buffer for all arguments of a statement. */
+/* The numbers of a statement as text: one buffer for all of them. */
 struct numbers {
     char text[12][24];
     int count;
@@ -232,7 +232,7 @@ static bool send_verb(struct postgres *p, struct pg_op *a, const char *name, con
     return false;
 }
 
-/* "flags pid host label" */
+/* Writes "flags pid host label". */
 static void put_meta(const struct postgres *p, const struct engine_op *op, char meta[PG_META_MAX])
 {
     snprintf(meta, PG_META_MAX, "%c%s%.*s", op->detached ? 'd' : 'b', p->about, (int)op->label_len,
@@ -283,7 +283,7 @@ static bool send_acquire(struct postgres *p, struct pg_op *a, nanos now)
         p->pace,
         NULL,
         NULL,
-        NULL, /* interop */
+        NULL, /* without interop= */
     };
     int count = sizeof values / sizeof *values - 3;
     char keys[2][24];
@@ -291,8 +291,8 @@ static bool send_acquire(struct postgres *p, struct pg_op *a, nanos now)
     return send_verb(p, a, "hf_acquire", p->acquire, count, values, now);
 }
 
-/* A handoff that nobody has confirmed is not durable yet. So a waiter of a durable schema that
- * leaves gives back whatever it was granted. */
+/* Returns the verb for a LEAVE. A handoff that nobody has confirmed is not durable yet, so in a
+ * durable schema a waiter that leaves gives back whatever it was granted. */
 static const char *release_verb(const struct postgres *p, const struct engine_op *op)
 {
     if (op->verb == OP_LEAVE && p->memory && !p->interop)
@@ -300,7 +300,7 @@ static const char *release_verb(const struct postgres *p, const struct engine_op
     return op->verb == OP_RELEASE && op->lost ? "x" : "r";
 }
 
-/* kind: PG_REQ_VERB, or PG_REQ_UNCLAIMED if no op waits for the reply. */
+/* kind: PG_REQ_VERB; PG_REQ_UNCLAIMED if no op waits for the reply. */
 static bool send_release_as(struct postgres *p, struct pg_op *a, enum pg_request_kind kind,
                             nanos now)
 {
@@ -326,7 +326,7 @@ static bool send_release_as(struct postgres *p, struct pg_op *a, enum pg_request
         number(&n, tombstone),
         NULL,
         NULL,
-        NULL, /* interop */
+        NULL, /* without interop= */
     };
     int count = sizeof values / sizeof *values - 3;
     char keys[2][24];
@@ -344,7 +344,7 @@ static bool send_release(struct postgres *p, struct pg_op *a, nanos now)
     return send_release_as(p, a, PG_REQ_VERB, now);
 }
 
-/* If it does not arrive, the lease ends with its ttl. */
+/* If this does not arrive, the lease ends with its ttl. */
 void pg_op_give_back(struct postgres *p, struct pg_op *a, nanos now)
 {
     enum op_verb verb = a->sent_op.verb;
@@ -402,7 +402,7 @@ static void send_op(struct postgres *p, struct pg_op *a, nanos now)
 
     a->unsent = false;
     bool sent = send(p, a, now);
-    a->sent = true; /* even then: a part of it may have reached the server */
+    a->sent = true; /* set even if that failed: a part of it may have reached the server */
     if (sent)
         pg_op_settle(p, a);
     else
@@ -422,7 +422,7 @@ static void send_or_begin(struct postgres *p, struct pg_op *a, nanos now)
     (diagnoses ? pg_diagnose_begin : pg_admin_begin)(p, a, now);
 }
 
-/* The server never received anything of it. */
+/* Ends an op of which nothing was sent. */
 static void end_unsent(struct postgres *p, struct pg_op *a, nanos now)
 {
     assert(!a->sent && !a->in_flight);
@@ -476,7 +476,7 @@ void pg_op_send_unsent(struct postgres *p, nanos now)
     while (last && last->next_active)
         last = last->next_active;
 
-    /* The oldest first: that is the order in which they were submitted. */
+    /* Oldest first: in the order in which they were submitted. */
     for (struct pg_op *a = last, *before; a && p->connection.state == PG_UP; a = before) {
         before = a->prev_active;
         if (a->unsent)

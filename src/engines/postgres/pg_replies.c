@@ -24,7 +24,7 @@ struct numbers {
     int count;
 };
 
-/* "{1,2,3}" */
+/* Reads "{1,2,3}". */
 static bool read_numbers(const struct pg_reply *reply, struct numbers *n)
 {
     const char *at = reply->rows == 1 ? pg_reply_value(reply, 0, 0) : "";
@@ -46,7 +46,7 @@ static bool read_numbers(const struct pg_reply *reply, struct numbers *n)
     return false;
 }
 
-/* In nanoseconds, bounded so that it can be added to a time. */
+/* Converts microseconds, bounded so that the result can be added to a time. */
 static nanos microseconds(int64_t us)
 {
     static const int64_t most = TIME_NEVER / 8 / 1000;
@@ -69,7 +69,7 @@ static void note_era(struct postgres *p, const struct pg_op *a, const struct num
         pg_seen_of(p, &a->sent_op)->era = (int32_t)n->at[index];
 }
 
-/* {1 or 3, token, left, now, era}. No hold is longer than the longest ttl. */
+/* Reads {1 or 3, token, left, now, era}. No hold is longer than the longest ttl. */
 static bool read_held(struct postgres *p, const struct pg_op *a, const struct numbers *n,
                       struct engine_reply *reply)
 {
@@ -84,7 +84,7 @@ static bool read_held(struct postgres *p, const struct pg_op *a, const struct nu
     return true;
 }
 
-/* {2, left, again, now, number, place, ticket, era} */
+/* Reads {2, left, again, now, number, place, ticket, era}. */
 static bool read_queued(struct postgres *p, struct pg_op *a, const struct numbers *n,
                         struct engine_reply *reply)
 {
@@ -133,7 +133,7 @@ static void read_mismatch(const struct pg_op *a, const struct numbers *n)
         error_set(HF_MISMATCH, "is in use as %s, not as %s", class_text(n->at[1]), class_text(own));
 }
 
-/* A refusal with a reason: {-2, class, capacity}, {-3, capacity}, {-4}, {-5}, {-6, left}. */
+/* Reads a refusal with a reason: {-2, class, capacity}, {-3, capacity}, {-4}, {-5}, {-6, left}. */
 static bool read_reason(const struct postgres *p, const struct pg_op *a, const struct numbers *n,
                         struct engine_reply *reply)
 {
@@ -196,7 +196,7 @@ static bool read_acquired(struct postgres *p, struct pg_op *a, const struct numb
     return read_reason(p, a, n, reply);
 }
 
-/* {0 or 1, waiting}, {3, token, left, now, era} */
+/* Reads {0 or 1, waiting} and {3, token, left, now, era}. */
 static bool read_released(struct postgres *p, struct pg_op *a, enum op_verb verb,
                           const struct numbers *n, struct engine_reply *reply)
 {
@@ -216,7 +216,7 @@ static bool read_released(struct postgres *p, struct pg_op *a, enum op_verb verb
     return true;
 }
 
-/* {1, token, left, now, era}: extended; {2}: there are other readers; {0}: not held. */
+/* Reads {1, token, left, now, era}: extended; {2}: there are other readers; {0}: not held. */
 static bool read_extended(struct postgres *p, struct pg_op *a, const struct numbers *n,
                           struct engine_reply *reply)
 {
@@ -270,10 +270,11 @@ void pg_reply_notify_all(struct postgres *p)
 
 struct notification {
     char id[PG_ID_TEXT + 1];
-    int64_t token, till, at; /* till, at: end of the hold and time of the handoff, server's clock */
+    /* till, at: end of the hold and time of the handoff, by the server's clock */
+    int64_t token, till, at;
 };
 
-/* "uuid token till now" */
+/* Reads "uuid token till now". */
 static bool read_notification(const char *payload, struct notification *n)
 {
     assert(payload);
@@ -289,7 +290,7 @@ static bool read_notification(const char *payload, struct notification *n)
     return len == PG_ID_TEXT;
 }
 
-/* How long the hold is good for, counted from our last request. */
+/* Returns how long the hold is good, counted from our last request. */
 static nanos good_for(const struct pg_op *a, const struct notification *n, nanos now)
 {
     nanos from_request = microseconds(n->till - a->queued_reply.at);
@@ -297,8 +298,8 @@ static nanos good_for(const struct pg_op *a, const struct notification *n, nanos
     return from_request < from_now ? from_request : from_now;
 }
 
-/* Can the hold be taken from the notification, without asking the server? Not in a durable schema:
- * there a handoff is not on disk yet. */
+/* Returns true if the notification alone proves the hold; otherwise the server is asked. In a
+ * durable schema a handoff is not on disk yet, so it never does. */
 static bool can_be_trusted(struct postgres *p, const struct pg_op *a, nanos good, nanos now)
 {
     const struct timing *t = pg_op_timing(p, a);
@@ -336,7 +337,8 @@ static void notify_waiter(struct postgres *p, struct pg_op *a, const struct noti
     pg_op_reply(p, a, &reply);
 }
 
-/* If a request of the waiter is in flight, its reply is newer. */
+/* A notification has arrived. If a request of the waiter is in flight, its reply will be newer
+ * and decides. */
 void pg_reply_notified(struct postgres *p, const char *payload, nanos now)
 {
     assert(payload);

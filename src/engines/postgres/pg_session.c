@@ -12,8 +12,9 @@
 struct pg_session {
     PGconn *conn;
     PostgresPollingStatusType polling;
-    PGresult *held, *passed_on; /* the reply that awaits its Sync; the one that was taken last */
-    uint32_t syncs;             /* number of Syncs in flight */
+    /* the reply that awaits its Sync, and the one that was passed on last */
+    PGresult *held, *passed_on;
+    uint32_t syncs; /* number of Syncs in flight */
     bool up, writes, warned;
     char why[512];
 };
@@ -103,7 +104,7 @@ bool pg_keyword_is_known(const char *name, size_t len)
         return true; /* pg_keywords_read() reports it */
 
     PQconninfoOption *options = pq.PQconndefaults();
-    bool known = !options; /* no memory: pg_keywords_read() reports it */
+    bool known = !options; /* without memory: pg_keywords_read() reports it */
     for (const PQconninfoOption *option = options; option && option->keyword; option++)
         known |= strlen(option->keyword) == len && memcmp(option->keyword, name, len) == 0;
     pq.PQconninfoFree(options);
@@ -124,7 +125,7 @@ static bool fail(struct pg_session *s)
     const char *why = pq.PQerrorMessage(s->conn);
     snprintf(s->why, sizeof s->why, "%s", *why ? why : "the server closed the connection");
 
-    s->why[strcspn(s->why, "\n")] = 0; /* the rest is advice */
+    s->why[strcspn(s->why, "\n")] = 0; /* keep the first line; the rest is advice */
     return false;
 }
 
@@ -248,7 +249,7 @@ bool pg_session_process(struct pg_session *s)
     return flush(s);
 }
 
-/* An error behind a row takes its place: the commit failed. */
+/* Keeps a result until its Sync. An error behind a row replaces it: the commit has failed. */
 static void hold_back(struct pg_session *s, PGresult *result)
 {
     pq.PQclear(s->held);
@@ -283,7 +284,7 @@ bool pg_session_next(struct pg_session *s, struct pg_reply *reply)
         if (!result) {
             if (pq.PQstatus(s->conn) == CONNECTION_BAD)
                 return false;
-            continue; /* between a statement and its Sync */
+            continue; /* NULL separates the results of a statement from its Sync */
         }
         if (pq.PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
             hold_back(s, result);

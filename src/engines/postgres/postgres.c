@@ -1,4 +1,4 @@
-/* postgres.c - the engine for a PostgreSQL database: its door, and its URL. */
+/* postgres.c - the engine for a PostgreSQL database: the functions of its table, and its URL. */
 #include "postgres.h"
 
 #include "base/error.h"
@@ -29,7 +29,7 @@ static bool is_ours(const struct settings *settings, const char *name, size_t le
     return false;
 }
 
-/* Appends the parts of the query that are keywords of libpq. */
+/* Appends those parts of the query that are keywords of libpq. */
 static void add_passed_on(char *uri, size_t size, const char *query,
                           const struct settings *settings)
 {
@@ -99,7 +99,7 @@ static void set_default_text(struct settings *settings, size_t index, const char
     settings->value[index] = (int64_t)strlen(text);
 }
 
-/* Names have no prefix here: users write them in SQL, too. */
+/* There is no default prefix: users write the names in SQL, too. */
 void postgres_fit_defaults(struct settings *settings)
 {
     set_default_text(settings, SETTING_PREFIX, "");
@@ -118,7 +118,7 @@ static hf_status read_password_file(struct postgres *p, const char *path)
     return status;
 }
 
-/* The schema becomes a part of SQL. */
+/* Reads the name of the schema, which is inserted into SQL: only safe letters are accepted. */
 static hf_status read_schema(struct postgres *p, const char *text)
 {
     bool good = islower((unsigned char)text[0]) || text[0] == '_';
@@ -140,7 +140,7 @@ static hf_status read_wake(struct postgres *p, const char *text)
     return error_set(HF_CONFIG, "wake=%s: postgres: has notify and poll", text);
 }
 
-/* A keyword that the URL has counts more than ours. */
+/* Sets a keyword unless the URL sets it. */
 static bool set_unless_given(struct postgres *p, const char *name, const char *value)
 {
     return *pg_keywords_get(&p->keywords, name) || !*value ||
@@ -301,7 +301,7 @@ static void connection_bytes(void *self, unsigned connection, const char *bytes,
     assert(!"no connection of the driver");
 }
 
-/* The driver had no descriptor to poll the session with. */
+/* The driver could not poll the session's descriptor. */
 static void connection_down(void *self, unsigned connection, hf_status status, const char *why,
                             nanos now)
 {
@@ -322,7 +322,8 @@ static uint32_t connections(void *self)
     return p->connection.unclaimed > 0;
 }
 
-/* With interop= the end of an idle session is the end of the leases: it must be seen at once. */
+/* With interop= leases end with their session, so the end of an idle session must be noticed at
+ * once. */
 static uint32_t listening_connections(void *self)
 {
     const struct postgres *p = self;

@@ -62,10 +62,10 @@ struct pg_op;
 /* ---- pg_connection.c ---- */
 
 enum pg_request_kind {
-    PG_REQ_VERB,      /* a verb of an op */
+    PG_REQ_VERB,      /* a verb of a lock */
     PG_REQ_ADMIN,     /* a statement of an admin op */
-    PG_REQ_UNCLAIMED, /* no op waits for the reply */
-    PG_REQ_HELLO,     /* this and the next ones are the greeting */
+    PG_REQ_UNCLAIMED, /* a statement for whose reply no op waits */
+    PG_REQ_HELLO,     /* this kind and the next ones belong to the greeting */
     PG_REQ_SETUP,
     PG_REQ_INSTALL,
     PG_REQ_PREPARE,
@@ -79,7 +79,8 @@ struct pg_request {
     nanos sent_at, patience;
     int64_t ttl_ms; /* ttl that the request asks for */
     bool measures;  /* no other request was in flight when it was sent */
-    uint64_t echo;  /* PG_REQ_VERB behind a pooler: what the reply must repeat; else 0 */
+    /* PG_REQ_VERB behind a pooler: number that the reply must repeat; otherwise 0 */
+    uint64_t echo;
 };
 
 enum pg_connection_state { PG_DOWN, PG_DIALLING, PG_GREETING, PG_UP };
@@ -87,17 +88,18 @@ enum pg_connection_state { PG_DOWN, PG_DIALLING, PG_GREETING, PG_UP };
 struct pg_connection {
     enum pg_connection_state state;
     struct pg_session *session; /* libpq's connection; NULL: DOWN */
-    nanos since;                /* DIALLING, GREETING: when that began */
-    nanos received_at;          /* when it was last readable */
+    nanos since;                /* DIALLING, GREETING: time when that began */
+    nanos received_at;          /* time when it was last readable */
     nanos dial_at;              /* DOWN: earliest time of the next dial */
     uint32_t failures;          /* number of failed dials in a row */
-    uint32_t ups;               /* how often it came up */
-    struct pg_request *queue;   /* ring of requests in flight: sent, and answered, in this order */
+    uint32_t ups;               /* number of times it came up */
+    /* ring of requests in flight, in the order in which they are sent and answered */
+    struct pg_request *queue;
     uint32_t first, count, room;
     uint32_t unclaimed; /* number of requests in the queue that no op waits for */
-    bool pooled;        /* a pooler is in between */
-    uint64_t echo;      /* of the last request behind a pooler */
-    bool installed;     /* sql/ was run on this connection */
+    bool pooled;        /* a pooler stands in between */
+    uint64_t echo;      /* number of the last request behind a pooler */
+    bool installed;     /* the files of sql/ were run on this connection */
     bool listens;       /* the session has its key and listens to the channel */
     int64_t session_key;
     int version; /* version of the server, as in 150018 */
@@ -119,7 +121,7 @@ struct pg_connection {
 /* The newest QUEUED reply: a notification of a handoff is measured by it. */
 struct pg_queued_reply {
     bool set;
-    nanos asked_at, due; /* when the request was sent; when to poll next */
+    nanos asked_at, due; /* time when the request was sent; time of the next poll */
     int64_t at;          /* the server's clock then, in microseconds */
     int64_t number;      /* the lock's token counter then */
 };
@@ -128,40 +130,41 @@ struct pg_queued_reply {
 struct pg_op {
     struct pg_op *next, *prev;               /* list postgres.ops */
     struct pg_op *next_active, *prev_active; /* list postgres.active */
-    struct engine_op *op;                    /* the client's; its `connections` are ours to write */
-    struct engine_op sent_op;                /* copy of *op at the last submit */
-    struct pg_queued_reply queued_reply;     /* the newest one, while the op waits */
-    char *list_after;              /* PG_REQ_ADMIN: name after which the next page begins */
-    int64_t first_ttl_ms;          /* ttl that sets op_timeout; extends do not change it */
-    int64_t ticket;                /* its place in the queue; 0: unknown */
-    uint32_t in_flight, acquiring; /* number of requests, and of ACQUIREs among them */
-    bool active;                   /* is in postgres.active */
-    bool unsent;                   /* waits for the connection to come up */
-    bool sent;                     /* some request went out for it */
-    uint32_t key_ups;   /* interop: which session has the advisory lock (connection.ups); 0: none */
-    uint32_t key_given; /* interop: the same, of a lock whose release is in flight */
-    uint32_t key_polls; /* interop: how often the lock was tried in a row */
+    struct engine_op *op;     /* op of the client; only its `connections` may be written */
+    struct engine_op sent_op; /* copy of *op at the last submit */
+    struct pg_queued_reply queued_reply; /* the newest QUEUED reply, while the op waits */
+    char *list_after;                    /* PG_REQ_ADMIN: name after which the next page begins */
+    int64_t first_ttl_ms;                /* ttl that sets op_timeout; extends do not change it */
+    int64_t ticket;                      /* its place in the queue; 0: unknown */
+    uint32_t in_flight, acquiring;       /* number of requests, and of ACQUIREs among them */
+    bool active;                         /* is in postgres.active */
+    bool unsent;                         /* waits for the connection to come up */
+    bool sent;                           /* some request was sent for it */
+    /* interop: value of connection.ups when the session took the advisory lock; 0: it has none */
+    uint32_t key_ups;
+    uint32_t key_given; /* interop: the same for a lock whose release is in flight */
+    uint32_t key_polls; /* interop: number of tries in a row to take the lock */
     bool cut;           /* an ACQUIRE that went out was never answered, and may still arrive */
     bool queued;        /* the server put it into the queue */
 };
 
-/* What the last replies said about a name. If it is wrong, that costs time only: names may share a
- * cell. */
+/* The newest replies about a name. Names may share a cell: wrong values only cost time. */
 struct pg_seen {
     int32_t era;
     bool contended; /* there were waiters */
 };
 
-/* Which advisory lock a lease takes as well (setting interop). */
+/* The advisory lock that a lease takes as well (setting interop). */
 enum pg_interop { PG_INTEROP_OFF, PG_HASHTEXT, PG_HASHTEXTEXTENDED, PG_NUMBER };
 
 struct postgres {
     const struct wire_engine_host *host;
     struct pg_keywords keywords;
-    char where[300]; /* host:port/database, for messages */
+    char where[300]; /* "host:port/database", for messages */
     char schema[PG_SCHEMA_MAX + 1], prefix[PG_PREFIX_MAX + 1];
     char commit[16];
-    bool memory, may_install, polls; /* polls: wake=poll, or a pooler */
+    /* memory: the setting; polls: wake=poll, or behind a pooler */
+    bool memory, may_install, polls;
     struct engine_limits limits;
     struct timing_overrides overrides;
     nanos connect_timeout;
@@ -178,15 +181,15 @@ struct postgres {
     struct pg_op *ops;    /* list of all ops */
     struct pg_op *active; /* list of ops in flight, unsent or queued */
     uint32_t queued;      /* number of ops in the server's queues */
-    nanos swept_at;       /* when the last sweep was sent, or put off */
+    nanos swept_at;       /* time when the last sweep was sent or postponed */
 };
 
 /* ---- pg_connection.c ---- */
 
-/* Dials if the connection is down. Returns false if it cannot be dialled now; connection->why says
- * why. */
+/* Dials the connection if it is down. Returns false if it cannot be dialled now; connection->why
+ * says why. */
 bool pg_connection_need(struct postgres *p, nanos now);
-/* Sends a statement (as pg_session_execute()), and puts the request into the queue. */
+/* Sends a statement (like pg_session_execute()) and adds the request to the queue. */
 bool pg_connection_send(struct postgres *p, struct pg_request request, const char *name,
                         const char *sql, int count, const char *const *values, nanos now);
 void pg_connection_ready(struct postgres *p, nanos now);
@@ -194,60 +197,61 @@ nanos pg_connection_tick(struct postgres *p, nanos now);
 /* Closes a connection that cannot be used any more, and replies to all ops in flight on it. */
 __attribute__((format(printf, 4, 5))) void pg_connection_drop(struct postgres *p, hf_status status,
                                                               nanos now, const char *format, ...);
-/* The op is going away: no reply reaches it any more. */
+/* The op is going away: its requests get no op. */
 void pg_connection_forget(struct postgres *p, const struct pg_op *a);
-/* Sees to it that this client is notified: takes a session key and listens. */
+/* Makes the server notify this client: takes a session key and listens to its channel. */
 void pg_connection_listen(struct postgres *p, nanos now);
 
-/* What an error of the server means. */
+/* The meaning of a server's error. */
 struct pg_error {
     hf_status status;
-    bool drop; /* the connection is of no use */
+    bool drop; /* the connection cannot be used any more */
     char text[600];
 };
 struct pg_error pg_error_of(const struct postgres *p, const struct pg_reply *reply);
 
 /* ---- pg_ops.c ---- */
 
-struct pg_op *pg_op_find_or_make(struct postgres *p, struct engine_op *op); /* NULL: no memory */
+/* Returns NULL without memory. */
+struct pg_op *pg_op_find_or_make(struct postgres *p, struct engine_op *op);
 void pg_op_submit(struct postgres *p, struct pg_op *a, nanos now);
-/* Gives back a lease that the client does not know of; no reply follows. */
+/* Releases a lease that the client does not know about; no reply follows. */
 void pg_op_give_back(struct postgres *p, struct pg_op *a, nanos now);
 void pg_op_forget(struct postgres *p, struct engine_op *op);
-/* The connection has come up: sends the ops that wait for it. */
+/* The connection is up: sends the ops that wait for it. */
 void pg_op_send_unsent(struct postgres *p, nanos now);
 /* Replies to the client, after op->connections was updated. */
 void pg_op_reply(struct postgres *p, struct pg_op *a, const struct engine_reply *reply);
 void pg_op_fail(struct postgres *p, struct pg_op *a, nanos asked_at, hf_status status,
                 const char *text);
-/* The connection is down. */
+/* The connection is down: fails the op. */
 void pg_op_fail_with_connection(struct postgres *p, struct pg_op *a, nanos now);
 void pg_op_set_queued(struct postgres *p, struct pg_op *a, bool queued);
-/* Puts it into the list of active ops, or takes it out, as its fields say. */
+/* Adds the op to the list of active ops or removes it, as its fields say. */
 void pg_op_settle(struct postgres *p, struct pg_op *a);
 const struct timing *pg_op_timing(struct postgres *p, const struct pg_op *a);
 struct pg_seen *pg_seen_of(struct postgres *p, const struct engine_op *op);
 void pg_id_text(const struct id *id, char text[PG_ID_TEXT + 1]);
-/* The name with its prefix, as the server has it. */
+/* Writes the name with its prefix, as the server knows it. */
 void pg_full_name(const struct postgres *p, const struct engine_op *op, char name[PG_NAME_MAX + 1]);
 
 /* ---- pg_interop.c ---- */
 
-hf_status pg_interop_read(struct postgres *p, const char *mode); /* HF_CONFIG: another setting rules
-                                                                    it out */
-/* Lets the statements of acquire and release take and give back the advisory lock as well. */
+/* Reads the setting. HF_CONFIG: another setting excludes it. */
+hf_status pg_interop_read(struct postgres *p, const char *mode);
+/* Makes the statements of acquire and release include the advisory lock. */
 void pg_interop_statements(struct postgres *p);
-/* The last arguments of these statements. Returns how many; numbers: room for two. */
+/* Fills in the last arguments of these statements. Returns their number; numbers: room for two. */
 int pg_interop_values(const struct postgres *p, const struct pg_op *a, const char **values,
                       char numbers[2][24]);
-/* Replies and returns true if the op cannot be done with interop=, or if its advisory lock is gone.
- */
+/* If the op cannot be done with interop=, or its advisory lock is lost, replies and returns
+ * true. */
 bool pg_interop_refuses(struct postgres *p, struct pg_op *a, nanos now);
-/* Has the session that is up the advisory lock of this op? */
+/* Returns true if the current session has the advisory lock of the op. */
 bool pg_interop_has_key(const struct postgres *p, const struct pg_op *a);
-/* The lease is held and its advisory lock is another's. Fills in the reply. */
+/* The lease is held, but another session has its advisory lock. Fills in the reply. */
 void pg_interop_key_is_taken(struct postgres *p, struct pg_op *a, struct engine_reply *reply);
-/* The op goes away: gives back its advisory lock. */
+/* The op goes away: releases its advisory lock. */
 void pg_interop_forget(struct postgres *p, struct pg_op *a);
 
 /* ---- pg_replies.c ---- */
@@ -259,7 +263,7 @@ bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
 void pg_reply_note_key(struct postgres *p, const struct pg_request *request,
                        const struct pg_reply *reply);
 void pg_reply_notified(struct postgres *p, const char *payload, nanos now);
-/* All waiters ask again. */
+/* Makes all waiters ask again. */
 void pg_reply_notify_all(struct postgres *p);
 
 /* ---- pg_admin.c, pg_diagnose.c ---- */
@@ -273,7 +277,8 @@ void pg_diagnose_reply(struct postgres *p, const struct pg_request *request,
 
 /* ---- install.c: made from sql/ ---- */
 
-extern const char *const pg_sql_files[]; /* in the order of their numbers */
+/* names of the files, in the order of their numbers */
+extern const char *const pg_sql_files[];
 extern const int pg_sql_count;
 
 extern const struct wire_engine_type postgres_wire_engine;

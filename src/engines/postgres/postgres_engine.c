@@ -1,4 +1,5 @@
-/* postgres_engine.c - the engine's table: postgres.c behind the driver that polls its socket. */
+/* postgres_engine.c - the engine's table: connects postgres.c with the I/O driver that polls its
+ * socket. */
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"
 #include "postgres.h"
