@@ -1,4 +1,4 @@
-/* cluster.c - the engine for a Redis Cluster: its door, and its URL.
+/* cluster.c - the engine for a Redis Cluster: the functions of its table, and its URL.
  *
  * The connections of shard i are numbered from i times the number that a shard needs. Those that
  * ask for the map of slots have the highest numbers. */
@@ -68,7 +68,7 @@ static void add_seeds(struct cluster *c, const struct endpoints *endpoints)
     memcpy(c->password, endpoints->password, sizeof c->password);
 }
 
-/* The URL of one server: the same user, password and database. */
+/* Writes the URL of one server: user, password and database are the same for all. */
 static hf_status write_url(struct cluster *c, const struct url *url, const char *rest)
 {
     const char *hosts = url->body + 2, *at = memrchr(hosts, '@', strcspn(hosts, "/"));
@@ -119,13 +119,13 @@ static hf_status open_cluster(void **self, const struct url *url, const struct s
 
 /* ---- The door ---- */
 
-/* After every event. Returns when to call it again. */
+/* Called after every event. Returns when to call it again. */
 static nanos settle(struct cluster *c, nanos now)
 {
     shards_settle(c, now);
     surveys_settle(c, now);
     nanos next = map_query_tick(c, now);
-    shards_settle(c, now); /* a map may have come */
+    shards_settle(c, now); /* a map of slots may have arrived */
     surveys_settle(c, now);
 
     uint32_t seeking = map_query_connections(c);
@@ -145,7 +145,8 @@ static void submit(void *self, struct engine_op *op, nanos now)
     else
         redis_wire_engine.submit(shards_route(c, op, now)->redis, op, now);
     settle(c, now);
-    if (!is_mapped && !is_survey && op->connections) /* the search began after the op was noted */
+    /* settle() began a search, so the op waits for its connections as well */
+    if (!is_mapped && !is_survey && op->connections)
         op->connections |= map_query_connections(c);
 }
 
@@ -159,7 +160,7 @@ static void forget(void *self, struct engine_op *op)
     redis_wire_engine.forget(c->shard[home].redis, op);
 }
 
-/* NULL: the connection is one that asks for the map. */
+/* Returns NULL for a connection that asks for the map. */
 static struct cluster_shard *shard_of(struct cluster *c, unsigned connection)
 {
     if (connection >= CLUSTER_QUERY_FIRST)
@@ -216,7 +217,7 @@ static uint32_t connections(void *self)
     return all;
 }
 
-/* Maps belong to no op; nor does the greeting of a new primary. */
+/* Connections whose bytes belong to no op: maps of slots, and the greeting of a new primary. */
 static uint32_t listening_connections(void *self)
 {
     struct cluster *c = self;

@@ -28,13 +28,14 @@
 #include "engines/wire_engine.h"
 
 enum {
-    CLUSTER_QUERIES = 2, /* connections that ask for the map */
+    CLUSTER_QUERIES = 2, /* number of connections that ask for the map */
     CLUSTER_QUERY_FIRST = WIRE_CONNECTIONS_MAX - CLUSTER_QUERIES,
     CLUSTER_SHARDS_MAX = CLUSTER_QUERY_FIRST,
-    CLUSTER_NODES_MAX = 64, /* that are remembered to ask for the map */
+    /* number of servers that are remembered, to ask them for the map */
+    CLUSTER_NODES_MAX = 64,
     CLUSTER_REPLICAS_MAX = 8,
-    CLUSTER_MOVES_MAX = 64, /* that are remembered */
-    CLUSTER_NODE_ID = 40,   /* letters */
+    CLUSTER_MOVES_MAX = 64, /* number of redirects that are remembered */
+    CLUSTER_NODE_ID = 40,   /* letters in the id of a node */
     CLUSTER_WHY_MAX = 700,
 };
 _Static_assert((int)CLUSTER_SHARDS_MAX <= (int)REDIS_CLUSTER_MEMBERS_MAX, "each has an index");
@@ -50,15 +51,16 @@ struct cluster_node {
 struct cluster_shard {
     struct cluster *cluster;
     unsigned index;
-    void *redis; /* NULL: this place is unused */
+    void *redis; /* the shard's Redis engine; NULL: this place is unused */
     struct wire_engine_host host;
-    struct cluster_node primary; /* host "": not known yet */
+    struct cluster_node primary; /* its primary; host "": not known yet */
     char replica[CLUSTER_REPLICAS_MAX][CLUSTER_NODE_ID + 1];
     unsigned replicas;
-    bool is_named;  /* in the newest map, or by a redirect since */
-    bool has_moved; /* its primary has another address: shards_settle() follows */
-    nanos lost_at;  /* since when it is down; 0: it is up, or was not needed */
-    nanos takes;    /* how long its requests take */
+    bool is_named; /* the newest map names it, or a redirect did since */
+    /* its primary has a new address: shards_settle() makes the engine follow */
+    bool has_moved;
+    nanos lost_at; /* time since when it is down; 0: it is up, or no op needed it */
+    nanos takes;   /* time that its requests take */
 };
 
 enum cluster_query_state { CLUSTER_QUERY_DOWN, CLUSTER_QUERY_DIALLING, CLUSTER_QUERY_UP };
@@ -77,50 +79,52 @@ struct cluster_query {
 struct cluster_search {
     bool is_on, is_wanted;
     bool found;
-    unsigned next;   /* how many nodes were asked */
-    nanos next_at;   /* when the next one is asked */
-    nanos again_at;  /* not before this time */
-    uint32_t rounds; /* number of searches since all shards were up */
+    unsigned next;   /* number of nodes that were asked */
+    nanos next_at;   /* time when the next one is asked */
+    nanos again_at;  /* earliest time of the next search */
+    uint32_t rounds; /* number of searches since all shards were last up */
     hf_status status;
-    char why[CLUSTER_WHY_MAX]; /* what the nodes said */
+    char why[CLUSTER_WHY_MAX]; /* errors of the nodes, in words */
 };
 
 /* A slot that a redirect gave to a shard. */
 struct cluster_move {
-    nanos at; /* 0: unused */
+    nanos at; /* time of the redirect; 0: unused */
     uint16_t slot;
     uint8_t shard;
 };
 
-struct cluster_survey; /* cluster_survey.c */
+struct cluster_survey; /* requests to all primaries, cluster_survey.c */
 
 struct cluster {
     const struct wire_engine_host *host;
-    struct url url; /* of one server: who logs in, which database */
+    struct url url; /* URL for one server: user, password and database */
     struct settings settings;
     char scheme[24];
-    const char *prefix; /* of all keys: in `settings` */
+    const char *prefix; /* prefix of all keys; points into `settings` */
     bool polls;
-    unsigned stride;          /* connections of a shard */
-    unsigned shards_most;     /* that there are numbers for */
-    unsigned shards;          /* places in `shard` that were ever used */
-    struct endpoint endpoint; /* TLS files of all nodes; host and port are filled in */
+    unsigned stride;      /* number of connections of a shard */
+    unsigned shards_most; /* most shards that there are connection numbers for */
+    unsigned shards;      /* number of places in `shard` that were ever used */
+    /* TLS files of all nodes; host and port are filled in for each dial */
+    struct endpoint endpoint;
     char user[256], password[512];
-    hf_status open_status; /* of the last engine that could not be opened */
+    hf_status open_status; /* status of the last engine that could not be opened */
     nanos connect_timeout;
     nanos last_now; /* last `now` passed in; redirects have no time argument */
 
-    bool is_mapped; /* a map has come */
+    bool is_mapped; /* a map has arrived */
     uint8_t owner[CLUSTER_SLOTS];
     struct cluster_shard shard[CLUSTER_SHARDS_MAX];
     struct cluster_move move[CLUSTER_MOVES_MAX];
     unsigned next_move;
 
-    struct cluster_node node[CLUSTER_NODES_MAX]; /* those of the URL first */
-    unsigned nodes, seeds, first;                /* first: it is asked first */
+    struct cluster_node node[CLUSTER_NODES_MAX]; /* known servers, those of the URL first */
+    /* number of servers, of those of the URL; index of the one to ask first */
+    unsigned nodes, seeds, first;
     struct cluster_query query[CLUSTER_QUERIES];
     struct cluster_search search;
-    struct resp_command command; /* that is being written */
+    struct resp_command command; /* command that is being written */
     struct cluster_survey *surveys;
 };
 
@@ -128,28 +132,31 @@ extern const struct wire_engine_type cluster_wire_engine;
 
 /* ---- shards.c ---- */
 
-hf_status shards_open(struct cluster *c); /* the first one, without an address */
+/* Makes the first shard, which has no address yet. */
+hf_status shards_open(struct cluster *c);
 void shards_close(struct cluster *c);
-/* The shard whose primary is there, or was a replica of it; makes one if there is none. NULL: there
- * is no room or no memory. */
+/* Returns the shard whose primary has that id or address, or has it as a replica; makes one if
+ * there is none. NULL: no room or no memory. */
 struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, const char *port);
-/* A free place with an engine. NULL: as above. */
+/* Opens an engine at an unused place. NULL: no room or no memory. */
 struct cluster_shard *shards_make(struct cluster *c);
-/* The shard that gets the op now. */
+/* Returns the shard that an op goes to now. */
 struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nanos now);
 /* After every event: follows primaries, moves ops, notes which shards are lost. */
 void shards_settle(struct cluster *c, nanos now);
-/* Some slots have another owner: the ops of each shard are looked through. */
+/* Some slots have another owner: goes through the ops of every shard. */
 void shards_review(struct cluster *c);
-bool shards_are_lost(const struct cluster *c); /* and ops need one of them */
+/* Returns true if some shard is down and ops need it. */
+bool shards_are_lost(const struct cluster *c);
 uint32_t shards_slots_of(const struct cluster *c, const struct cluster_shard *shard);
 
 /* ---- slot_map.c ---- */
 
-/* Reads the reply of a node to CLUSTER SLOTS. NULL: done; otherwise what is wrong with it. */
+/* Reads a node's reply to CLUSTER SLOTS. Returns NULL if it was valid; otherwise what is wrong
+ * with it. */
 const char *slot_map_read(struct cluster *c, const struct cluster_node *from,
                           const struct resp_reply *resp, nanos now);
-/* A redirect gave that slot to a shard. */
+/* Notes that a redirect gave that slot to a shard. */
 void slot_map_moved(struct cluster *c, unsigned slot, const struct cluster_shard *to);
 
 /* ---- map_query.c ---- */
@@ -160,20 +167,20 @@ void map_query_down(struct cluster *c, unsigned number, hf_status status, const 
                     nanos now);
 /* Begins, continues and ends searches. Returns when to call it again. */
 nanos map_query_tick(struct cluster *c, nanos now);
-/* Connections that ask. */
+/* Returns the connections that ask for the map. */
 uint32_t map_query_connections(const struct cluster *c);
-/* That node is asked first from now on. */
+/* Makes that node the first one to ask. */
 void map_query_prefer(struct cluster *c, const char *host, const char *port);
 void map_query_close(struct cluster *c);
 
 /* ---- cluster_survey.c ---- */
 
-/* Whether an op asks all primaries: a list of several names, or diagnose. */
+/* Returns true if an op needs all primaries: a list of several names, or diagnose. */
 bool survey_is_needed(const struct engine_op *op);
 void survey_begin(struct cluster *c, struct engine_op *op, nanos now);
-/* Returns false if the op is no survey. */
+/* Drops the survey of an op. Returns false if the op is no survey. */
 bool survey_forget(struct cluster *c, const struct engine_op *op);
-/* The survey that an op of a shard is part of; NULL: none. */
+/* Returns the survey that an op of a shard belongs to; NULL: none. */
 struct cluster_survey *survey_of_part(const struct cluster *c, const struct engine_op *op);
 void survey_on_reply(struct cluster_survey *survey, struct engine_op *part,
                      const struct engine_reply *reply);
@@ -181,8 +188,9 @@ void survey_on_row(struct cluster *c, struct cluster_survey *survey,
                    const struct cluster_shard *shard, const struct hf_row *row);
 void survey_on_finding(struct cluster *c, const struct cluster_survey *survey,
                        const struct hf_finding *finding);
-bool surveys_wait(const struct cluster *c); /* for the map */
-/* No map could be had: those that wait for it fail. */
+/* Returns true if a survey waits for the map. */
+bool surveys_wait(const struct cluster *c);
+/* No map could be read: fails the surveys that wait for it. */
 void surveys_fail(struct cluster *c, hf_status status, const char *why);
 /* After every event: begins and ends surveys. */
 void surveys_settle(struct cluster *c, nanos now);

@@ -1,4 +1,5 @@
-/* cluster_engine.c - the engine's table: cluster.c behind the driver that owns the sockets. */
+/* cluster_engine.c - the engine's table: connects cluster.c with the I/O driver that owns the
+ * sockets. */
 #include "cluster.h"
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"

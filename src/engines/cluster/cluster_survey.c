@@ -13,20 +13,20 @@
 
 struct part {
     struct admin_op op;
-    bool is_out; /* its shard knows it */
-    bool is_due; /* its reply has not come */
+    bool is_out; /* the engine of its shard knows it */
+    bool is_due; /* its reply is awaited */
 };
 
 struct cluster_survey {
     struct cluster_survey *next;
-    struct engine_op *op; /* the client's */
-    bool has_begun;       /* false: it waits for the map */
+    struct engine_op *op; /* op of the client */
+    bool has_begun;       /* the requests were sent; false: it waits for the map */
     nanos asked_at;
-    hf_status status; /* of the first part that failed */
+    hf_status status; /* status of the first part that failed */
     char why[CLUSTER_WHY_MAX];
-    bool has_end; /* names behind `end` were not reported by all */
+    bool has_end; /* some shard has more names: those behind `end` are incomplete */
     char end[HF_NAME_MAX + 1];
-    struct part part[CLUSTER_SHARDS_MAX]; /* by the index of the shard */
+    struct part part[CLUSTER_SHARDS_MAX]; /* indexed by shard */
 };
 
 bool survey_is_needed(const struct engine_op *op)
@@ -69,7 +69,7 @@ void survey_on_reply(struct cluster_survey *survey, struct engine_op *part_op,
     snprintf(survey->why, sizeof survey->why, "%s", reply->text ? reply->text : "no reply");
 }
 
-/* The first name at which a page of some shard ends is the end of all. */
+/* If the page of a shard ends early, the whole page must end at the lowest such name. */
 static void note_end(struct cluster_survey *survey, const char *name)
 {
     if (!survey->has_end || strcmp(name, survey->end) < 0)
@@ -77,7 +77,8 @@ static void note_end(struct cluster_survey *survey, const char *name)
     survey->has_end = true;
 }
 
-/* A key may be met on its way from one server to another: the owner of the slot shows it. */
+/* Reports a row. During a move a key may be found on two servers: only the row from the owner of
+ * its slot counts. */
 void survey_on_row(struct cluster *c, struct cluster_survey *survey,
                    const struct cluster_shard *shard, const struct hf_row *row)
 {

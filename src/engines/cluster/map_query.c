@@ -1,7 +1,7 @@
-/* map_query.c - asks nodes for the map of slots: when, whom, and what if nobody answers.
+/* map_query.c - asks nodes for the map of slots.
  *
- * The node that answered last, or that a redirect named, is asked first. A node that is silent
- * costs a search NEXT_AFTER: then the next one is asked beside it. */
+ * The node that answered last, or that a redirect named, is asked first. If it is silent for
+ * NEXT_AFTER, the next one is asked as well. */
 #include "cluster.h"
 
 #include <assert.h>
@@ -9,9 +9,12 @@
 #include <string.h>
 
 #define NEXT_AFTER NANOS_OF_MS(50)
-#define PAUSE NANOS_OF_MS(80)        /* between searches, */
-#define PAUSE_LONG NANOS_OF_MS(1000) /* and when a shard has been lost for long */
-enum { ROUNDS_OFTEN = 200, REPLY_MOST = 8 << 20 /* bytes */ };
+#define PAUSE NANOS_OF_MS(80)        /* pause between two searches */
+#define PAUSE_LONG NANOS_OF_MS(1000) /* pause when a shard has been lost for long */
+enum {
+    ROUNDS_OFTEN = 200,
+    REPLY_MOST = 8 << 20 /* searches with the short pause; bytes in a map */
+};
 
 /* ---- Connections ---- */
 
@@ -50,7 +53,7 @@ uint32_t map_query_connections(const struct cluster *c)
     return all;
 }
 
-/* The status that helps most: a refusal is known for certain, silence may end. */
+/* Notes the status to report. A refusal is more useful than silence, which may end. */
 static void note_failure(struct cluster *c, const struct cluster_node *node, hf_status status,
                          const char *why)
 {
@@ -177,7 +180,8 @@ void map_query_down(struct cluster *c, unsigned number, hf_status status, const 
     char where[ENDPOINT_TEXT_MAX];
     (void)now;
     snprintf(where, sizeof where, "%s:%s: ", q->node.host, q->node.port);
-    bool has_prefix = strncmp(why, where, strlen(where)) == 0; /* `why` names the server first */
+    /* `why` names the server already */
+    bool has_prefix = strncmp(why, where, strlen(where)) == 0;
     put_down(q);
     if (c->search.is_on)
         note_failure(c, &q->node, status, has_prefix ? why + strlen(where) : why);
@@ -227,7 +231,7 @@ static void give_up(struct cluster *c, nanos now)
     char why[CLUSTER_WHY_MAX + 64];
     c->search.is_on = false;
     if (c->is_mapped)
-        return; /* what is known is used */
+        return; /* if no node answers, the last map is used further on */
     snprintf(why, sizeof why, "no node of the cluster says which server has which slot: %s",
              c->search.why);
     redis_follow_failed(c->shard[0].redis, c->search.status, why, now);

@@ -84,7 +84,7 @@ static uint32_t shard_random(void *ctx)
     return shard->cluster->host->random(shard->cluster->host->ctx);
 }
 
-/* The slowest shard counts. */
+/* Passes on how long requests take: the slowest shard counts. */
 static void shard_takes(void *ctx, nanos length)
 {
     struct cluster_shard *shard = ctx;
@@ -161,7 +161,7 @@ struct cluster_shard *shards_make(struct cluster *c)
 
 hf_status shards_open(struct cluster *c)
 {
-    return shards_make(c) ? HF_OK : c->open_status; /* error_text() says why */
+    return shards_make(c) ? HF_OK : c->open_status; /* error_text() has the reason */
 }
 
 void shards_close(struct cluster *c)
@@ -211,7 +211,7 @@ struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, c
 
     for (unsigned i = 0; i < c->shards && !shard; i++)
         if (c->shard[i].redis && has_replica(&c->shard[i], id))
-            shard = &c->shard[i]; /* it was promoted */
+            shard = &c->shard[i]; /* found as the replica that was promoted */
     shard = shard ? shard : shards_make(c);
     if (shard)
         set_primary(shard, host, port, id);
@@ -228,7 +228,8 @@ uint32_t shards_slots_of(const struct cluster *c, const struct cluster_shard *sh
 
 /* ---- Ops ---- */
 
-/* An op whose request is in flight stays where it is: that server knows best where the slot is. */
+/* Returns the shard for an op. While a request of the op is in flight it stays where it is: that
+ * server will redirect it. */
 struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nanos now)
 {
     int home = redis_cluster_home(op);
@@ -280,7 +281,7 @@ bool shards_are_lost(const struct cluster *c)
     return false;
 }
 
-/* A primary without slots is of no use once no op is left there. */
+/* Closes the engine of a primary that has no slots and no ops. */
 static void drop_unused(struct cluster *c, struct cluster_shard *shard)
 {
     bool is_used = shard->is_named || redis_cluster_has_ops(shard->redis);

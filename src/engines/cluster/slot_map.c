@@ -1,4 +1,4 @@
-/* slot_map.c - reads a map of slots, and says which shard has which. */
+/* slot_map.c - reads a map of slots, and decides which shard has which slot. */
 #include "cluster.h"
 
 #include <assert.h>
@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOVE_LIFE NANOS_OF_MS(2000) /* a redirect is newer than any map of another node */
+/* time for which a redirect counts more than maps of other nodes */
+#define MOVE_LIFE NANOS_OF_MS(2000)
 enum { NOBODY = 255 };
 
-/* A primary that a map names. */
+/* A primary in the map that is being read. */
 struct found {
     struct cluster_node primary;
     char replica[CLUSTER_REPLICAS_MAX][CLUSTER_NODE_ID + 1];
@@ -20,13 +21,13 @@ struct found {
 struct map {
     struct found found[CLUSTER_SHARDS_MAX];
     unsigned count;
-    uint8_t owner[CLUSTER_SLOTS]; /* index in `found`, or NOBODY */
+    uint8_t owner[CLUSTER_SLOTS]; /* for each slot an index in `found`, or NOBODY */
 };
 
 /* ---- Reading ---- */
 
-/* {host, port, id, {name, value ...}}. A host that is empty or nil is the one that was asked; with
- * "?" the address is among the values behind. */
+/* Reads {host, port, id, {name, value ...}}. An empty or nil host is the server that was asked;
+ * with "?" the address is in the list of names and values. */
 static bool read_node(const struct resp_reply *resp, const struct cluster_node *from,
                       struct cluster_node *node)
 {
@@ -70,7 +71,7 @@ static void remember_node(struct cluster *c, const struct cluster_node *node)
         c->node[c->nodes++] = *node;
 }
 
-/* NULL: there are too many. */
+/* Returns NULL if there are too many. */
 static struct found *find_primary(struct cluster *c, struct map *map,
                                   const struct cluster_node *node)
 {
@@ -92,7 +93,7 @@ static void add_replica(struct found *found, const char *id)
         memcpy(found->replica[found->replicas++], id, CLUSTER_NODE_ID + 1);
 }
 
-/* {from, to, primary, replica ...} */
+/* Reads {from, to, primary, replica ...}. */
 static const char *read_range(struct cluster *c, struct map *map, const struct cluster_node *from,
                               const struct resp_reply *range)
 {
@@ -127,7 +128,7 @@ static bool was_replica(const struct cluster_shard *shard, const char *id)
     return false;
 }
 
-/* How a shard is recognised, the surest way first. */
+/* The signs by which a shard is recognised, the surest first. */
 enum sign { BY_ID, BY_ADDRESS, BY_REPLICA, BY_WAITING, SIGNS };
 
 static bool matches(const struct cluster_shard *shard, const struct found *found, enum sign sign)
@@ -136,11 +137,11 @@ static bool matches(const struct cluster_shard *shard, const struct found *found
     switch (sign) {
     case BY_ID:
         return a->id[0] && strcmp(a->id, b->id) == 0;
-    case BY_ADDRESS: /* a redirect named it, or the server was set up anew */
+    case BY_ADDRESS: /* a redirect named it, or the server was set up again */
         return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0;
-    case BY_REPLICA: /* it was promoted */
+    case BY_REPLICA: /* the replica was promoted */
         return was_replica(shard, b->id);
-    default: /* the first one, which has no address yet */
+    default: /* the first shard, which has no address yet */
         return !a->host[0];
     }
 }
@@ -188,7 +189,7 @@ static bool set_shards(struct cluster *c, struct map *map)
 
 /* ---- Slots ---- */
 
-/* The shard that a redirect gave the slot to, a moment ago; NULL: none. */
+/* Returns the shard to which a redirect gave the slot within MOVE_LIFE; NULL: none. */
 static const struct cluster_shard *moved_to(const struct cluster *c, unsigned slot, nanos now)
 {
     const struct cluster_move *last = NULL;
@@ -209,7 +210,7 @@ void slot_map_moved(struct cluster *c, unsigned slot, const struct cluster_shard
         .at = c->last_now, .slot = (uint16_t)slot, .shard = (uint8_t)to->index};
 }
 
-/* Returns whether a slot has another owner now. */
+/* Returns true if a slot has another owner now. */
 static bool set_owners(struct cluster *c, const struct map *map, const struct cluster_node *from,
                        nanos now)
 {
@@ -237,8 +238,8 @@ static void set_probes(struct cluster *c)
         redis_cluster_set_probe(c->shard[c->owner[slot]].redis, slot);
 }
 
-/* A shard that no map names any more may have died with what it knew: its holds are checked where
- * their slots are now. */
+/* Makes holds be checked where their slots are now: a shard that no map names any more may have
+ * lost them. */
 static void check_holds(struct cluster *c)
 {
     for (unsigned i = 0; i < c->shards; i++) {

@@ -1,16 +1,20 @@
-/* primary.c - decides which server is the primary, and when the sentinels are asked again. */
+/* primary.c - decides which server is the primary, and when to ask the sentinels again. */
 #include "sentinel.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#define NEXT_AFTER NANOS_OF_MS(50)        /* a silent sentinel costs a search so much */
-#define QUERY_PAUSE_MIN NANOS_OF_MS(100)  /* the first pause between searches, */
-#define QUERY_PAUSE_MAX NANOS_OF_MS(1000) /* and the longest */
-#define HOLD_BACK_MAX NANOS_OF_MS(3000)   /* from the choice of a primary to its announcement */
-#define LISTEN_AFTER NANOS_OF_MS(1000)    /* a short command need not listen */
-#define EPOCH_LIFE NANOS_OF_MS(30000)     /* a lost primary's epoch counts so long unconfirmed */
+/* a sentinel that is silent for this long: the next one is asked as well */
+#define NEXT_AFTER NANOS_OF_MS(50)
+#define QUERY_PAUSE_MIN NANOS_OF_MS(100)  /* first pause between two searches */
+#define QUERY_PAUSE_MAX NANOS_OF_MS(1000) /* longest pause */
+/* longest time from the choice of a primary to its announcement */
+#define HOLD_BACK_MAX NANOS_OF_MS(3000)
+/* time after which a client subscribes: a short command never does */
+#define LISTEN_AFTER NANOS_OF_MS(1000)
+/* time for which the epoch of a lost primary counts unconfirmed */
+#define EPOCH_LIFE NANOS_OF_MS(30000)
 
 /* ---- Following ---- */
 
@@ -35,7 +39,8 @@ void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer,
     bool is_first = !s->primary.host[0];
     bool is_new = answer->epoch > s->epoch;
     nanos doubted_at = s->lost_at > s->epoch_at ? s->lost_at : s->epoch_at;
-    bool is_outdated = s->lost_at && now - doubted_at > EPOCH_LIFE; /* they were set up anew */
+    /* the sentinels were set up again, with lower epochs */
+    bool is_outdated = s->lost_at && now - doubted_at > EPOCH_LIFE;
     if (is_followed(s, answer->host, answer->port)) {
         s->epoch_at = now;
         s->epoch = is_new ? answer->epoch : s->epoch;
@@ -49,8 +54,8 @@ void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer,
     follow(s, answer, now);
 }
 
-/* The epoch of the failover is not announced. The next answer, of an equal or higher epoch, names
- * the same server. */
+/* The announcement does not contain the epoch of the failover. The next answer, of an equal or
+ * higher epoch, names the same server. */
 void primary_on_switch(struct sentinel *s, const char *old_host, const char *old_port,
                        const struct sentinel_answer *answer, nanos now)
 {
@@ -114,7 +119,7 @@ static bool all_answered(const struct sentinel *s)
     return s->search.next == s->nodes;
 }
 
-/* The status that helps most: a refusal is known for certain, silence may end. */
+/* Picks the status to report: a refusal is more useful than silence, which may end. */
 static void fail(struct sentinel *s, nanos now)
 {
     assert(!s->search.found);

@@ -1,8 +1,8 @@
-/* sentinel.c - the engine for a primary that sentinels watch: its door, its URL, and what the
- * connections to sentinels share.
+/* sentinel.c - the engine for a primary that sentinels watch: the functions of its table, its
+ * URL, and the connections to sentinels.
  *
  * The connections of the primary have the same numbers here as in the Redis engine. Those to
- * sentinels come behind them: questions first, subscriptions last. */
+ * sentinels have the numbers behind them: first those for queries, then those for subscriptions. */
 #include "sentinel.h"
 
 #include "base/error.h"
@@ -77,7 +77,7 @@ void sentinel_connection_close(struct sentinel *s, struct sentinel_connection *c
     put_down(connection);
 }
 
-/* The pause doubles from REDIAL_MIN on. */
+/* Plans the next dial. The pause doubles from REDIAL_MIN on. */
 static void plan_redial(struct sentinel *s, struct sentinel_connection *connection, nanos now)
 {
     uint32_t doublings = connection->failures < 5 ? connection->failures : 5;
@@ -130,7 +130,7 @@ static void sentinel_reply(struct sentinel *s, struct sentinel_node *node,
                            const struct sentinel_connection *connection,
                            const struct resp_reply *resp, nanos now)
 {
-    bool is_login = resp->type == RESP_STATUS; /* OK to AUTH, of a subscription */
+    bool is_login = resp->type == RESP_STATUS; /* the OK to AUTH, on a subscription */
     if (is_query(s, connection))
         sentinel_query_reply(s, node, resp, now);
     else if (!is_login)
@@ -168,11 +168,11 @@ static void sentinel_down(struct sentinel *s, unsigned number, hf_status status,
     put_down(connection);
     if (!is_query(s, connection)) {
         plan_redial(s, connection, now);
-        primary_query_all(s, now); /* its announcements are missed from now on */
+        primary_query_all(s, now); /* announcements are missed while it is down */
         return;
     }
 
-    size_t prefix = strlen(node->where); /* `why` names the server first */
+    size_t prefix = strlen(node->where); /* `why` names the server already */
     bool has_prefix = strncmp(why, node->where, prefix) == 0 && strncmp(why + prefix, ": ", 2) == 0;
     sentinel_query_failed(s, node, status, has_prefix ? why + prefix + 2 : why, now);
 }
@@ -205,7 +205,7 @@ static hf_status bad_url(const struct url *url, const char *what)
                      what, url->scheme);
 }
 
-/* "/mymaster" or "/mymaster/0" */
+/* Reads "/mymaster" or "/mymaster/0". */
 static hf_status read_name(struct sentinel *s, const struct url *url, const char *rest,
                            const char **database)
 {
@@ -307,7 +307,7 @@ static hf_status open_sentinel(void **self, const struct url *url, const struct 
 
 /* ---- The door ---- */
 
-/* Connections that questions are out on. */
+/* Returns the connections with a query in flight. */
 static uint32_t query_connections(const struct sentinel *s)
 {
     uint32_t all = 0;
@@ -316,7 +316,7 @@ static uint32_t query_connections(const struct sentinel *s)
     return all;
 }
 
-/* After every event. Returns when to call it again. */
+/* Called after every event. Returns when to call it again. */
 static nanos settle(struct sentinel *s, nanos now)
 {
     nanos next = primary_tick(s, now);
@@ -337,7 +337,8 @@ static void submit(void *self, struct engine_op *op, nanos now)
     bool is_sought = !s->primary.host[0];
     redis_wire_engine.submit(s->redis, op, now);
     settle(s, now);
-    if (is_sought && op->connections) /* the search began after the op was noted */
+    /* settle() began a search, so the op waits for its connections as well */
+    if (is_sought && op->connections)
         op->connections |= query_connections(s);
 }
 
@@ -385,8 +386,8 @@ static uint32_t connections(void *self)
     return redis_wire_engine.connections(s->redis);
 }
 
-/* Answers and announcements of sentinels belong to no op; nor does the greeting of a new primary.
- */
+/* Returns the connections whose bytes belong to no op: those to sentinels, and a greeting of a
+ * new primary. */
 static uint32_t listening_connections(void *self)
 {
     struct sentinel *s = self;

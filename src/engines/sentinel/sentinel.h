@@ -41,26 +41,27 @@ enum sentinel_setting_id {
 #undef SETTING_TEXT
 };
 
-/* UP: connected. A query is DOWN again after its answer. */
+/* UP: connected. A connection for queries is DOWN again after its answer. */
 enum sentinel_connection_state { SENTINEL_DOWN, SENTINEL_DIALLING, SENTINEL_UP };
 
 /* What the next replies on a connection answer. */
 enum sentinel_request {
     SENTINEL_REQ_AUTH,
-    SENTINEL_REQ_MASTER,  /* SENTINEL MASTER name */
-    SENTINEL_REQ_ADDRESS, /* SENTINEL GET-MASTER-ADDR-BY-NAME name, without the right to the above
-                           */
-    SENTINEL_REQ_NAMES,   /* SENTINEL MASTERS: it does not know the name */
-    SENTINEL_REQ_EVENTS,  /* subscribed */
+    SENTINEL_REQ_MASTER, /* SENTINEL MASTER name */
+    /* SENTINEL GET-MASTER-ADDR-BY-NAME name, for users without the right to SENTINEL MASTER */
+    SENTINEL_REQ_ADDRESS,
+    /* SENTINEL MASTERS: which names the sentinel knows, because it does not know ours */
+    SENTINEL_REQ_NAMES,
+    SENTINEL_REQ_EVENTS, /* messages of the subscription */
 };
 
 struct sentinel_connection {
     unsigned number;
     enum sentinel_connection_state state;
-    enum sentinel_request next; /* what the next reply answers */
-    nanos since;                /* when the dial began, or the last bytes came */
+    enum sentinel_request next; /* kind of the next reply */
+    nanos since;                /* time when the dial began, or when the last bytes arrived */
     nanos dial_at;              /* DOWN: earliest time of the next dial */
-    nanos ping_at;              /* listening: when to send PING; 0: a PING is in flight */
+    nanos ping_at;              /* subscribed: time of the next PING; 0: a PING is in flight */
     uint32_t failures;          /* number of failed dials in a row */
     struct resp_reader *replies;
 };
@@ -77,15 +78,15 @@ struct sentinel_node {
 /* A server that a sentinel named. */
 struct sentinel_answer {
     char host[256], port[8];
-    uint64_t epoch; /* 0: it did not say */
+    uint64_t epoch; /* epoch of the failover; 0: unknown */
 };
 
 /* A search for the primary. */
 struct sentinel_search {
     bool is_on;
     bool found;      /* a sentinel named the primary */
-    nanos next_at;   /* when the next sentinel is asked */
-    unsigned next;   /* which one that is, counted from `first` */
+    nanos next_at;   /* time when the next sentinel is asked */
+    unsigned next;   /* index of that sentinel, counted from `first` */
     nanos again_at;  /* earliest time of the next search */
     uint32_t rounds; /* number of searches since the primary was last up */
 };
@@ -94,17 +95,17 @@ struct sentinel {
     const struct wire_engine_host *host;
     void *redis;
     char scheme[24];
-    char name[SENTINEL_NAME_MAX + 1]; /* name that the sentinels have for the primary */
+    char name[SENTINEL_NAME_MAX + 1]; /* name of the primary at the sentinels */
     char user[256], password[512];    /* login at the sentinels */
     struct endpoint primary;          /* server that is followed; host "": none yet */
     uint64_t epoch;                   /* epoch of the answer that named the primary */
-    nanos epoch_at;                   /* when a sentinel last confirmed the primary */
-    nanos listen_from;                /* when to begin to listen; 0: before the first op */
-    nanos lost_at;                    /* since when the primary is down; 0: it is up */
+    nanos epoch_at;                   /* time when a sentinel last confirmed the primary */
+    nanos listen_from;                /* time when to subscribe; 0: before the first op */
+    nanos lost_at;                    /* time since when the primary is down; 0: it is up */
     nanos connect_timeout;
     struct sentinel_search search;
-    struct resp_command command; /* the command that is being written */
-    unsigned first;              /* the node that answered last: it is asked first */
+    struct resp_command command; /* command that is being written */
+    unsigned first;              /* index of the sentinel that answered last: it is asked first */
     unsigned nodes;
     struct sentinel_node node[SENTINELS_MAX];
 };
@@ -130,7 +131,7 @@ void sentinel_connection_fail(struct sentinel *s, struct sentinel_connection *co
 void sentinel_query_up(struct sentinel *s, struct sentinel_node *node, nanos now);
 void sentinel_query_reply(struct sentinel *s, struct sentinel_node *node,
                           const struct resp_reply *resp, nanos now);
-/* The query failed. `why` must not name the sentinel: the function adds its name. */
+/* The query failed. The function adds the sentinel's name to `why`. */
 void sentinel_query_failed(struct sentinel *s, struct sentinel_node *node, hf_status status,
                            const char *why, nanos now);
 nanos sentinel_query_tick(struct sentinel *s, struct sentinel_node *node, nanos now);
@@ -144,14 +145,14 @@ nanos sentinel_listen_tick(struct sentinel *s, struct sentinel_node *node, nanos
 
 /* ---- primary.c ---- */
 
-/* A sentinel answered. */
+/* A sentinel answered a query. */
 void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer, nanos now);
 /* A sentinel announced that `answer` takes the place of the server at old_host:old_port. */
 void primary_on_switch(struct sentinel *s, const char *old_host, const char *old_port,
                        const struct sentinel_answer *answer, nanos now);
-/* A sentinel announced that a failover has chosen the new primary, or that it was given up. */
+/* A sentinel announced that a failover has chosen the new primary, or has been given up. */
 void primary_on_choice(struct sentinel *s, bool is_chosen, nanos now);
-/* Asks all sentinels, at once or as soon as it is not too often. */
+/* Asks all sentinels, at once or when the pause is over. */
 void primary_query_all(struct sentinel *s, nanos now);
 /* After every event: begins, continues and ends searches. Returns when to call it again. */
 nanos primary_tick(struct sentinel *s, nanos now);

@@ -1,4 +1,5 @@
-/* sentinel_engine.c - the engine's table: sentinel.c behind the driver that owns the sockets. */
+/* sentinel_engine.c - the engine's table: connects sentinel.c with the I/O driver that owns the
+ * sockets. */
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"
 #include "sentinel.h"

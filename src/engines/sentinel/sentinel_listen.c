@@ -1,5 +1,5 @@
-/* sentinel_listen.c - listens to what a sentinel announces: the subscription, and the events of the
- * primary that is followed. */
+/* sentinel_listen.c - subscribes to the announcements of a sentinel, and reads those about the
+ * primary. */
 #include "sentinel.h"
 
 #include <assert.h>
@@ -35,7 +35,8 @@ void sentinel_listen_up(struct sentinel *s, struct sentinel_node *node, nanos no
     if (!is_sent)
         sentinel_connection_fail(s, &node->listen, now);
     else if (node->listen.failures)
-        primary_query_all(s, now); /* announcements may have been missed */
+        /* announcements before the subscription may have been missed */
+        primary_query_all(s, now);
     node->listen.failures = 0;
 }
 
@@ -85,7 +86,7 @@ static int split(char *text, const char *word[WORDS_MAX])
     return words;
 }
 
-/* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
+/* Reads "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT". */
 static void on_switch(struct sentinel *s, const char *const word[WORDS_MAX], int words, nanos now)
 {
     struct sentinel_answer answer = {0};
@@ -114,7 +115,7 @@ static void on_event(struct sentinel *s, const char *channel, const char *messag
         on_switch(s, word, words, now);
         return;
     }
-    /* "slave NAME HOST PORT @ PRIMARY HOST PORT" or "master PRIMARY HOST PORT" */
+    /* Reads "slave NAME HOST PORT @ PRIMARY HOST PORT" or "master PRIMARY HOST PORT". */
     bool is_chosen = strcmp(channel, "+selected-slave") == 0;
     int at = is_chosen ? 5 : 1;
     if (words > at && strcmp(word[at], s->name) == 0)

@@ -56,7 +56,7 @@ void sentinel_query_failed(struct sentinel *s, struct sentinel_node *node, hf_st
     sentinel_connection_fail(s, &node->query, now);
 }
 
-/* The value of a field in a list of names and values; NULL: there is none. */
+/* Returns the value of a field in a list of names and values; NULL: no such field. */
 static const char *field(const struct resp_reply *list, const char *name)
 {
     for (const struct resp_reply *key = list->first; key && key->next; key = key->next->next) {
@@ -74,7 +74,7 @@ static bool is_port(const char *text)
            atoi(text) <= 65535;
 }
 
-/* Fills in an answer. Returns false if host or port make no sense. */
+/* Fills in an answer. Returns false if host or port are invalid. */
 static bool read_server(struct sentinel_answer *answer, const char *host, const char *port)
 {
     bool is_server = host && port && host[0] && strlen(host) < sizeof answer->host && is_port(port);
@@ -127,7 +127,7 @@ static void on_address(struct sentinel *s, struct sentinel_node *node,
         sentinel_query_failed(s, node, HF_UNAVAILABLE, "it names no address for the primary", now);
 }
 
-/* The names that the sentinel knows, for the message. */
+/* Reads the names that the sentinel knows, for the message. */
 static void on_names(struct sentinel *s, struct sentinel_node *node, const struct resp_reply *resp,
                      nanos now)
 {
