@@ -26,7 +26,7 @@ static hf_status bad_url(const struct reading *r, const char *what)
                      r->scheme, r->form->example);
 }
 
-/* Decodes a part of the URL. */
+/* Decodes one part of the URL. */
 static hf_status take_part(const struct reading *r, const char *what, const char *text, size_t len,
                            char *out, size_t size)
 {
@@ -36,7 +36,7 @@ static hf_status take_part(const struct reading *r, const char *what, const char
                : error_set(status, "%s: the URL's %s: %s", r->scheme, what, error_text());
 }
 
-/* The same for a part that messages show. */
+/* The same for a part that messages show, so it must be printable. */
 static hf_status take_shown(const struct reading *r, const char *what, const char *text, size_t len,
                             char *out, size_t size)
 {
@@ -48,7 +48,7 @@ static hf_status take_shown(const struct reading *r, const char *what, const cha
                 : status;
 }
 
-/* user:password */
+/* Reads "user:password". */
 static hf_status read_user(const struct reading *r, const char *text, size_t len)
 {
     struct endpoints *e = r->into;
@@ -62,7 +62,7 @@ static hf_status read_user(const struct reading *r, const char *text, size_t len
     return status;
 }
 
-/* ":6379" */
+/* Reads ":6379". */
 static hf_status read_port(const struct reading *r, struct endpoint *one, const char *port,
                            const char *end)
 {
@@ -80,7 +80,7 @@ static hf_status read_port(const struct reading *r, struct endpoint *one, const 
     return HF_OK;
 }
 
-/* host, host:port, [::1]:port */
+/* Reads "host", "host:port" or "[::1]:port". */
 static hf_status read_host(const struct reading *r, struct endpoint *one, const char *text,
                            size_t len)
 {
@@ -125,7 +125,7 @@ static hf_status refuse_twice(const struct reading *r)
     return HF_OK;
 }
 
-/* host:port,host:port */
+/* Reads "host:port,host:port". */
 static hf_status read_hosts(const struct reading *r, const char *text, size_t len)
 {
     const char *end = text + len;
@@ -177,9 +177,9 @@ static hf_status read_body(const struct reading *r, const char *body)
     return r->form->is_path ? read_path(r, host, rest) : read_hosts(r, host, (size_t)(rest - host));
 }
 
-/* What is wrong with the file that a path leads to; NULL: nothing. Links are followed, because
- * orchestrators mount secrets as links. But a link of another user could lead to any file of ours,
- * whose first line would be sent to the server. */
+/* Returns what is wrong with a password file; NULL: nothing. Symbolic links are followed,
+ * because orchestrators mount secrets that way. But a link of another user could lead to any file
+ * of this user, and its first line would be sent to the server. */
 static const char *flaw_of_file(const char *path, const struct stat *file)
 {
     struct stat link;

@@ -15,20 +15,20 @@
 /* What the URLs of one engine look like. */
 struct endpoint_form {
     const char *example;      /* for messages, as in "user:password@host:6379/0" */
-    const char *default_host; /* if the URL names no host; NULL: it must name one */
+    const char *default_host; /* host if the URL names none; NULL: it must name one */
     const char *default_port;
     unsigned most;    /* number of servers, at most ENDPOINTS_MAX; 1: no list */
     bool tls;         /* the scheme asks for TLS */
-    bool is_path;     /* the scheme asks for a unix socket */
-    const char *alpn; /* TLS: protocol that a server must choose; NULL: any */
+    bool is_path;     /* the scheme means a unix socket */
+    const char *alpn; /* TLS: ALPN protocol that the server must choose; NULL: any */
 };
 
 struct endpoints {
-    char user[256], password[512]; /* "": none; the same for all servers */
-    const char *rest;              /* text behind the hosts: points into the URL; "": none */
+    char user[256], password[512]; /* login for all servers; "": none */
+    const char *rest;              /* text behind the hosts, within the URL; "": none */
     unsigned count;
-    struct endpoint *one; /* array of `count` */
-    unsigned first;       /* the one to dial if nothing failed */
+    struct endpoint *one; /* array of `count` servers */
+    unsigned first;       /* index of the server to dial if no dial failed */
 };
 
 /* HF_CONFIG: error_text() says what is wrong, without showing a password; HF_NO_MEMORY. On failure
@@ -38,12 +38,12 @@ hf_status endpoints_read(struct endpoints *endpoints, const struct url *url,
 /* Also wipes the password. */
 void endpoints_free(struct endpoints *endpoints);
 
-/* The server to dial after that many dials failed in a row: all servers in turn, and in each round
- * another address of a name. Valid until the next call. */
+/* Returns the server to dial after that many failures in a row: each in turn, and in each round
+ * another address of its name. Valid until the next call. */
 const struct endpoint *endpoints_turn(struct endpoints *endpoints, unsigned failures);
-/* The server that endpoints_turn() named is up: it is the first one from now on. */
+/* The server that endpoints_turn() returned is up: makes it the first to dial. */
 void endpoints_keep(struct endpoints *endpoints, const struct endpoint *endpoint);
 
-/* Reads the first line of a file that only its owner may read. A path of "" is HF_OK and changes
- * nothing. */
+/* Reads a password from the first line of a file that only its owner may read. An empty path
+ * changes nothing and is HF_OK. */
 hf_status endpoints_read_password(const char *path, char *password, size_t size);

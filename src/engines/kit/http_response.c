@@ -67,7 +67,7 @@ static void read_status(struct http_response *r)
         r->stage = HTTP_FIELD;
 }
 
-/* Reads digits of that base, and nothing else. */
+/* Reads a number of that base up to the end of the text. */
 static bool read_number(const char *text, unsigned base, uint64_t *number)
 {
     *number = 0;
@@ -119,7 +119,7 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Splits the line at its colon. Returns NULL if it is no field. */
+/* Splits a line at its colon. Returns NULL if it is not a field. */
 static char *split_field(struct http_response *r)
 {
     char *colon = strchr(r->text, ':');
@@ -203,7 +203,8 @@ static void read_text(struct http_response *r)
     }
 }
 
-/* Takes bytes up to the end of a line, or all. A CR stays in the line until its LF has come. */
+/* Appends bytes up to the end of the line, or all. A CR stays in the text until its LF has
+ * arrived. */
 static size_t take_text(struct http_response *r, const char *bytes, size_t len)
 {
     size_t taken = 0;

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 
 enum {
-    SLAB = 64, /* known ops that are allocated at once */
+    SLAB = 64, /* number of known ops that are allocated together */
     FIRST_BUCKETS = 64
 };
 
 struct op_slab {
     struct op_slab *next;
-    void *known[]; /* structs of `size` bytes each */
+    void *known[]; /* room for structs of `size` bytes each */
 };
 
 static struct known_op **bucket_of(const struct op_table *table, const struct id *attempt)
@@ -40,7 +40,7 @@ static bool make_buckets(struct op_table *table)
     if (!bucket)
         return old != NULL;
 
-    assert((more & (more - 1)) == 0); /* bucket_of() masks the hash */
+    assert((more & (more - 1)) == 0); /* bucket_of() needs a power of two */
     table->bucket = bucket;
     table->buckets = more;
     for (uint32_t i = 0; i < had; i++)

@@ -7,24 +7,26 @@
 #include "core/engine_protocol.h"
 
 struct known_op {
-    struct known_op *same_hash; /* unused: the next one */
-    struct engine_op *op;       /* its attempt id does not change while the table has it */
-    void *active;               /* the engine's own; NULL: the op is idle */
+    /* next op in the bucket; in an unused struct: the next unused one */
+    struct known_op *same_hash;
+    struct engine_op *op; /* its attempt id does not change while the table has it */
+    void *active;         /* the engine's struct for an active op; NULL: the op is idle */
 };
 
 struct op_slab;
 
-/* A zeroed table with a size is empty. */
+/* A table. Set `size`, and the rest to zero. */
 struct op_table {
     size_t size; /* bytes of the engine's struct that begins with a known_op */
     struct known_op **bucket, *unused;
-    uint32_t buckets, count; /* buckets: a power of two, 0 before the first op */
+    /* number of buckets (a power of two, 0 before the first op), and of ops */
+    uint32_t buckets, count;
     struct op_slab *slabs;
 };
 
 struct known_op *op_table_note(struct op_table *table, struct engine_op *op);
-/* Notes the op and sets op->engine_state. All behind the known_op is zero. NULL: no memory. `size`
- * is that of the table: a size that the compiler knows saves the call of memset(). */
+/* Adds the op and sets op->engine_state. The bytes behind the known_op are zero. NULL: no
+ * memory. `size` is that of the table: as a constant it saves the call of memset(). */
 static inline void *op_table_add(struct op_table *table, struct engine_op *op, size_t size)
 {
     struct known_op *known = op_table_note(table, op);
@@ -34,8 +36,8 @@ static inline void *op_table_add(struct op_table *table, struct engine_op *op, s
 }
 /* Clears op->engine_state. */
 void op_table_drop(struct op_table *table, struct known_op *known);
-void op_table_free(struct op_table *table); /* touches no op */
+void op_table_free(struct op_table *table); /* Frees the table, but not the ops. */
 
-/* The first op with that attempt id, and the next one; NULL: none. */
+/* Returns the first op with that attempt id, and the next one; NULL: none. */
 struct known_op *op_table_find(const struct op_table *table, const struct id *attempt);
 struct known_op *op_table_next(const struct known_op *known);

@@ -7,28 +7,29 @@
 
 struct flight {
     nanos sent_at;
-    nanos patience; /* how long the server may be silent */
-    uint64_t id;    /* for replies that name their request; else unused */
+    nanos patience; /* time for which the server may be silent */
+    uint64_t id;    /* id for replies that name their request; otherwise unused */
 };
 
-/* A zeroed pipeline with a size is empty. */
+/* The ring. Set `size`, and the rest to zero. */
 struct pipeline {
-    size_t size; /* bytes of a request */
+    size_t size; /* bytes of one request */
     char *ring;
-    uint32_t first, count, room; /* room: a power of two, or 0 */
-    nanos received_at;           /* when the last bytes came */
-    nanos answered_at;           /* when the last whole reply came */
+    /* index of the first request, number of requests, and room for them (a power of two, or 0) */
+    uint32_t first, count, room;
+    nanos received_at; /* time when the last bytes arrived */
+    nanos answered_at; /* time when the last complete reply arrived */
 };
 
-/* The i-th request; 0 is the one that was sent first. Valid until one is added or taken. */
+/* Returns the i-th request; 0 is the one that was sent first. Valid until one is added or taken. */
 static inline void *pipeline_at(const struct pipeline *p, uint32_t i)
 {
     return p->ring + ((p->first + i) & (p->room - 1)) * p->size;
 }
 
 bool pipeline_grow(struct pipeline *pipeline);
-/* Copies the request. Returns false if there is no memory. `size` is that of the pipeline: a size
- * that the compiler knows saves the call of memcpy(). */
+/* Copies the request into the ring. Returns false without memory. `size` is that of the ring: as
+ * a constant it saves the call of memcpy(). */
 static inline bool pipeline_add(struct pipeline *p, const void *request, size_t size)
 {
     if (p->count == p->room && !pipeline_grow(p))
@@ -38,20 +39,20 @@ static inline bool pipeline_add(struct pipeline *p, const void *request, size_t 
     p->count++;
     return true;
 }
-/* Takes the first request out, into `request`. There must be one. */
+/* Moves the first request into `request`. There must be one. */
 static inline void pipeline_take(struct pipeline *p, void *request, size_t size)
 {
     memcpy(request, pipeline_at(p, 0), size);
     p->first = (p->first + 1) & (p->room - 1);
     p->count--;
 }
-/* Takes the request with that id out. Returns false if there is none. */
+/* Moves the request with that id into `request`. Returns false if there is none. */
 bool pipeline_take_id(struct pipeline *pipeline, uint64_t id, void *request);
 void pipeline_free(struct pipeline *pipeline);
 
-/* When the i-th request has waited long enough. The patience counts from the last bytes of a server
- * that goes on sending; but they must become a reply within twice the patience, or within twice
- * `longest` if that is longer. */
+/* Returns when the i-th request has waited long enough. The time begins again with all bytes of
+ * the server, but a complete reply must arrive within twice the patience, or twice `longest` if
+ * that is longer. */
 static inline nanos pipeline_deadline(const struct pipeline *p, uint32_t i, nanos longest)
 {
     const struct flight *flight = pipeline_at(p, i);

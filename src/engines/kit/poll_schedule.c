@@ -1,4 +1,4 @@
-/* poll_schedule.c - when each local waiter asks a server again. */
+/* poll_schedule.c - decides when each local waiter asks a server again. */
 #include "poll_schedule.h"
 
 #include <assert.h>
@@ -8,9 +8,10 @@
 enum { PARTS = 16 };
 
 struct poll_group {
-    struct poll_group *same_hash, **to_me; /* links of its bucket */
-    struct heap waiters;                   /* waiters in the order of arrival */
-    struct poll_waiter *scout;             /* NULL: it has left */
+    /* next group in the bucket, and the pointer to this one */
+    struct poll_group *same_hash, **to_me;
+    struct heap waiters;       /* waiters in order of arrival */
+    struct poll_waiter *scout; /* the waiter that polls often; NULL: it has left */
     size_t name_len;
     char name[];
 };
@@ -70,7 +71,7 @@ static struct poll_waiter *first_of(const struct poll_group *group)
                 : NULL;
 }
 
-/* Without memory, the waiter has no group. */
+/* Adds the waiter to the group of its lock. Without memory it has no group. */
 static void join(struct poll_schedule *schedule, struct poll_waiter *waiter,
                  const struct engine_op *op, int64_t arrival)
 {
@@ -87,7 +88,7 @@ static void join(struct poll_schedule *schedule, struct poll_waiter *waiter,
     }
 }
 
-/* Makes the first waiter the scout. Returns it if it was not. */
+/* Makes the first waiter the scout. Returns that waiter if it is a new scout, otherwise NULL. */
 static struct poll_waiter *choose_scout(struct poll_group *group)
 {
     struct poll_waiter *first = first_of(group);
@@ -101,8 +102,8 @@ static struct poll_waiter *choose_scout(struct poll_group *group)
 
 /* ---- Times ---- */
 
-/* As late as the place allows. Waiters that are due in the same sixteenth of that time poll
- * together, so that their requests share a send. A new waiter starts at a random sixteenth. */
+/* Returns the latest time that the place allows. Waiters due in the same sixteenth of that time
+ * poll together, so that their requests share a send. A new waiter starts at a random sixteenth. */
 static nanos late_poll_at(const struct poll_queued *queued, const struct wire_engine_host *host)
 {
     nanos part = queued->longest / PARTS;

@@ -1,4 +1,4 @@
-/* redial.c - when a connection that is down is dialled again. */
+/* redial.c - decides when a connection that is down is dialled again. */
 #include "redial.h"
 
 #include "core/backoff.h"
@@ -6,8 +6,8 @@
 #include <assert.h>
 
 enum {
-    ANY_TTL_MS = 1000, /* the pauses between tries follow from settings alone */
-    CUTS_MOST = 2      /* cuts in a row that make the pause longer */
+    ANY_TTL_MS = 1000, /* any ttl will do: the pauses follow from the settings alone */
+    CUTS_MOST = 2      /* number of cuts in a row that lengthen the pause */
 };
 #define CUT_PAUSE NANOS_OF_MS(5)
 
