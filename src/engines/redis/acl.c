@@ -1,9 +1,9 @@
-/* acl.c - which rights a user lacks, written as ACL SETUSER takes them.
+/* acl.c - finds which rights a user lacks, and writes them as ACL SETUSER takes them.
  *
  * The rights that are needed are tried before the first lock (the verb rights), and a refusal later
- * on is named. Servers name a command that a client may not send. They do not name keys and
- * channels, nor, in Redis, a command that a function may not call: of those they tell the line, and
- * the line names the command. */
+ * on is named in the message. A server names the command that a client may not send. It names
+ * neither keys nor channels, and Redis does not name a command that a function may not call: then
+ * its error has the line of the library, and the command is read from that line. */
 #include "redis.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The code in a line of the library, counted from 1 with the two lines of its head. NULL: it has
- * fewer. */
+/* Returns that line of the library; number 1 is the first line of its head. NULL: it has fewer
+ * lines. */
 static const char *code_at(long number)
 {
     const char *at = redis_script_body;
@@ -28,7 +28,7 @@ static bool has_call(const char *code)
     return call && call < code + strcspn(code, "\n");
 }
 
-/* True if the error names our library or script. Functions of other programs fail, too. */
+/* Returns true if the error names our library or script: functions of other programs fail, too. */
 static bool is_our_text(const char *name)
 {
     if (strncmp(name, redis_library_name, strlen(redis_library_name)) == 0)
@@ -39,8 +39,9 @@ static bool is_our_text(const char *name)
     return false;
 }
 
-/* "... script: FUNCTION, on @user_function:LINE." or "... script: SHA, on @user_script:LINE." The
- * call is in that line, or above it if its error was looked at first and then raised. */
+/* Returns the code of the failed call. The error ends with "... script: FUNCTION, on
+ * @user_function:LINE." or "... script: SHA, on @user_script:LINE." If the script inspected the
+ * call's error before it raised it, the call is above that line. */
 static const char *find_code(const char *error)
 {
     const char *name = strstr(error, "script: "), *place = strstr(error, "@user_"), *code = NULL;
@@ -103,7 +104,7 @@ bool redis_acl_write(struct redis *r)
     return true;
 }
 
-/* The reply may be anything: this is no name of a command unless it looks like one. */
+/* The reply may be anything: accept only what looks like the name of a command. */
 static bool is_command(const char *text)
 {
     return *text && strlen(text) < 24 && !text[strspn(text, "abcdefghijklmnopqrstuvwxyz")];
@@ -116,7 +117,7 @@ static void add_right(struct redis *r, const char *command)
     bool is_about_channels = strcmp(command, "publish") == 0 || strcmp(command, "subscribe") == 0;
     const char *blank = used ? " " : "";
 
-    /* The command or the channel: the server does not say which. */
+    /* The user may lack the command or the channel: the server does not say which. */
     if (is_about_channels && !strchr(r->lacking, '&'))
         snprintf(r->lacking + used, sizeof r->lacking - used, "%s&{%s* or +%s", blank, r->prefix,
                  command);
@@ -128,7 +129,8 @@ void redis_acl_read(struct redis *r, const struct resp_reply *resp)
 {
     if (resp->type == RESP_ERROR && strstr(resp->text, "'evalsha'"))
         strcpy(r->lacking, "+fcall");
-    /* Keys that the user may not use, for one: every op is refused for that before it begins. */
+    /* Not a list: the call was refused, for example because the user may not use these keys.
+     * Then every op is refused for the same reason, before it does anything. */
     if (resp->type != RESP_LIST)
         return;
 

@@ -122,7 +122,7 @@ static void forget_active(struct redis *r, struct redis_op *a)
             redis_connection_forget(&r->connection[i], a);
     redis_admin_free(a);
 
-    if (a->replied) { /* the calls above may have caused a reply */
+    if (a->replied) { /* the calls above may have put it into the list */
         struct redis_op **at = &r->replied;
         while (*at != a)
             at = &(*at)->next_replied;

@@ -1,8 +1,8 @@
-/* cluster_member.c - one primary of a cluster: redirects, requests that are sent again later, and
- * ops that move from one server to another.
+/* cluster_member.c - one primary of a cluster: redirects, requests that are sent again later,
+ * and ops that move from one server to another.
  *
- * A refused request has done nothing, so it may be sent elsewhere, unless another request of the op
- * is in flight behind it: then it would come after that one, and fails instead. */
+ * A refused request has done nothing, so it may be sent elsewhere. But if another request of the
+ * same op is already in flight, it would be executed after that one; then it fails instead. */
 #include "redis.h"
 
 #include <assert.h>
@@ -11,9 +11,11 @@
 #include <string.h>
 
 enum { REDIRECTS_MAX = 5, DOUBLINGS_MAX = 6 };
-#define PAUSE_OF_MOVE NANOS_OF_MS(2) /* after a refusal because the slot is being moved */
+/* pause after a refusal because the slot is being moved */
+#define PAUSE_OF_MOVE NANOS_OF_MS(2)
 #define PAUSE_OF_MOVE_MAX NANOS_OF_MS(100)
-#define PAUSE_OF_DOWN NANOS_OF_MS(50) /* because no server has it */
+/* pause after a refusal because no server has the slot */
+#define PAUSE_OF_DOWN NANOS_OF_MS(50)
 #define PAUSE_OF_DOWN_MAX NANOS_OF_MS(500)
 
 /* ---- Joining ---- */
@@ -77,7 +79,7 @@ static struct resting_op *resting_of(const struct engine_op *op)
     return op->engine_state;
 }
 
-/* Makes the op known to `to` and leaves `from` as it is. */
+/* Makes the op known to the engine `to`, without changing the engine `from`. */
 static bool make_known(struct redis *to, struct engine_op *op, bool is_active)
 {
     void *before = op->engine_state;
@@ -86,14 +88,14 @@ static bool make_known(struct redis *to, struct engine_op *op, bool is_active)
                              : op_table_add(&to->known_ops, op, sizeof(struct resting_op)) != NULL;
     if (is_made)
         return true;
-    if (op->engine_state) /* there was memory for its first part */
+    if (op->engine_state) /* the first part was allocated, so the op is known */
         op_table_drop(&to->known_ops, op->engine_state);
     op->engine_state = before;
     return false;
 }
 
-/* The number of some other server than `to` is and will be for long: the next reply that the op
- * holds replaces what was believed. */
+/* Returns a server number that `to` does not have and will not get soon. It stands for "another
+ * server": the next reply that the op holds is taken as new. */
 static uint8_t number_of_another(const struct redis *to, uint8_t confirmed_by)
 {
     if (!confirmed_by)
@@ -169,7 +171,7 @@ static void set_stray(struct redis *r, struct redis_op *a, unsigned to)
     a->unsent = true;
 }
 
-/* Whether the op is about one lock. */
+/* Returns true if the op is about one lock. */
 static bool has_slot(const struct redis_op *a)
 {
     if (a->sent_op.verb != OP_ADMIN)
@@ -215,7 +217,8 @@ void redis_cluster_move_strays(void *redis, void *const *members, nanos now)
             continue;
         a->stray_to = 0;
         if (!to || to == r || !redis_cluster_move(r, to, a->op, now))
-            a->resend_at = now; /* redis_cluster_tick() sends it here, and hears more */
+            /* redis_cluster_tick() sends it to the server named in the reply */
+            a->resend_at = now;
     }
     r->cluster.strays = 0;
     r->cluster.resend_at = now;
@@ -287,8 +290,8 @@ static nanos pause_after(const struct redis *r, const struct redis_op *a, enum r
     return pause / 2 + pause * (nanos)(r->host->random(r->host->ctx) % 64) / 128;
 }
 
-/* The request is sent again for connect_timeout. After that it fails; a caller that waits goes on
- * asking. */
+/* Sends the request again later, for connect_timeout at most. After that it fails with a status
+ * on which a waiting caller asks again. */
 static void resend_later(struct redis *r, struct redis_op *a, const struct redirect *redirect,
                          const char *error, nanos asked_at, nanos now)
 {
@@ -330,7 +333,8 @@ bool redis_cluster_on_error(struct redis *r, const struct request *request,
         return true;
     }
 
-    /* A call with several keys would find them on neither side. */
+    /* During a move the keys may be on different servers, so neither can execute a call with
+     * several keys. */
     bool has_one_key = request->kind == REQ_VERB && request->plain &&
                        (request->verb == OP_EXTEND || request->verb == OP_CHECK);
     bool may_go = redirect.how == REDIS_MOVED || (redirect.how == REDIS_IMPORTING && has_one_key);
@@ -358,7 +362,7 @@ bool redis_cluster_send_asking(struct redis *r, struct redis_op *a,
     struct request request = {.kind = REQ_ASKING, .patience = r->connect_timeout};
     if (redis_connection_send(r, connection, request, now))
         return true;
-    if (a->unsent) { /* otherwise the broken connection has replied */
+    if (a->unsent) { /* otherwise the connection broke, and the op has its reply */
         a->unsent = false;
         redis_op_fail_with(r, a, connection, now);
     }

@@ -16,18 +16,18 @@ struct settings;
 
 enum { REDIS_CLUSTER_MEMBERS_MAX = 64 };
 
-/* How a server refused a request. IMPORTING (ASK): that key has left for another server, which does
- * not have the whole slot yet. */
+/* How a server refused a request. IMPORTING (ASK): the key is on another server already, but the
+ * slot as a whole is not. */
 enum redis_redirect { REDIS_MOVED, REDIS_IMPORTING, REDIS_TRY_AGAIN, REDIS_CLUSTER_DOWN };
 
 struct redis_cluster_place {
-    unsigned index;            /* of this member */
+    unsigned index;            /* index of this member */
     unsigned first_connection; /* number of its first connection in the engine above */
-    bool polls;                /* wake=poll */
+    bool polls;                /* setting wake is "poll" */
     void *ctx;
-    /* A request was refused and did nothing. MOVED, IMPORTING: `host` and `port` have the slot, or
-     * will have it; host "": the one that was asked. Returns the index of that member; -1: none is
-     * known. It must not call a member. */
+    /* A request was refused and did nothing. MOVED, IMPORTING: `host` and `port` name the server
+     * that has the slot, or will have it; host "" is the server that refused. Returns the index of
+     * that member; -1: none is known. It must not call a member. */
     int (*redirected)(void *ctx, enum redis_redirect how, unsigned slot, const char *host,
                       const char *port);
 };
@@ -36,22 +36,22 @@ struct redis_cluster_place {
 unsigned redis_cluster_connections(const struct settings *settings, bool polls);
 /* Makes an engine a member. Call it after redis_follow_begin(), before the first submit. */
 void redis_cluster_join(void *redis, const struct redis_cluster_place *place);
-/* A slot that this server has, for what is tried in the greeting. */
+/* Names a slot of this server, for the keys that the greeting tries. */
 void redis_cluster_set_probe(void *redis, unsigned slot);
 
-/* Slot of a lock; prefix: as the setting says. */
+/* Returns the slot of a lock; prefix: value of the setting. */
 unsigned redis_cluster_slot(const char *prefix, const char *name, size_t len);
-/* Index of the member that the op belongs to; -1: none. */
+/* Returns the index of the member that the op belongs to; -1: none. */
 int redis_cluster_home(const struct engine_op *op);
-/* Whether a request of the op awaits its reply: then it must not move. */
+/* Returns true while a request of the op awaits its reply: then it must not move. */
 bool redis_cluster_is_in_flight(const struct engine_op *op);
 bool redis_cluster_has_ops(const void *redis);
 
-/* Moves an op that has no request in flight. If a request of it is unsent, that is sent at the new
- * member. Returns false without memory: then the op stays. */
+/* Moves an op that has no request in flight. An unsent request is sent by the new member.
+ * Returns false without memory; then the op stays. */
 bool redis_cluster_move(void *from, void *to, struct engine_op *op, nanos now);
-/* Ops of slots that others have by that table: those that wait ask again, those that are unsent
- * become strays. */
+/* Goes through the ops whose slots belong to other members by that table: waiters ask again, and
+ * unsent ops become strays. */
 void redis_cluster_review(void *redis, const uint8_t owner[CLUSTER_SLOTS]);
 /* Moves the ops whose requests were redirected. `members` is indexed by the members' indexes. */
 void redis_cluster_move_strays(void *redis, void *const *members, nanos now);

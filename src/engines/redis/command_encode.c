@@ -9,8 +9,9 @@
 
 /* ---- Replies to the client ---- */
 
-/* Writes that replicas must acknowledge have a connection of their own: those that lengthen a hold,
- * and the check of a hold that another client made. So a release never waits behind a WAIT. */
+/* Returns the connection for the verb. Writes that replicas must acknowledge have a connection
+ * of their own, so that a release never waits behind a WAIT: those that lengthen a hold, and the
+ * check of a hold that another client made. */
 struct redis_connection *redis_op_connection(struct redis *r, const struct redis_op *a,
                                              enum op_verb verb)
 {
@@ -42,8 +43,8 @@ void redis_op_set_connections(struct redis *r, struct redis_op *a)
         a->op->connections |= r->follow.seek_connections;
 }
 
-/* The server holds the lock for the op. Returns true if the last server that said so was another
- * one, which counts by another clock. */
+/* Returns true if the server says that the op holds, and the last one that said so was another
+ * server, with another clock. */
 static bool is_confirmed_elsewhere(struct redis *r, struct redis_op *a, uint64_t token)
 {
     uint8_t before = a->confirmed_by;
@@ -142,8 +143,9 @@ static void write_pace(struct redis *r)
     const struct timing *t = &r->timing;
     nanos often = redis_polls_only(r)
                       ? t->refresh
-                      : t->refresh_first; /* else poll_schedule.c decides who polls often */
-    char prefix[24] = "---";              /* in a cluster there is no index of names */
+                      /* otherwise poll_schedule.c decides which waiters poll often */
+                      : t->refresh_first;
+    char prefix[24] = "---"; /* in a cluster there is no index of names */
     if (!r->cluster.is_on)
         snprintf(prefix, sizeof prefix, "%03zu", strlen(r->prefix));
     snprintf(r->pace, sizeof r->pace, "%lld %lld %lld %lld %lld %d %s",
@@ -194,8 +196,8 @@ static bool has_owner(const struct engine_op *op)
     return op->named && memcmp(&op->owner, &op->attempt, sizeof op->owner) != 0;
 }
 
-/* In a cluster an extend of a plain hold first tries one key: that works while the slot is being
- * moved, when calls with several keys are refused. */
+/* Returns true if an extend may be sent with one key, which is enough for a plain hold. In a
+ * cluster that works while the slot is being moved, when calls with several keys are refused. */
 static bool may_have_one_key(const struct redis *r, const struct redis_op *a)
 {
     const struct engine_op *op = &a->sent_op;
@@ -204,9 +206,9 @@ static bool may_have_one_key(const struct redis *r, const struct redis_op *a)
     return r->cluster.is_on && extends && simple && !a->needs_all_keys;
 }
 
-/* A tokenless acquire first tries a plain SET: no function, and no counter. The first one of a name
- * uses the function, which adds the name to the index. A tokenless release first tries the call
- * with two keys, which costs a quarter less. If there were waiters, the next releases use all
+/* Returns true if the op may first try a cheaper command. A tokenless acquire tries a plain SET,
+ * without function and counter, if the name is in the index already. A tokenless release tries the
+ * call with two keys, which costs a quarter less; if it meets waiters, the next releases use all
  * keys. */
 static bool may_be_plain(const struct redis *r, const struct redis_op *a,
                          const struct cached_keys *cached, nanos now)
@@ -221,7 +223,8 @@ static bool may_be_plain(const struct redis *r, const struct redis_op *a,
     return simple && op->verb == OP_RELEASE && !r->waiters_expected_for;
 }
 
-/* The record that the verb acquire would write. */
+/* Writes the SET of a tokenless acquire. Its value is the record that the verb acquire would
+ * write. */
 static void write_plain_acquire(struct redis *r, struct redis_op *a,
                                 const struct cached_keys *cached)
 {
@@ -255,7 +258,8 @@ static char *add_text(char *to, const char *text)
     return stpcpy(to, text);
 }
 
-/* Writes "kind owner history token units capacity" and returns its length. */
+/* Writes "kind owner history token units capacity", the argument about what is wanted. Returns
+ * its length. */
 static size_t put_wish(const struct redis *r, const struct engine_op *op, char *wish)
 {
     static const char kinds[] = {
@@ -272,24 +276,26 @@ static size_t put_wish(const struct redis *r, const struct engine_op *op, char *
     return (size_t)(at - wish);
 }
 
-/* Writes "age wait queued barging box" and the pace, and returns the length. */
+/* Writes "age wait queued barging box" and the pace, the argument about how to wait. Returns its
+ * length. */
 static size_t put_manner(const struct redis *r, const struct redis_op *a, char *manner)
 {
     char *at = resp_put_number(manner, (uint64_t)r->history_age_ms);
     at = add_number(at, a->sent_op.queue);
     at = add_number(at, a->arrival_number ? (uint64_t)a->arrival_number : a->sent);
     at = add_number(at, a->sent_op.barging);
-    at = add_text(at, a->sent_op.queue ? r->box : "-"); /* -: told who is in the way */
+    /* "-" asks for the holder in the reply */
+    at = add_text(at, a->sent_op.queue ? r->box : "-");
     at = add_text(at, r->pace);
     return (size_t)(at - manner);
 }
 
-/* Arguments 2 to 5 of the verb acquire: what is asked for, and how. */
+/* Writes arguments 2 to 5 of the verb acquire, its terms: what is wanted, and how to wait. */
 static void write_terms(struct redis *r, const struct redis_op *a)
 {
     const struct engine_op *op = &a->sent_op;
     char meta[META_MAX], wish[REDIS_ID_TEXT + 96], manner[sizeof r->box + sizeof r->pace + 48];
-    redis_op_timing(r, a); /* the pace is that of this one */
+    redis_op_timing(r, a); /* fills r->pace for this op's timing */
     resp_command_number(&r->command, op->ttl_ms);
     resp_command_word(&r->command, meta, put_meta(r, a, meta));
     resp_command_word(&r->command, wish, put_wish(r, op, wish));
@@ -312,8 +318,8 @@ static struct terms terms_of(const struct redis *r, const struct redis_op *a)
     };
 }
 
-/* Most requests of a client have the same terms: those are copied. An op with a label or an owner
- * has terms of its own. */
+/* Adds the terms. Most requests of a client have the same ones, so the last ones are kept and
+ * copied. An op with a label or an owner has its own. */
 static void add_terms(struct redis *r, const struct redis_op *a)
 {
     struct form *form = &r->form;
@@ -355,7 +361,7 @@ static void write_acquire(struct redis *r, struct redis_op *a, const struct cach
         add_place(r, place);
 }
 
-/* The usual terms are left out: the library knows them. */
+/* Writes an extend. Terms with their default values are left out. */
 static void write_extend(struct redis *r, struct redis_op *a, const struct cached_keys *cached,
                          bool plain)
 {
@@ -388,7 +394,7 @@ void redis_op_write_release(struct redis *r, const char *id, const struct cached
         resp_command_text(&r->command, terms);
 }
 
-/* The verb quorum_release. terms: its last argument, NULL: absent. */
+/* Writes the verb quorum_release. terms: its last argument; NULL: none. */
 static void write_quorum_release(struct redis *r, const struct redis_op *a,
                                  const struct cached_keys *cached, const char *channel,
                                  const char *terms)
@@ -405,7 +411,7 @@ static void write_quorum_release(struct redis *r, const struct redis_op *a,
         resp_command_text(&r->command, terms);
 }
 
-/* The channel on which members of a quorum say that the lock is free. NULL: none. */
+/* Returns the channel on which members of a quorum announce that the lock is free. NULL: none. */
 static const char *channel_of(const struct redis *r, const struct redis_op *a,
                               char channel[REDIS_KEY_MAX])
 {
@@ -415,7 +421,7 @@ static const char *channel_of(const struct redis *r, const struct redis_op *a,
     return says ? redis_keys_channel(&keys, channel) : NULL;
 }
 
-/* Returns true if the call has two keys only. */
+/* Returns true if the call that was written has only two keys. */
 static bool write_release(struct redis *r, struct redis_op *a, const struct cached_keys *cached,
                           bool may_be_brief)
 {
@@ -458,9 +464,9 @@ static void write_convert(struct redis *r, struct redis_op *a, const struct cach
     }
 }
 
-/* A new grant must have a token above all that this client has seen so far. The rule does not apply
- * if the token may be an older one: an owner enters again, or the attempt may have been granted
- * before. */
+/* Sets the token that a new grant must exceed: the highest that this client has seen. The rule
+ * does not apply if the grant may be an older one, because an owner enters again or the attempt was
+ * perhaps granted before. */
 static void set_floor(const struct redis *r, struct redis_op *a)
 {
     bool gets_new = (a->sent_op.verb == OP_ACQUIRE && !a->sent) || a->sent_op.verb == OP_UPGRADE;
@@ -556,8 +562,8 @@ static void send_or_begin(struct redis *r, struct redis_op *a, nanos now)
     }
 }
 
-/* Does the user lack a right, so that this op could stop half-way? Ops that end or keep a hold are
- * tried in any case. */
+/* Returns true if the user lacks a right, so that this op could stop half-way. Ops that end or
+ * keep a hold are tried in any case. */
 static bool is_barred(const struct redis *r, const struct redis_op *a)
 {
     if (!r->lacking[0])
@@ -583,7 +589,7 @@ static void bar(struct redis *r, struct redis_op *a, nanos now)
     redis_op_fail(r, a, now, HF_DENIED, text);
 }
 
-/* The op ends before it was sent: says why it was not. */
+/* Replies to an op that was never sent, with the reason why not. */
 static void end_unheard(struct redis *r, struct redis_op *a, nanos now)
 {
     const struct redis_connection *connection = redis_op_connection(r, a, OP_ACQUIRE);
@@ -608,8 +614,8 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
     struct redis_connection *connection = redis_op_connection(r, a, verb);
     a->notified = false;
     bool ends = verb == OP_LEAVE || (verb == OP_RELEASE && !place_of(r, a));
-    /* Another client may have made a detached hold, also on a server that never greeted this one.
-     */
+    /* A detached hold may have been made by another client, on a server that never greeted this
+     * one. */
     bool may_be_there = a->sent_op.may_be_in_flight || (r->is_quorum_member && a->sent_op.detached);
     if (ends && !a->sent && !may_be_there) {
         end_unheard(r, a, now);
@@ -625,11 +631,11 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
         return;
     }
     a->unsent = true;
-    bool awaits_check =
-        connection->state == CONNECTION_UP && is_barred(r, a) &&
-        redis_connection_check_rights(r, connection, now); /* the right may have been given back */
+    bool awaits_check = connection->state == CONNECTION_UP && is_barred(r, a) &&
+                        /* the user may have got the right meanwhile */
+                        redis_connection_check_rights(r, connection, now);
     if (!a->unsent)
-        return; /* the connection broke over that */
+        return; /* the connection broke while the question was sent */
     bool may_send = !awaits_check && !redis_is_held_back(r, a, now);
     if (connection->state == CONNECTION_UP && may_send)
         send_or_begin(r, a, now);

@@ -1,4 +1,4 @@
-/* followed_server.c - one server takes the place of another. */
+/* followed_server.c - replaces the server of an engine by another one. */
 #include "redis.h"
 
 #include <assert.h>
@@ -18,7 +18,8 @@ static bool is_same(const struct endpoint *a, const struct endpoint *b)
     return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0;
 }
 
-/* Drops a connection to the previous server, whose failed dials do not count for the new one. */
+/* Drops a connection to the previous server. Dials that failed there do not count for the new
+ * server. */
 static void restart(struct redis *r, struct redis_connection *connection, nanos now)
 {
     assert(r->follow.is_on && r->follow.is_known);
@@ -50,8 +51,8 @@ void redis_follow(void *redis, const struct endpoint *to, nanos now)
     }
     endpoint_print(&r->address, r->where);
 
-    /* Holds and waits have no request in flight that would fail with the connection: dial for them.
-     */
+    /* Holders and waiters have no request in flight that would fail with the connection, so dial
+     * for them. */
     if (was_known && (r->ops || r->known_ops.count))
         redis_connection_need(r, &r->connection[CONNECTION_COMMANDS], now);
     r->follow.has_lost = false;
@@ -102,7 +103,7 @@ static bool is_unsent(struct redis *r, const struct redis_op *a,
     return a->unsent && redis_op_connection(r, a, a->sent_op.verb) == connection;
 }
 
-/* Dials again for ops that stayed unsent; in the end they fail. */
+/* Redials for ops that are still unsent; when their time is over, they fail. */
 static nanos tend_unsent(struct redis *r, struct redis_connection *connection, nanos now)
 {
     struct redis_op *a = r->ops;

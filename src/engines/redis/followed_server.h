@@ -8,21 +8,26 @@
 #pragma once
 #include "redis_member.h"
 
-/* Call it before the first submit. `what`: names the server in messages until one is known. */
+/* Makes an engine follow servers. Call it before the first submit. `what`: stands for the server
+ * in messages until one is known. */
 void redis_follow_begin(void *redis, const char *what);
-/* That server from now on: it is dialled at once if anybody needs it. */
+/* Follows that server from now on; dials it at once if an op needs it. */
 void redis_follow(void *redis, const struct endpoint *to, nanos now);
-/* No server can be named: ops that wait for one fail. */
+/* No server can be found: ops that wait for one fail. */
 void redis_follow_failed(void *redis, hf_status status, const char *why, nanos now);
-/* Keeps requests for new locks unsent until then: the server is about to be replaced. 0: no more.
- */
+/* The server is about to be replaced: keeps requests for new locks unsent until that time. 0:
+ * sends them. */
 void redis_follow_hold_back(void *redis, nanos until, nanos now);
-/* Connections by which the name of the server will come. Ops that wait for it wait on them, too. */
+/* Names the connections that will tell which server to follow. Ops that wait for the server wait
+ * on these connections. */
 void redis_follow_seek_by(void *redis, uint32_t connections);
 
-bool redis_follow_is_sought(const void *redis); /* ops wait, and no server is known */
-bool redis_follow_is_up(const void *redis);     /* the server greeted, and is a primary */
-/* Connections to a new server that are not up yet: no op may wait for them, but holds do. */
+/* Returns true if ops wait and no server is known. */
+bool redis_follow_is_sought(const void *redis);
+/* Returns true if the server has greeted and is a primary. */
+bool redis_follow_is_up(const void *redis);
+/* Returns the connections to a new server that are not up yet. Ops must not wait for them, but
+ * holds do. */
 uint32_t redis_follow_greeting(const void *redis);
-/* Whether a connection to the server was lost or refused since the last call. */
+/* Returns true if a connection to the server was lost or refused since the last call. */
 bool redis_follow_take_loss(void *redis);

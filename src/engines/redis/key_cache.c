@@ -1,7 +1,7 @@
-/* key_cache.c - the beginning of a call: which verb of the library, and the keys of one lock.
+/* key_cache.c - writes the beginning of a call: the verb, and the keys of one lock.
  *
- * The keys follow from the name alone. They are cached in their wire format for names that were
- * used lately: a release follows its acquire, and most handles are used for the same name again. */
+ * The keys follow from the name alone. They are cached in wire format for names that were used
+ * recently: a release follows its acquire, and most handles are used for the same name again. */
 #include "redis.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 
 enum { CALL_MOST = 96 };
 
-/* The verb that this client calls: a server of a quorum has some of its own. */
+/* Returns the verb as this client calls it: servers of a quorum have some verbs of their own. */
 static const struct script_verb *verb_of(const struct redis *r, enum script_id script)
 {
     static const enum script_id of_quorum[SCRIPT_QUORUM_ACQUIRE] = {
@@ -37,7 +37,7 @@ hf_status redis_keys_here(const struct redis *r, struct redis_keys *keys, const 
                             : redis_keys_of(keys, r->prefix, name, len);
 }
 
-/* The companion keys differ in one letter: writes the first, and copies it for the others. */
+/* Writes the companion keys. They differ in one letter, so the first is written and copied. */
 static void add_companions(struct resp_command *c, const struct redis_keys *keys, unsigned count)
 {
     static const char letters[] = REDIS_COMPANION_LETTERS;
@@ -57,7 +57,8 @@ static void add_companions(struct resp_command *c, const struct redis_keys *keys
     resp_command_end(c, end);
 }
 
-/* "FCALL", the function, and the number of keys that follow; or EVALSHA and the script. */
+/* Writes "FCALL", the function and the number of keys; or "EVALSHA", the script and the number
+ * of keys. */
 static void add_call(struct redis *r, enum script_id script, unsigned keys, unsigned arguments)
 {
     struct resp_command *c = &r->command;
@@ -77,7 +78,7 @@ static void add_call(struct redis *r, enum script_id script, unsigned keys, unsi
     resp_command_end(c, to);
 }
 
-/* Behind the keys: a script hears which verb is meant. */
+/* Writes the verb behind the keys: a script runs several. */
 static void add_verb(struct redis *r, enum script_id script)
 {
     const struct script_words *word = &verb_of(r, script)->word;
@@ -97,7 +98,8 @@ bool redis_script_begin_uncached(struct redis *r, enum script_id script,
     return !r->command.failed;
 }
 
-/* The keys of the index: its names, and the mark that it has all of them. */
+/* Begins a call with the keys of the index: the set of names, and the mark that the set is
+ * complete. */
 void redis_script_begin_index(struct redis *r, enum script_id script, unsigned arguments)
 {
     char key[REDIS_PREFIX_MAX + 24];
@@ -146,7 +148,7 @@ static hf_status fill(const struct redis *r, struct cached_keys *cached, const c
 hf_status redis_key_cache_find(struct redis *r, const char *name, size_t len,
                                const struct cached_keys **out)
 {
-    /* By address: a lease handle keeps its name at the same address. */
+    /* The cache is indexed by address: a lease handle keeps its name at the same address. */
     struct cached_keys *cached = &r->cached[(uintptr_t)name / 64 % CACHED_KEYS];
 
     *out = cached;

@@ -23,7 +23,7 @@ static uint16_t checksum(const char *text, size_t len)
     return sum;
 }
 
-/* NULL: the key has none. */
+/* Returns the hash tag of a key; NULL: it has none. */
 static const char *tag_of(const char *key, size_t len, size_t *tag_len)
 {
     const char *open = memchr(key, '{', len);
@@ -52,8 +52,8 @@ unsigned redis_slot_of(const char *key, size_t len)
     return sum % CLUSTER_SLOTS;
 }
 
-/* The numbers are spread over the slots like random ones: every slot has one below 2^20. All digits
- * but the last are summed up once for 16 numbers. */
+/* Finds a number in that slot. Checksums of numbers are spread evenly: every slot has one below
+ * 2^20. The digits but the last are summed once for 16 numbers. */
 void redis_slot_tag(unsigned slot, char tag[SLOT_TAG_MAX])
 {
     static const char digits[] = "0123456789abcdef";

@@ -1,4 +1,4 @@
-/* keys.c - how names and ids are written in the server. */
+/* keys.c - how names and ids are written as keys and texts of the server. */
 #include "keys.h"
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ static bool is_companion_letter(char letter)
     return letter && strchr(REDIS_COMPANION_LETTERS, letter);
 }
 
-/* {TAG}~x:KEY */
+/* Returns true for {TAG}~x:KEY. */
 static bool is_companion_in_cluster(const char *key, size_t len)
 {
     const char *close = memchr(key, '}', len);
@@ -25,8 +25,9 @@ static bool is_companion_in_cluster(const char *key, size_t len)
     return is_long && close[1] == '~' && is_companion_letter(close[2]) && close[3] == ':';
 }
 
-/* Keys that belong to a lock or a client: {KEY}:x, ~x:KEY and {TAG}~x:KEY are companions of a lock,
- * and {PREFIX}:inbox:ID is the inbox of a client, {PREFIX}:names the index of names. */
+/* Returns true for keys that belong to a lock or a client: {KEY}:x, ~x:KEY and {TAG}~x:KEY are
+ * companions of a lock, {PREFIX}:inbox:ID is the inbox of a client, {PREFIX}:names the index of
+ * names. */
 static bool is_taken(const char *key, size_t len)
 {
     bool is_short = len < 4;
@@ -129,7 +130,7 @@ const char *redis_keys_channel(const struct redis_keys *keys, char channel[REDIS
     return channel;
 }
 
-/* As one number, the first byte highest. */
+/* Reads eight bytes as one number, the highest first. */
 static uint64_t eight_bytes(const uint8_t *b)
 {
     uint64_t word;
@@ -153,7 +154,7 @@ void redis_id_text(const struct id *id, char text[REDIS_ID_TEXT + 1])
     text[22] = 0;
 }
 
-/* Returns -1 if an id cannot have that letter. */
+/* Returns the value of a letter of an id, or -1. */
 static int value_of(char letter)
 {
     if (letter >= 'a' && letter <= 'z')
@@ -184,7 +185,7 @@ bool redis_id_read(const char text[REDIS_ID_TEXT], struct id *id)
             *out++ = (uint8_t)(bits >> (count -= 8));
     }
     assert(out == id->b + sizeof id->b);
-    return (bits & 15) == 0; /* the four bits left over are zero */
+    return (bits & 15) == 0; /* the unused four bits must be zero */
 }
 
 void redis_keys_pattern(const char *before, const char *prefix, size_t len, char *pattern,

@@ -1,10 +1,10 @@
-/* keys.h - how names and ids are written in the server.
+/* keys.h - how names and ids are written as keys and texts of the server.
  *
  * A lock is the key prefix + name, as in other lock libraries. Its companion keys are {KEY}:x,
- * which share its slot in a cluster. A } in KEY would end that hash tag early; then the companions
- * are ~x:KEY. That is the same slot only if KEY has a hash tag of its own; if it has none, its
- * companions in a cluster are {TAG}~x:KEY with a tag of its slot. A name whose key looks like one
- * of these is refused, so no lock is the companion of another. */
+ * which are in the same slot of a cluster. If KEY contains a }, that would end the hash tag early,
+ * so the companions are ~x:KEY. That is the same slot only if KEY has a hash tag of its own; if it
+ * has none, its companions in a cluster are {TAG}~x:KEY, with a tag that lies in its slot. A name
+ * whose key looks like one of these is refused, so no lock is the companion of another. */
 #pragma once
 #include "core/engine_protocol.h"
 
@@ -13,10 +13,11 @@ enum {
     REDIS_PREFIX_MAX = 128,
     REDIS_KEY_MAX = REDIS_PREFIX_MAX + HF_NAME_MAX + 16,
     REDIS_KEYS = 6,
-    REDIS_KEYS_QUORUM = 7, /* also in a cluster, where the last one never exists */
+    /* number of keys in a quorum, and in a cluster, where the last never exists */
+    REDIS_KEYS_QUORUM = 7,
 };
 
-/* Of the companions, in the order of the scripts' KEYS. */
+/* Letters of the companions, in the order of the scripts' KEYS. */
 #define REDIS_COMPANION_LETTERS "tqwhpl"
 
 /* The keys of one lock in the order of the scripts' KEYS: the lock itself, t counter, q queue, w
@@ -26,24 +27,25 @@ struct redis_keys {
     char lock[REDIS_KEY_MAX];
     char companion[REDIS_KEY_MAX];
     size_t lock_len, companion_len;
-    size_t letter; /* index of that letter in `companion` */
+    size_t letter; /* index of the letter in `companion` */
 };
 
-/* HF_INVALID if the key could be taken for a companion of another lock or for an inbox. */
+/* Fills in the keys of a name. HF_INVALID if the key could be taken for a companion of another
+ * lock or for an inbox. */
 hf_status redis_keys_of(struct redis_keys *keys, const char *prefix, const char *name, size_t len);
 /* The same in a cluster: all keys of a lock are in one slot. */
 hf_status redis_keys_in_cluster(struct redis_keys *keys, const char *prefix, const char *name,
                                 size_t len);
-/* The name that a key stands for; NULL: the key is not a lock. */
+/* Returns the name that a key stands for; NULL: the key is not a lock's. */
 const char *redis_keys_name(const char *prefix, const char *key, size_t len);
 
 /* The same for the key of a lock or of its counter. */
 const char *redis_keys_any_name(const char *prefix, const char *key, size_t len, size_t *name_len);
 
-/* The channel on which waiters of a quorum are notified that the lock is free. */
+/* Returns the channel on which waiters of a quorum are notified that the lock is free. */
 const char *redis_keys_channel(const struct redis_keys *keys, char channel[REDIS_KEY_MAX]);
 
-/* FNV-1a: for tables that have names as keys. */
+/* FNV-1a, for hash tables with names as keys. */
 static inline uint32_t redis_name_hash(const char *name, size_t len)
 {
     uint32_t hash = 2166136261u;
@@ -52,11 +54,13 @@ static inline uint32_t redis_name_hash(const char *name, size_t len)
     return hash;
 }
 
-/* 22 letters, digits, - and _. */
+/* Writes an id as 22 letters, digits, "-" and "_". */
 void redis_id_text(const struct id *id, char text[REDIS_ID_TEXT + 1]);
-bool redis_id_read(const char text[REDIS_ID_TEXT], struct id *id); /* false: not an id */
+/* Reads such a text. Returns false if it is not an id. */
+bool redis_id_read(const char text[REDIS_ID_TEXT], struct id *id);
 
-/* `prefix` as a glob pattern that matches itself and whatever follows. `before`: "" or "*". */
+/* Writes a glob pattern for keys that begin with `prefix`, special characters escaped. `before`:
+ * "" or "*". */
 void redis_keys_pattern(const char *before, const char *prefix, size_t len, char *pattern,
                         size_t size);
 
@@ -66,7 +70,8 @@ struct redis_meta {
     uint64_t ticket; /* arrival number in the queue; 0: never queued */
     bool detached;
     int64_t pid;
-    const char *host, *label; /* host: not ended by a 0 byte */
+    const char *host, *label; /* `host` does not end with a 0 byte */
     int host_len;
 };
-bool redis_meta_read(const char *text, struct redis_meta *meta); /* false: not such a record */
+/* Reads a record. Returns false if it is not one. */
+bool redis_meta_read(const char *text, struct redis_meta *meta);

@@ -1,12 +1,13 @@
-/* lock_channels.c - in a cluster: the channel of each lock that is waited for here.
+/* lock_channels.c - in a cluster: the channel of each lock that this client waits for.
  *
- * A message must be published in the slot of the lock, so each lock has a channel of its own, the
+ * A message must be published in the slot of the lock, so each lock has a channel of its own: the
  * name of its queue and the id of this client. The client subscribes when the server has queued its
- * first waiter for the lock. Messages that were published before are lost, so the waiters ask once
- * more when the subscription is confirmed. It is kept for a while: waits for one lock come often.
+ * first waiter for the lock. Earlier messages are lost, so the waiters ask once more when the
+ * subscription is confirmed. The subscription is kept for a while, because the same lock is often
+ * waited for again.
  *
- * When a slot moves away, the server ends its subscriptions and says so: the waiters ask again, and
- * are sent to the server that has the slot now. */
+ * When a slot moves away, the server ends its subscriptions and says so. Then the waiters ask
+ * again, and are redirected to the server that has the slot now. */
 #include "redis.h"
 
 #include <assert.h>
@@ -14,17 +15,17 @@
 #include <string.h>
 
 enum { BUCKETS_FIRST = 64 };
-#define KEPT_FOR NANOS_OF_MS(60000) /* after the last wait */
+#define KEPT_FOR NANOS_OF_MS(60000) /* time for which an unused subscription is kept */
 
 enum channel_state { CHANNEL_NEW, CHANNEL_REQUESTED, CHANNEL_CONFIRMED };
 
 struct lock_channel {
-    struct lock_channel *next; /* in its bucket */
-    uint64_t id;               /* never used again */
+    struct lock_channel *next; /* next channel in its bucket */
+    uint64_t id;               /* number that is never used again */
     enum channel_state state;
     uint32_t hash;
     uint32_t waiters;
-    nanos unused_since; /* if there are no waiters */
+    nanos unused_since; /* time when its last waiter left; unused while it has waiters */
     size_t len;
     char name[];
 };
@@ -45,7 +46,7 @@ static bool grow(struct lock_channels *t)
     uint32_t buckets = t->buckets ? t->buckets * 2 : BUCKETS_FIRST;
     struct lock_channel **bucket = calloc(buckets, sizeof *bucket);
     if (!bucket)
-        return t->buckets > 0; /* longer chains will do */
+        return t->buckets > 0; /* without memory for more buckets the chains grow */
 
     for (uint32_t i = 0; i < t->buckets; i++)
         for (struct lock_channel *c = t->bucket[i], *next; c; c = next) {
@@ -88,7 +89,7 @@ static void drop(struct redis *r, struct lock_channel *c)
     free(c);
 }
 
-/* An error does not name the channel. */
+/* An error does not name the channel, so the request carries the channel's number. */
 static struct lock_channel *channel_of_id(const struct redis *r, uint64_t id)
 {
     for (uint32_t i = 0; i < r->channels.buckets; i++)
@@ -125,7 +126,7 @@ static size_t name_channel(const struct redis *r, const struct redis_op *a, char
     return keys.companion_len + REDIS_ID_TEXT;
 }
 
-/* Returns false if the connection broke. */
+/* Sends the subscription. Returns false if the connection broke. */
 static bool subscribe(struct redis *r, struct lock_channel *c, nanos now)
 {
     resp_command_begin(&r->command, 2);
@@ -137,7 +138,7 @@ static bool subscribe(struct redis *r, struct lock_channel *c, nanos now)
     return redis_connection_send(r, &r->connection[CONNECTION_NOTIFY], request, now);
 }
 
-/* Without memory there are no messages, as if all of them were lost. */
+/* Without memory the op gets no messages, and relies on polling. */
 void redis_channel_join(struct redis *r, struct redis_op *a, nanos now)
 {
     char name[REDIS_KEY_MAX + REDIS_ID_TEXT];
@@ -176,7 +177,7 @@ static void notify_waiters(struct redis *r, const struct lock_channel *c)
                            &(struct engine_reply){.kind = REPLY_NOTIFY, .retry_at = TIME_NEVER});
 }
 
-/* The subscription is over, or was refused. */
+/* The subscription has ended, or was refused. */
 static void end_channel(struct redis *r, struct lock_channel *c)
 {
     notify_waiters(r, c);
@@ -188,7 +189,8 @@ static void end_channel(struct redis *r, struct lock_channel *c)
 
 /* ---- Subscriptions ---- */
 
-/* The server's answer is read like a subscription that it ended itself: no request waits for it. */
+/* Unsubscribes. The server's answer is handled like the end of a subscription by the server: no
+ * request waits for it. */
 static void unsubscribe(struct redis *r, struct lock_channel *c)
 {
     struct resp_command *command = &r->command;
@@ -274,7 +276,7 @@ void redis_channels_on_reply(struct redis *r, const struct request *request,
     notify_waiters(r, c);
 }
 
-/* {smessage, channel, text}, or {sunsubscribe, channel, count}. */
+/* Handles {smessage, channel, text} and {sunsubscribe, channel, count}. */
 bool redis_channels_on_push(struct redis *r, const struct resp_reply *resp, nanos now)
 {
     const struct resp_reply *what = resp_item(resp, 0), *channel = resp_item(resp, 1);

@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTEN_S 5 /* how often a subscription is tested with PING */
-#define POP_S 15   /* how long one BLMPOP waits in the server: a long wait should cost it little */
+#define LISTEN_S 5 /* seconds between two PINGs that test a subscription */
+/* seconds that one BLMPOP waits in the server; long, so that waiting costs the server little */
+#define POP_S 15
 #define POP_PATIENCE NANOS_OF_MS(POP_S * 1000 + 1000)
 enum { POP_MOST = 1000 };
 
@@ -94,8 +95,8 @@ static void subscribe_to_all(struct redis *r, nanos now)
         return;
     }
 
-    /* A message may be published before the subscription works: on_subscribed() notifies once more.
-     */
+    /* A message may be published before the subscription works, so on_subscribed() notifies once
+     * more. */
     r->subscribed = true;
 
     for (struct redis_op *a = r->ops; a && r->connection[CONNECTION_NOTIFY].state == CONNECTION_UP;
@@ -123,8 +124,8 @@ void redis_notify_set_listener(struct redis *r, struct redis_op *a, bool listens
     a->listens = a->unheard = listens;
     r->listeners += listens ? 1 : (uint32_t)-1;
 
-    /* A later listener subscribes again to the same channel: the reply says that the subscription
-     * works. */
+    /* A later listener subscribes to the same channel again: the reply shows that the
+     * subscription works. */
     bool up = r->connection[CONNECTION_NOTIFY].state == CONNECTION_UP && r->subscribed;
     if (up && (listens || is_alone(r, a)))
         send_channel(r, a, listens ? "SUBSCRIBE" : "UNSUBSCRIBE", now);
@@ -133,7 +134,7 @@ void redis_notify_set_listener(struct redis *r, struct redis_op *a, bool listens
         redis_notify_listen(r, now);
 }
 
-/* Does any local waiter want notifications? */
+/* Returns true if some local waiter wants notifications. */
 static bool is_wanted(const struct redis *r)
 {
     return r->is_quorum_member ? r->listeners > 0 : !redis_polls_only(r) && r->queued > 0;
@@ -159,7 +160,7 @@ void redis_notify_listen(struct redis *r, nanos now)
         subscribe_or_ping(r, now);
 }
 
-/* Sees to it that the engine listens while an op waits. */
+/* Makes the engine listen while ops wait. */
 nanos redis_notify_tick(struct redis *r, nanos now)
 {
     const struct redis_connection *connection = &r->connection[CONNECTION_NOTIFY];
@@ -192,8 +193,8 @@ static void notify(struct redis *r, struct redis_op *a, enum quorum_turn turn)
     redis_op_reply(r, a, &(struct engine_reply){.kind = REPLY_NOTIFY, .retry_at = TIME_NEVER});
 }
 
-/* Member of a quorum: a message that was published before the subscription worked is lost, so the
- * waiter asks once more. */
+/* Member of a quorum: the subscription works from now on. Earlier messages are lost, so the
+ * waiters ask once more. */
 static void on_subscribed(struct redis *r, const struct resp_reply *resp)
 {
     const struct resp_reply *what = resp_item(resp, 0), *channel = resp_item(resp, 1);
@@ -222,7 +223,8 @@ void redis_notify_on_listen(struct redis *r, const struct resp_reply *resp, nano
     }
 }
 
-/* `first`: the place of the first waiter in the queue there; "-": there is none. */
+/* Tells whose turn it is. `first`: place of the first waiter in the queue of that server; "-":
+ * none. */
 static enum quorum_turn turn_of(const struct redis_op *a, const char *first)
 {
     char id[REDIS_ID_TEXT + 1];
@@ -234,7 +236,7 @@ static enum quorum_turn turn_of(const struct redis_op *a, const char *first)
     return strcmp(first, id) == 0 ? QUORUM_TURN_OWN : QUORUM_TURN_ANOTHERS;
 }
 
-/* A lock is free: notifies every local waiter for it, and says whose turn it is. */
+/* A lock is free: notifies every local waiter for it, with whose turn it is. */
 static void on_free(struct redis *r, const struct resp_reply *channel,
                     const struct resp_reply *first)
 {
@@ -252,7 +254,7 @@ struct message {
     size_t key_len;
 };
 
-/* "id token end now key". */
+/* Reads "id token end now key". */
 static bool read_message(const char *text, size_t len, struct message *m)
 {
     const char *end = text + len, *at = text + REDIS_ID_TEXT;
@@ -282,7 +284,8 @@ static bool read_message(const char *text, size_t len, struct message *m)
     return true;
 }
 
-/* In nanoseconds, bounded so that it can be added to a time: a server may send any number. */
+/* Converts microseconds, bounded so that the result can be added to a time: a server may send
+ * any number. */
 static nanos microseconds(int64_t us)
 {
     static const int64_t most = TIME_NEVER / 8 / 1000;
@@ -291,7 +294,8 @@ static nanos microseconds(int64_t us)
     return (us < -most ? -most : us) * 1000;
 }
 
-/* Both times in the sum must come from one clock: that of the same run of the same server. */
+/* Returns true if both times in the sum come from one clock: from the same run of the same
+ * server. */
 static bool same_server(const struct redis *r)
 {
     const char *one = r->connection[CONNECTION_COMMANDS].run_id,
@@ -299,7 +303,7 @@ static bool same_server(const struct redis *r)
     return one[0] && strcmp(one, other) == 0;
 }
 
-/* How long the hold in a message is good for, counted from our last request. */
+/* Returns how long the hold in a message is good, counted from our last request. */
 static nanos good_for(const struct redis_op *a, const struct notification *notification, nanos now)
 {
     nanos from_request = microseconds(notification->till - a->queued_reply.at);
@@ -309,18 +313,19 @@ static nanos good_for(const struct redis_op *a, const struct notification *notif
     return from_request < from_now ? from_request : from_now;
 }
 
-/* Can the hold be taken from the message, without asking the server? */
+/* Returns true if the message alone proves the hold; otherwise the server is asked. */
 static bool can_be_trusted(struct redis *r, const struct redis_op *a,
                            const struct notification *notification, nanos good, nanos now)
 {
     const struct timing *t = redis_op_timing(r, a);
     nanos until = a->queued_reply.asked_at + good - timing_drift(&r->limits, good);
 
-    /* A handoff lasts until the waiter's next poll plus the grace. A message that says more is
-     * checked. */
+    /* A handoff lasts until the waiter's next poll plus the grace. A message that promises more
+     * is not believed. */
     bool is_plausible = good <= t->refresh + t->handoff_grace;
     bool is_higher =
-        (uint64_t)notification->token > a->floor; /* otherwise its token must be raised */
+        /* otherwise the server must raise the token first */
+        (uint64_t)notification->token > a->floor;
     bool is_in_time = until - now > t->op_timeout && now < a->queued_reply.due;
     bool is_measured = a->queued_reply.set && same_server(r);
 
@@ -363,8 +368,8 @@ static void notify_waiter(struct redis *r, struct redis_op *a, const struct mess
         redis_notify_consider(r, a, now);
 }
 
-/* Returns whether any op here has that id. If such an op does not wait any more, the request that
- * it sent last, or will send, decides. */
+/* Handles a message for ops of that id. Returns true if there are any. If an op does not wait
+ * any more, its last request decides, sent or unsent. */
 static bool on_message(struct redis *r, const struct message *m, nanos now)
 {
     bool known = false;
@@ -380,7 +385,7 @@ static bool on_message(struct redis *r, const struct message *m, nanos now)
     return known;
 }
 
-/* A message for an id that nobody here has: releases the hold that it announces. */
+/* Handles a message. If no op has its id any more, releases the hold that it announces. */
 void redis_notify_on_text(struct redis *r, const struct resp_reply *text, nanos now)
 {
     struct message m;

@@ -1,18 +1,19 @@
-/* presence.c - proves to the server that this client lives, while one of its ops waits in a queue.
+/* presence.c - proves to the server that this client lives, while one of its ops waits in a
+ * queue.
  *
- * A release hands the lock to the first waiter that is alive. For PRESENCE_MS after its last
- * request a waiter counts as alive by itself. A longer wait is vouched for by one key per client,
- * BOX:alive, which ends after PRESENCE_MS unless it is renewed. A client that dies, is stopped or
- * cut off is therefore passed over within a second, with all its waiters. A client that was only
- * slow finds that its key had ended: its waiters ask again and get their places back.
+ * A release hands the lock to the first waiter that is alive. Up to PRESENCE_MS after its last
+ * request a waiter counts as alive. For longer waits each client has one key, BOX:alive, which
+ * stands for all its waiters and expires after PRESENCE_MS unless it is renewed. So if a client
+ * dies, is stopped or is cut off, all its waiters are passed over within a second. A client that
+ * was only slow finds that its key has expired: its waiters ask again and get their places back.
  *
  * A lock can become free without a release: its holder died, or a handoff went to a waiter that had
- * just died. So with each renewal the first local waiter of every lock polls, unless it did so a
- * moment ago. The others need not: none of them can be served before it.
+ * just died. So with each renewal the first local waiter of every lock polls, unless it has just
+ * done so. The other local waiters need not: none of them can be served before it.
  *
- * In a cluster no key of a client is in the slots of all locks. There the sign is in the record of
- * each lock, and every request of a waiter renews it for all waiters of its client. So the first
- * local waiter of every lock polls so often that the sign does not end. If a poll was answered too
+ * In a cluster no key of a client is in the slots of all locks. There the sign of life is in the
+ * record of each lock, and every request of a waiter renews it for all waiters of its client. So
+ * the first local waiter of every lock polls often enough to keep it. If a poll was answered too
  * late, all waiters ask again.
  *
  * Cost: nothing for waits below PRESENCE_RENEW_MS. After that one PEXPIRE per client every
@@ -76,7 +77,7 @@ static struct redis_op **slot_of(struct presence *p, const struct redis_op *a)
     return slot;
 }
 
-/* Of two waiters for one lock, keeps the one that arrived first. */
+/* Keeps the waiter that arrived first of two for the same lock. */
 static void consider(struct presence *p, struct redis_op *a)
 {
     struct redis_op **slot = slot_of(p, a), *other = *slot;
@@ -116,7 +117,7 @@ static void poll_first_waiters(struct redis *r, nanos now)
 
 /* ---- The key ---- */
 
-/* The reply to SET is OK. That to PEXPIRE is 1, or 0 if the key had ended. */
+/* Handles the reply: OK to SET; to PEXPIRE 1, or 0 if the key had expired. */
 void redis_presence_answer(struct redis *r, const struct request *request,
                            const struct resp_reply *resp, nanos now)
 {
@@ -141,7 +142,8 @@ void redis_presence_answer(struct redis *r, const struct request *request,
 
 /* ---- In a cluster ---- */
 
-/* Between its last two requests the client may have counted as dead, and others may have passed. */
+/* The server has queued an op. If its sign of life had expired since the previous request,
+ * others may have passed, so all waiters ask again. */
 void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now)
 {
     const struct queued_reply *last = &a->queued_reply;

@@ -1,4 +1,4 @@
-/* redis.c - the engine for one Redis or Valkey server: its door, and its URL. */
+/* redis.c - the engine for one Redis or Valkey server: the functions of its table, and its URL. */
 #include "redis.h"
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ static hf_status read_database(struct redis *r, const struct url *url, const cha
     return HF_OK;
 }
 
-/* redis://user:password@host:port/db, redis+unix://user:password@/path/of/socket */
+/* Reads redis://user:password@host:port/db and redis+unix://user:password@/path/of/socket. */
 static hf_status read_url(struct redis *r, const struct url *url, const struct settings *settings)
 {
     bool is_path = strstr(url->scheme, "+unix") != NULL;
@@ -79,7 +79,7 @@ void redis_override_timing(struct timing_overrides *overrides, const struct sett
         overrides->acknowledge_ms = settings->value[SETTING_REPLICA_TIMEOUT];
 }
 
-/* Replaces all characters that a server or a list may not be able to show. */
+/* Replaces characters that a server or a list may be unable to show. */
 static void make_printable(char *text)
 {
     for (; *text; text++)
@@ -103,8 +103,8 @@ static void name_client(struct redis *r, const char *wished)
     make_printable(r->client_name);
 }
 
-/* A letter, "i" for a list (inbox), "p" for a channel (pubsub), "n" for no notifications (poll),
- * and the name of this client's inbox. That name is also the beginning of its presence key. */
+/* Writes how and where this client is notified: "i" inbox (a list), "p" pubsub channel or "n"
+ * not at all, then the name of its inbox. The presence key begins with the same name. */
 static void name_box(struct redis *r, const char *wake)
 {
     struct id id;
@@ -117,7 +117,7 @@ static void name_box(struct redis *r, const char *wake)
 
     char letter = strcmp(wake, "poll") == 0 ? 'n' : wake[0];
     snprintf(r->box, sizeof r->box, "%c{%s}:inbox:%s", letter, r->prefix, r->self);
-    /* It must be one word in the waiter's record (common.lua), whatever the prefix is. */
+    /* Whatever the prefix is, this must be one word in the waiter's record (common.lua). */
     for (char *at = r->box; *at; at++)
         *at = isspace((unsigned char)*at) ? '-' : *at;
 }

@@ -64,8 +64,8 @@
 #include "resp.h"
 #include "scripts.h"
 
-/* CONNECTION_DURABLE carries writes that replicas must acknowledge, and nothing else: WAIT covers
- * its own connection only. */
+/* CONNECTION_DURABLE carries only writes that replicas must acknowledge: WAIT covers the writes
+ * of its own connection. */
 enum { CONNECTION_COMMANDS, CONNECTION_NOTIFY, CONNECTION_DURABLE, CONNECTIONS };
 _Static_assert((int)CONNECTIONS == (int)REDIS_CONNECTIONS, "engines above number them");
 
@@ -92,9 +92,9 @@ enum request_kind {
     REQ_WAIT,      /* WAIT or WAITAOF: wait_replicas.c */
     REQ_TAKE_BACK, /* revokes a grant that too few replicas acknowledged */
     REQ_UNDO,      /* releases a hold of an unknown id; no op waits for the reply */
-    REQ_ASKING,    /* lets the next request into a slot that is being moved here */
+    REQ_ASKING,    /* ASKING: opens a slot that is being moved here to the next request */
     REQ_PRESENCE,  /* renews the presence key (presence.c); no op waits for the reply */
-    REQ_AUTH,      /* this and the next ones are the greeting */
+    REQ_AUTH,      /* this kind and the next ones belong to the greeting */
     REQ_SELECT,
     REQ_SETNAME,
     REQ_INFO,
@@ -117,11 +117,12 @@ struct request {
     struct redis_op *op; /* NULL: no op waits for the reply, or no longer */
     int64_t ttl_ms;      /* ttl that the request asks for */
     bool measures; /* no other request was in flight when it was sent: it measures the round trip */
-    bool plain;    /* a bare SET, or a call with fewer keys; if the reply is nil, the full verb
-                      follows */
-    bool by_scripts;         /* REQ_RIGHTS: it was sent as EVALSHA */
-    bool raises;             /* REQ_VERB: asks for a higher token for a grant */
-    size_t name_index, from; /* REQ_STEP of a list: which name it inspects, from which waiter on */
+    /* a bare SET, or a call with fewer keys; after a nil reply the full verb follows */
+    bool plain;
+    bool by_scripts; /* REQ_RIGHTS: it was sent as EVALSHA */
+    bool raises;     /* REQ_VERB: asks for a higher token for a grant */
+    /* REQ_STEP of a list: index of the name it inspects, and the first waiter to show */
+    size_t name_index, from;
 };
 
 enum connection_state { CONNECTION_DOWN, CONNECTION_DIALLING, CONNECTION_GREETING, CONNECTION_UP };
@@ -129,18 +130,19 @@ enum connection_state { CONNECTION_DOWN, CONNECTION_DIALLING, CONNECTION_GREETIN
 struct redis_connection {
     unsigned number;
     enum connection_state state;
-    nanos since; /* DIALLING, GREETING: when that began */
+    nanos since; /* DIALLING, GREETING: time when that began */
     struct redial redial;
-    uint32_t ups; /* how often it came up */
+    uint32_t ups; /* number of times it came up */
     struct resp_reader *replies;
     struct pipeline queue; /* struct requests in flight, answered in the order of sending */
     char run_id[41];       /* id of the server's process; "": not known */
     uint32_t unclaimed;    /* number of requests in the queue that no op waits for */
     uint32_t loads;        /* number of REQ_LIBRARY and REQ_LOAD in the queue */
-    uint32_t in_vain;      /* loads since the server last ran a verb */
+    uint32_t in_vain;      /* number of loads since the server last ran a verb */
     uint32_t checks;       /* number of REQ_RIGHTS in the queue */
     struct rtt rtt;        /* round trip of this connection */
-    bool timed_out;        /* was dropped because no reply came in time, and none has come since */
+    /* it was dropped because no reply arrived in time, and none has arrived since */
+    bool timed_out;
     hf_status last_status;
     char why[800]; /* DOWN: the reason */
 };
@@ -150,7 +152,7 @@ struct redis_connection {
 /* The newest QUEUED reply: a message of a handoff is measured by it. */
 struct queued_reply {
     bool set;
-    nanos asked_at, due; /* when the request was sent; when to poll next */
+    nanos asked_at, due; /* time when the request was sent; time of the next poll */
     int64_t at;          /* the server's clock then, in microseconds */
     int64_t number;      /* the lock's token counter then */
 };
@@ -163,10 +165,11 @@ struct notification {
 
 /* presence.c */
 struct presence {
-    bool in_use;     /* some op waits */
-    bool is_set;     /* the server has its key, as far as is known */
-    bool in_flight;  /* a renewal is in flight */
-    nanos proved_at; /* when the last request was sent that proved to the server that we live */
+    bool in_use;    /* some op waits in a queue */
+    bool is_set;    /* the server has its key, as far as is known */
+    bool in_flight; /* a renewal is in flight */
+    /* time of the last request that proved to the server that this client lives */
+    nanos proved_at;
     nanos renew_at;
     bool has_ended; /* in a cluster: a sign of life came so late that waiters may count as dead */
     struct redis_op *first[64]; /* while polls are due: the first local waiter of each lock, by a
@@ -176,11 +179,14 @@ struct presence {
 /* followed_server.c */
 struct follow {
     bool is_on;
-    bool is_known;             /* the server to follow is known */
-    bool has_lost;             /* a connection was lost or refused since redis_follow_take_loss() */
-    nanos patience_until;      /* until when ops stay unsent while no server is up; 0: one is up */
-    nanos hold_back_until;     /* until when requests for new locks stay unsent; 0: they do not */
-    uint32_t seek_connections; /* connections that will bring the server's name, a bit each */
+    bool is_known; /* the server to follow is known */
+    bool has_lost; /* a connection was lost or refused since redis_follow_take_loss() */
+    /* time until which ops stay unsent while no server is up; 0: one is up */
+    nanos patience_until;
+    /* time until which requests for new locks stay unsent; 0: they do not */
+    nanos hold_back_until;
+    /* connections that will tell which server to follow, as bits */
+    uint32_t seek_connections;
 };
 
 /* lock_channels.c */
@@ -189,17 +195,18 @@ struct lock_channels {
     struct lock_channel **bucket;
     uint32_t buckets, count; /* buckets: a power of two, 0 before the first channel */
     uint64_t last_id;
-    bool has_new;   /* some await the connection */
-    nanos sweep_at; /* when unused ones are given up */
+    bool has_new;   /* some channels await the connection */
+    nanos sweep_at; /* time when unused channels are given up */
 };
 
 /* cluster_member.c */
 struct cluster_membership {
     bool is_on;
     struct redis_cluster_place place;
-    unsigned probe_slot; /* one that this server has */
+    unsigned probe_slot; /* a slot of this server */
     uint32_t strays;     /* number of ops that must move to another server */
-    nanos resend_at;     /* when the first request is due that the server refused for a moment */
+    /* time of the first resend that is due; the server could not take that request */
+    nanos resend_at;
 };
 
 struct redis_admin; /* redis_admin.c */
@@ -207,8 +214,9 @@ struct redis_admin; /* redis_admin.c */
 /* What the engine keeps of an op from its first submit until forget(): small, because each hold has
  * one. */
 struct resting_op {
-    struct known_op known; /* active: a struct redis_op */
-    nanos acknowledged;    /* this and the next ones: as in redis_op, kept while the op rests */
+    struct known_op known; /* known.active is a struct redis_op */
+    /* this field and the next ones: as in redis_op, kept while the op rests */
+    nanos acknowledged;
     uint32_t first_ttl_ms;
     bool sent, cut;
     uint8_t confirmed_by;
@@ -228,29 +236,32 @@ struct redis_op {
     bool sent;            /* some request went out for it */
     bool cut;             /* an ACQUIRE that went out was never answered, and may still arrive */
     uint8_t confirmed_by; /* server_number of the last reply that said it holds; 0: none */
-    bool queued;          /* the server put it into the queue */
+    bool queued;          /* the server put the op into the queue */
     bool released;        /* the first part of a long release has released it already */
     bool listens;         /* wants to be notified when its lock is free (quorum) */
     bool unheard;         /* listens, and the server has not confirmed the subscription yet */
     bool needs_all_keys;  /* an extend with one key was not enough */
     bool asking;          /* the next request goes to a server that its slot is being moved to */
-    bool vouches;         /* polls as a sign of life of all waiters of its lock here */
+    bool vouches;         /* its polls are the sign of life of all waiters for its lock here */
     uint8_t redirects;    /* number of times in a row that a server named another one */
-    uint8_t refusals;     /* number of times in a row that a server could not take it now */
-    uint8_t stray_to;     /* index + 1 of the server that it must move to; 0: none */
-    nanos refused_at;     /* the first of these refusals; 0: none */
-    nanos resend_at;      /* unsent: not before this time; 0: at once */
-    struct lock_channel *channel;    /* on which it is notified, in a cluster; NULL: none */
+    /* number of times in a row that the server could not take it for the moment */
+    uint8_t refusals;
+    uint8_t stray_to; /* index + 1 of the server that it must move to; 0: none */
+    nanos refused_at; /* time of the first of these refusals; 0: none */
+    nanos resend_at;  /* unsent: earliest time to send it; 0: at once */
+    /* channel on which it is notified, in a cluster; NULL: none */
+    struct lock_channel *channel;
     uint32_t in_flight[CONNECTIONS]; /* number of requests in flight */
     uint32_t acquiring;              /* number of ACQUIREs in flight */
     int64_t
         first_ttl_ms; /* ttl that sets op_timeout; an extend with another ttl does not change it */
     uint64_t
-        floor; /* highest token of this client at the request; a grant must exceed it; 0: none */
+        /* a grant must exceed this token, the highest of this client at the request; 0: any */
+        floor;
     struct queued_reply queued_reply;
     struct notification notification;
     struct poll_waiter poll_waiter; /* wake=poll: its place in the schedule */
-    bool notified;                  /* was notified to poll, and has not asked since */
+    bool notified;                  /* it was notified to poll, and has not asked since */
     int64_t arrival_number;         /* its number in the server's queue; 0: not queued */
     struct redis_admin *admin;
     unsigned diagnose_replies; /* ADMIN_DIAGNOSE: number of replies so far */
@@ -280,17 +291,18 @@ _Static_assert(sizeof(struct terms) == 56, "no gaps: compared as a whole");
 /* The terms that were written last, in wire format. */
 struct form {
     struct terms terms;
-    size_t len; /* 0: none yet */
+    size_t len; /* length; 0: none yet */
     char bytes[1024];
 };
 
 /* The keys of one lock in wire format: key_cache.c. */
 struct cached_keys {
     struct resp_command words; /* the keys; empty: this struct is unused */
-    size_t lock_len;           /* bytes of the first word, the lock itself */
-    size_t name_at, name_len;  /* place of the lock's name in `words` */
-    size_t two_len;            /* bytes of the first two words: the lock and its counter */
-    nanos listed_until;        /* so long the name is in the index of the server for certain */
+    size_t lock_len;           /* length of the first word, the key of the lock */
+    size_t name_at, name_len;  /* offset and length of the lock's name in `words` */
+    /* length of the first two words: the keys of the lock and of its counter */
+    size_t two_len;
+    nanos listed_until; /* until then the name is certainly in the server's index */
 };
 #define LISTED_FOR NANOS_OF_MS(1800000) /* half of the time for which a counter is kept */
 
@@ -299,29 +311,32 @@ enum { CACHED_KEYS = 128, WAITERS_EXPECTED_FOR = 64, REDIS_WAITERS_MAX = 100000 
 struct redis {
     const struct wire_engine_host *host;
     struct endpoint address;
-    char where[ENDPOINT_TEXT_MAX]; /* host:port, for messages */
+    char where[ENDPOINT_TEXT_MAX]; /* "host:port", for messages */
     char user[256], password[512];
     int64_t db;
     char client_name[128];
     char prefix[REDIS_PREFIX_MAX + 1];
-    char box[REDIS_PREFIX_MAX + 64]; /* how waiters are notified (a letter), and the inbox's name */
+    /* letter for how waiters are notified, and name of the inbox */
+    char box[REDIS_PREFIX_MAX + 64];
     struct engine_limits limits;
     struct timing_overrides overrides;
     nanos connect_timeout;
     int64_t history, history_age_ms;
-    int64_t replicas, replica_timeout_ms; /* replicas that must acknowledge a grant, and how soon */
-    bool synced;                          /* replicas and server must have grants in their files */
-    bool durable;                         /* `replicas` or `synced` is set */
-    bool waits;                           /* a WAIT is in flight */
-    uint64_t round;                       /* number of grants revoked so far: wait_replicas.c */
-    char self[REDIS_ID_TEXT + 1];         /* random id of this client */
-    char about[160];                      /* " pid host ": the middle of meta */
-    struct reply_holder hold_ahead;       /* holder in the reply that is being decoded */
+    /* number of replicas that must acknowledge a grant, and the time for that */
+    int64_t replicas, replica_timeout_ms;
+    bool synced;                  /* replicas and server must have written grants to their files */
+    bool durable;                 /* `replicas` or `synced` is set */
+    bool waits;                   /* a WAIT is in flight */
+    uint64_t round;               /* number of grants revoked so far: wait_replicas.c */
+    char self[REDIS_ID_TEXT + 1]; /* random id of this client */
+    char about[160];              /* " pid host ": the middle of meta */
+    struct reply_holder hold_ahead;        /* holder in the reply that is being decoded */
     char holder_words[HF_LABEL_MAX + 128]; /* the same in words, for a quorum */
     size_t about_len;
-    uint64_t highest;            /* highest token that this client was ever given */
-    char run_id[41];             /* process of the server that answered last; "": unknown */
-    uint8_t server_number;       /* number of that process among those seen, 1 to 255 and round */
+    uint64_t highest; /* highest token that this client was ever given */
+    char run_id[41];  /* process of the server that answered last; "": unknown */
+    /* number of that process among those seen: 1 to 255, then again from 1 */
+    uint8_t server_number;
     char lacking[REDIS_ACL_MAX]; /* rights that the user is known to lack; "": none */
     bool by_scripts;             /* verbs are called by EVALSHA; otherwise by FCALL */
     char no_functions[200];      /* by_scripts: the reason, in the server's words */
@@ -361,12 +376,12 @@ static inline struct request *redis_connection_first(const struct redis_connecti
     return connection->queue.count ? pipeline_at(&connection->queue, 0) : NULL;
 }
 
-/* Dials if the connection is down. Returns false if it cannot be dialled now; connection->why says
- * why. */
+/* Dials the connection if it is down. Returns false if it cannot be dialled now; connection->why
+ * says why. */
 bool redis_connection_need(struct redis *r, struct redis_connection *connection, nanos now);
 /* Dials a connection whose state is CONNECTION_DIALLING. */
 void redis_connection_dial(struct redis *r, struct redis_connection *connection, nanos now);
-/* Sends r->command, and puts the request into the queue. */
+/* Sends r->command and adds the request to the queue. Returns false if the connection broke. */
 bool redis_connection_send(struct redis *r, struct redis_connection *connection,
                            struct request request, nanos now);
 /* Closes a connection that cannot be used any more, and replies to all ops in flight on it. */
@@ -376,11 +391,11 @@ redis_connection_drop(struct redis *r, struct redis_connection *connection, hf_s
 void redis_connection_up(struct redis *r, struct redis_connection *connection, nanos now);
 void redis_connection_down(struct redis *r, struct redis_connection *connection, hf_status status,
                            const char *why, nanos now);
-/* Is this the error of a server that lacks the library or the script, or has no functions? The verb
- * that was called has not begun. */
+/* Returns true if the error says that the server lacks the library or the script, or has no
+ * functions. The verb that was called has not begun. */
 bool redis_connection_is_missing(const struct resp_reply *resp);
-/* The server lacks what was called, and said so: loads it, unless that is in flight. If the server
- * has no functions, verbs are called by EVALSHA from now on. */
+/* The server lacks the library or the script: loads it, unless a load is in flight. If the
+ * server has no functions, verbs are called by EVALSHA from now on. */
 void redis_connection_load(struct redis *r, struct redis_connection *connection,
                            const struct resp_reply *error, nanos now);
 /* Asks which rights the user lacks, unless that is in flight. Returns true if a reply is due:
@@ -389,11 +404,11 @@ bool redis_connection_check_rights(struct redis *r, struct redis_connection *con
 void redis_connection_bytes(struct redis *r, struct redis_connection *connection, const char *bytes,
                             size_t len, nanos now);
 nanos redis_connection_tick(struct redis *r, struct redis_connection *connection, nanos now);
-/* Whether no reply has come for much longer than replies took before. */
+/* Returns true if no reply has arrived for much longer than earlier replies took. */
 bool redis_connection_is_hung(const struct redis_connection *connection, nanos now);
-/* All waiters ask again. */
+/* Makes all waiters ask again. */
 void redis_connection_notify_all(struct redis *r);
-/* The value of a field of INFO; NULL: there is none. */
+/* Returns the value of a field of INFO; NULL: no such field. */
 const char *redis_connection_info_field(const char *info, const char *field);
 /* The op is going away: no reply reaches it any more. */
 void redis_connection_forget(struct redis_connection *connection, const struct redis_op *op);
@@ -401,7 +416,7 @@ void redis_connection_forget(struct redis_connection *connection, const struct r
 /* What an error reply means. */
 struct error_reply {
     hf_status status;
-    bool leave;           /* the connection is of no use */
+    bool leave;           /* the connection cannot be used any more */
     bool outcome_unknown; /* the script may have begun: all, some or none of it was carried out */
     char text[240 + REDIS_ACL_MAX];
 };
@@ -409,45 +424,47 @@ struct error_reply redis_error_reply(const struct redis *r, const struct resp_re
 
 /* ---- acl.c ---- */
 
-/* Writes the question which rights the user lacks. Returns false if nothing was written. */
+/* Writes the call that asks which rights the user lacks. Returns false if nothing was written. */
 bool redis_acl_write(struct redis *r);
-/* Reads the reply into r->lacking. An unexpected reply changes nothing. */
+/* Reads the reply to it into r->lacking. An unexpected reply changes nothing. */
 void redis_acl_read(struct redis *r, const struct resp_reply *resp);
 
-/* The right that an error of the status DENIED names, as in "+get"; "": it names none. */
+/* Writes the right that a DENIED error names, as in "+get"; "": none. */
 void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS_ACL_MAX]);
 
 /* ---- active_ops.c ---- */
 
-/* NULL: nothing is in flight for it, and it does not wait. */
+/* Returns NULL if nothing is in flight for the op and it does not wait. */
 static inline struct redis_op *redis_active_op(const struct engine_op *op)
 {
     const struct known_op *known = op->engine_state;
     return known ? known->active : NULL;
 }
 
-struct redis_op *redis_op_find_or_make(struct redis *r, struct engine_op *op); /* NULL: no memory */
+/* Returns NULL without memory. */
+struct redis_op *redis_op_find_or_make(struct redis *r, struct engine_op *op);
 bool redis_op_same_name(const struct redis_op *a, const struct redis_op *other);
 void redis_op_forget(struct redis *r, struct engine_op *op);
-/* Puts ops to rest that got a reply and are idle now. Called last in every function of the door: no
- * pointer to a redis_op is valid after it. */
+/* Puts ops to rest that got a reply and are idle now. Called last in every function of the
+ * engine's table: no pointer to a redis_op is valid after it. */
 void redis_ops_rest(struct redis *r);
 void redis_ops_free(struct redis *r);
-/* The first op with that id; NULL: none. */
+/* Returns the first op with that id; NULL: none. */
 struct resting_op *redis_resting_op_of(struct redis *r, const char id[REDIS_ID_TEXT]);
-struct resting_op *redis_resting_op_next(const struct resting_op *one); /* the next with that id */
+/* Returns the next op with the same id. */
+struct resting_op *redis_resting_op_next(const struct resting_op *one);
 
 /* ---- command_encode.c ---- */
 
 void redis_op_submit(struct redis *r, struct redis_op *a, nanos now);
-/* Writes a->op->connections. */
+/* Updates a->op->connections. */
 void redis_op_set_connections(struct redis *r, struct redis_op *a);
 /* The connection has come up: sends the ops that wait for it. */
 void redis_op_send_unsent(struct redis *r, const struct redis_connection *connection, nanos now);
 /* Sends a->sent_op on a connection that is up. */
 void redis_op_send(struct redis *r, struct redis_op *a, nanos now);
-/* Asks for a token above a->floor for a grant of that verb. Returns false if it could not be sent.
- */
+/* Asks for a token above a->floor for a grant by that verb. Returns false if it could not be
+ * sent. */
 bool redis_op_raise(struct redis *r, struct redis_op *a, enum op_verb verb, nanos now);
 /* Replies to the client, after op->connections was updated. */
 void redis_op_reply(struct redis *r, struct redis_op *a, const struct engine_reply *reply);
@@ -455,31 +472,31 @@ void redis_op_fail(struct redis *r, struct redis_op *a, nanos asked_at, hf_statu
                    const char *text);
 void redis_op_refuse(struct redis *r, struct redis_op *a, nanos asked_at,
                      const struct error_reply *error_reply);
-/* That connection is down. */
+/* The connection is down: fails the op. */
 void redis_op_fail_with(struct redis *r, struct redis_op *a,
                         const struct redis_connection *connection, nanos now);
 void redis_op_set_queued(struct redis *r, struct redis_op *a, bool queued);
-/* channel, terms: arguments 2 and 3 of the verb release; NULL: absent. */
+/* Writes the verb release; channel, terms: its arguments 2 and 3; NULL: none. */
 void redis_op_write_release(struct redis *r, const char *id, const struct cached_keys *cached,
                             const char *channel, const char *terms);
-/* Releases a hold whose id no op here has any more. */
+/* Releases a hold whose id belongs to no op here any more. */
 void redis_op_undo(struct redis *r, const char *id, const char *key, size_t key_len, nanos now);
 
-/* The connection that a verb goes out on. */
+/* Returns the connection for a verb. */
 struct redis_connection *redis_op_connection(struct redis *r, const struct redis_op *a,
                                              enum op_verb verb);
 bool redis_op_is_in_flight(const struct redis_op *a);
-/* Valid until the timing of another op is asked for. */
+/* Returns the timing of an op; valid until it is called for another op. */
 const struct timing *redis_op_timing(struct redis *r, const struct redis_op *a);
 
 /* ---- key_cache.c ---- */
 
-/* Begins a call of that verb on that lock, with that many arguments to follow. Returns false
- * without memory. */
+/* Begins a call of that verb on that lock, with room for that many further arguments. Returns
+ * false without memory. */
 bool redis_script_begin_uncached(struct redis *r, enum script_id script,
                                  const struct redis_keys *keys, unsigned arguments);
-/* The keys of that lock, valid until the next call. HF_INVALID if there cannot be such a key,
- * HF_NO_MEMORY; error_text() says why. */
+/* Finds the keys of a lock, valid until the next call. HF_INVALID: the name cannot have a key;
+ * HF_NO_MEMORY. error_text() says why. */
 hf_status redis_key_cache_find(struct redis *r, const char *name, size_t len,
                                const struct cached_keys **cached);
 void redis_script_begin(struct redis *r, enum script_id script, const struct cached_keys *cached,
@@ -494,7 +511,7 @@ void redis_key_cache_set_listed(struct redis *r, const char *name, size_t len, n
 void redis_key_cache_unlist(struct redis *r);
 void redis_script_begin_one_key(struct redis *r, enum script_id script,
                                 const struct cached_keys *cached, unsigned arguments);
-/* As redis_keys_of(), by the settings of this client. */
+/* Like redis_keys_of(), with the settings of this client. */
 hf_status redis_keys_here(const struct redis *r, struct redis_keys *keys, const char *name,
                           size_t len);
 void redis_key_cache_free(struct redis *r);
@@ -506,10 +523,10 @@ void redis_op_on_resp(struct redis *r, const struct request *request, const stru
 
 /* ---- wait_replicas.c ---- */
 
-/* Holds a reply back until replicas have acknowledged the write. */
+/* Keeps a reply until replicas have acknowledged the write. */
 void redis_durable_wait(struct redis *r, struct redis_op *a, enum op_verb verb,
                         const struct engine_reply *reply, nanos now);
-/* An end that was read without asking replicas counts no further than what they acknowledged: a
+/* Limits an end that was read without asking replicas to the end that they acknowledged: a
  * renewal may have reached too few of them. */
 void redis_durable_limit(const struct redis_op *a, struct engine_reply *reply);
 void redis_durable_taken_back(struct redis *r, const struct request *request,
@@ -517,21 +534,22 @@ void redis_durable_taken_back(struct redis *r, const struct request *request,
 void redis_durable_answer(struct redis *r, const struct resp_reply *resp, nanos now);
 /* The connection is down: no reply to WAIT will come. */
 void redis_durable_cut(struct redis *r, const char *why);
-/* The wait ended before replicas acknowledged the grant. */
+/* Explains a LEAVE that came before replicas acknowledged the grant. */
 void redis_durable_explain_leave(const struct redis *r, struct engine_reply *reply);
 
 /* ---- notifications.c ---- */
 
-/* If an op waits, sees to it that its notifications are read. */
+/* Makes the engine read notifications if an op waits. */
 void redis_notify_listen(struct redis *r, nanos now);
 void redis_notify_on_pop(struct redis *r, const struct resp_reply *resp, nanos now);
 void redis_notify_on_listen(struct redis *r, const struct resp_reply *resp, nanos now);
-/* Returns true if it is a published message, and no reply to a request. */
+/* Returns true if it is a published message, not a reply to a request. */
 bool redis_notify_on_publish(struct redis *r, const struct resp_reply *resp, nanos now);
 nanos redis_notify_tick(struct redis *r, nanos now);
 void redis_notify_set_listener(struct redis *r, struct redis_op *a, bool listens, nanos now);
-void redis_notify_ping(struct redis *r, nanos now);            /* tests the subscriptions */
-bool redis_notify_is_proved(const struct redis *r, nanos now); /* they were tested a moment ago */
+void redis_notify_ping(struct redis *r, nanos now); /* Tests the subscriptions with PING. */
+/* Returns true if they were tested a moment ago. */
+bool redis_notify_is_proved(const struct redis *r, nanos now);
 /* Handles the text of a message. */
 void redis_notify_on_text(struct redis *r, const struct resp_reply *text, nanos now);
 /* Handles a message that came before the reply to the op's own request. */
@@ -543,14 +561,15 @@ void redis_notify_consider(struct redis *r, struct redis_op *a, nanos now);
 void redis_presence_begin(struct redis *r, nanos asked_at);
 void redis_presence_answer(struct redis *r, const struct request *request,
                            const struct resp_reply *resp, nanos now);
-void redis_presence_cut(struct redis *r); /* the connection is down: no reply will come */
+/* The connection is down: no reply will arrive. */
+void redis_presence_cut(struct redis *r);
 nanos redis_presence_tick(struct redis *r, nanos now);
-/* In a cluster: the server queued the op anew. */
+/* In a cluster: the server has queued the op once more. */
 void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now);
 
 /* ---- followed_server.c ---- */
 
-/* A request for a new lock waits until the server has been replaced. */
+/* Returns true for a request for a new lock while the server is being replaced. */
 static inline bool redis_is_held_back(const struct redis *r, const struct redis_op *a, nanos now)
 {
     return r->follow.hold_back_until && now < r->follow.hold_back_until && !a->sent &&
@@ -559,37 +578,39 @@ static inline bool redis_is_held_back(const struct redis *r, const struct redis_
 nanos redis_follow_tick(struct redis *r, nanos now);
 /* A connection was lost. */
 void redis_follow_lost(struct redis *r, nanos now);
-/* Ops stay unsent for a while if their connection is down: another server may be named. */
+/* Returns true if ops stay unsent for a while although their connection is down: another server
+ * may be named. */
 bool redis_follow_is_patient(const struct redis *r, hf_status status, nanos now);
 
 /* ---- cluster_member.c ---- */
 
-/* The connection as a bit of engine_op.connections. */
+/* Returns the connection as a bit of engine_op.connections. */
 static inline uint32_t redis_connection_bit(const struct redis *r, unsigned connection)
 {
     return UINT32_C(1) << (r->cluster.place.first_connection + connection);
 }
-/* Whether the error is a redirect or a refusal of a cluster: then the request goes elsewhere, or
- * again later, and the op gets its reply from that. */
+/* Returns true if the error is a redirect or a refusal of a cluster: then the request is sent
+ * elsewhere or again later, and the op gets its reply from that. */
 bool redis_cluster_on_error(struct redis *r, const struct request *request,
                             const struct resp_reply *resp, nanos now);
-/* Whether the error says that the server does not have the slot now. If it names another server,
- * the engine above hears of it. */
+/* Returns true if the error says that the server does not have the slot now. If it names another
+ * server, the engine above is told. */
 bool redis_cluster_is_elsewhere(struct redis *r, const struct resp_reply *resp);
-/* Lets the next request of this op into a slot that is being moved here. Returns false if the
- * connection broke. */
+/* Makes the server accept the next request of this op for a slot that is being moved there.
+ * Returns false if the connection broke. */
 bool redis_cluster_send_asking(struct redis *r, struct redis_op *a,
                                struct redis_connection *connection, nanos now);
 nanos redis_cluster_tick(struct redis *r, nanos now);
 
 /* ---- lock_channels.c ---- */
 
-/* The op waits: from now on messages for it are read. */
+/* The op waits: messages for it are read from now on. */
 void redis_channel_join(struct redis *r, struct redis_op *a, nanos now);
-void redis_channel_leave(struct redis *r, struct redis_op *a); /* it does not wait any more */
-/* The connection is up, or was for a while: subscribes what is not subscribed yet. */
+/* The op does not wait any more. */
+void redis_channel_leave(struct redis *r, struct redis_op *a);
+/* The connection is up: subscribes channels that are not subscribed yet. */
 void redis_channels_listen(struct redis *r, nanos now);
-void redis_channels_cut(struct redis *r); /* the connection is down */
+void redis_channels_cut(struct redis *r); /* The connection is down. */
 /* A reply to a subscription, or to PING. */
 void redis_channels_on_reply(struct redis *r, const struct request *request,
                              const struct resp_reply *resp, nanos now);
@@ -599,22 +620,22 @@ void redis_channels_free(struct redis *r);
 
 /* ---- redis_polls.c ---- */
 
-/* wake=poll, or member of a quorum: the server sends no messages about handoffs. */
+/* Returns true if the server sends no messages about handoffs: wake=poll, or member of a quorum. */
 static inline bool redis_polls_only(const struct redis *r)
 {
     return r->box[0] == 'n' || r->box[0] == 'c' || r->box[0] == '-';
 }
-/* Is the client notified by channels in the slots of its locks? */
+/* Returns true if the client is notified by channels in the slots of its locks. */
 static inline bool redis_has_channels(const struct redis *r)
 {
     return r->box[0] == 's';
 }
-/* The server queued the op under that arrival number: when does it poll next? */
+/* The server queued the op with that arrival number. Returns the time of its next poll. */
 nanos redis_poll_next(struct redis *r, struct redis_op *a, int64_t arrival,
                       const struct engine_reply *queued, nanos now);
 void redis_poll_leave(struct redis *r, struct redis_op *a,
-                      nanos now); /* it does not wait any more */
-/* A local op released its lock. */
+                      nanos now); /* The op does not wait any more. */
+/* A local op has released its lock: notifies the next local waiter. */
 void redis_poll_own_release(struct redis *r, const struct redis_op *released);
 
 /* ---- redis_diagnose.c ---- */

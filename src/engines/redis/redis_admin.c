@@ -1,10 +1,10 @@
 /* redis_admin.c - list, history, break and resize.
  *
  * Each is done in one or more steps. A list reads the index of names (scripts/name_index.lua) and
- * inspects each name that is in use with one script. If the index is not whole, the list first
- * reads all of it, so that names which nobody uses make room, and walks through all keys with SCAN;
- * a script adds the locks and counters among them to the index. A list of foreign locks too
- * inspects what SCAN finds. SCAN may return a key twice, so the list remembers
+ * inspects each name in use with one script. If the index is incomplete, the list first reads all
+ * of it, which removes names that are no longer used. Then it walks through all keys with SCAN, and
+ * a script adds the locks and counters among them to the index. A list that includes locks of other
+ * programs inspects the keys that SCAN finds. SCAN may return a key twice, so the list remembers
  * the names that it has met. A page of a list keeps the names that come first, and inspects only
  * those when it has them. */
 #include "redis.h"
@@ -17,28 +17,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys or names that one command looks at. A rebuild is rare, and each SCAN costs a round trip. */
+/* Number of keys or names that one command inspects. A rebuild is rare, and each SCAN costs a
+ * round trip. */
 enum { SCAN_COUNT = 200, SCAN_COUNT_PAGE = 1000, SCAN_COUNT_REBUILD = 5000, NAMES_COUNT = 500 };
-enum { PAGE = 2000 };           /* waiters */
+enum { PAGE = 2000 };           /* most waiters on a page */
 #define NO_NAME SIZE_MAX        /* name_index of a step that inspects no name */
-#define OF_NAMES (SIZE_MAX - 1) /* of one that reads the index */
-#define OF_INDEX (SIZE_MAX - 2) /* of one that adds to the index */
-#define AFTER_ALL_NAMES "\xff"  /* names are UTF-8, which does not have this byte */
+#define OF_NAMES (SIZE_MAX - 1) /* name_index of a step that reads the index */
+#define OF_INDEX (SIZE_MAX - 2) /* name_index of a step that adds to the index */
+#define AFTER_ALL_NAMES "\xff"  /* behind every name: UTF-8 has no such byte */
 #define STEP_PATIENCE NANOS_OF_MS(2000)
 
 struct redis_admin {
-    char cursor[24]; /* cursor of the next SCAN; "": all keys were seen */
+    char cursor[24]; /* cursor of the next SCAN; "": the scan is complete */
     uint32_t steps;  /* number of steps in flight */
     char **names;    /* names in the order in which they are inspected */
     size_t count, room;
     size_t *table; /* hash table of index + 1; 0: empty */
     size_t table_size;
     char bound[HF_NAME_MAX +
-               3]; /* where the index is read on: "[name", "(name" or "-"; "": no more */
-    bool clears;   /* the whole index is read, to make room in it */
-    bool rebuilds; /* SCAN finds names for the index; then the index is read */
-    bool rebuilt;  /* that was done once */
-    bool is_page;  /* `page` is open */
+               /* where the next read of the index begins: "[name", "(name" or "-"; "": complete */
+               3];
+    bool clears;   /* reads the whole index to make room in it */
+    bool rebuilds; /* SCAN collects names for the index; after that the index is read */
+    bool rebuilt;  /* the rebuild is done, and is not repeated */
+    bool is_page;  /* it is a page: `page` is in use */
     struct name_page page;
 };
 
@@ -68,7 +70,7 @@ static void finish(struct redis *r, struct redis_op *a, const struct request *re
         &(struct engine_reply){.kind = kind, .asked_at = request->sent_at, .retry_at = TIME_NEVER});
 }
 
-/* Sends the command that was written, as the next step. Returns false if that failed: then the
+/* Sends the command in r->command as the next step. Returns false if that failed; then the
  * client has its reply. */
 static bool send_step(struct redis *r, struct redis_op *a, size_t name_index, size_t from,
                       nanos now)
@@ -85,8 +87,7 @@ static bool send_step(struct redis *r, struct redis_op *a, size_t name_index, si
     if (redis_connection_send(r, &r->connection[CONNECTION_COMMANDS], request, now))
         return true;
 
-    /* If earlier steps were in flight, the failed connection has replied for all, and freed
-     * `admin`. */
+    /* If earlier steps were in flight, the failed connection has replied, and `admin` is freed. */
     if (a->admin)
         redis_op_fail_with(r, a, &r->connection[CONNECTION_COMMANDS], now);
     return false;
@@ -149,7 +150,7 @@ static int meet_name(struct redis_admin *admin, const char *name, size_t len)
 
 /* ---- Steps ---- */
 
-/* A long queue is inspected in pages; `from` is the first waiter of the page. */
+/* Inspects a name. A long queue is inspected in pages; `from` is the first waiter of the page. */
 static bool inspect(struct redis *r, struct redis_op *a, size_t name_index, size_t from, nanos now)
 {
     struct redis_keys keys;
@@ -203,7 +204,7 @@ static bool read_index(struct redis *r, struct redis_op *a, nanos now)
     return send_step(r, a, OF_NAMES, 0, now);
 }
 
-/* Names that are left out are not even read. */
+/* Limits the read to the names of the page: others are not read at all. */
 static void set_bound(struct redis_op *a, const char *after)
 {
     const struct name_range *range = admin_op_of(a->op)->page;
@@ -305,7 +306,7 @@ void redis_admin_begin(struct redis *r, struct redis_op *a, nanos now)
 
 /* ---- Rows ---- */
 
-/* The holder or waiter at the end of a row. */
+/* Reads the holder or waiter at the end of a row. */
 static void read_meta(struct hf_row *row, char *text)
 {
     struct redis_meta meta;
@@ -340,7 +341,7 @@ static int64_t ms_since(int64_t now, int64_t then)
     return then < now ? (now - then) / 1000 : 0;
 }
 
-/* "f left": a key of another program. */
+/* Reads "f left": a key of another program. */
 static bool read_foreign(const char *text, struct hf_row *row)
 {
     row->foreign = true;
@@ -349,7 +350,7 @@ static bool read_foreign(const char *text, struct hf_row *row)
     return sscanf(text, "f %" SCNd64, &row->left_ms) == 1;
 }
 
-/* "w arrival units ttl kind meta" */
+/* Reads "w arrival units ttl kind meta". */
 static bool read_waiter(char *text, int64_t now, struct hf_row *row)
 {
     int meta_at = 0;
@@ -369,7 +370,7 @@ static bool read_waiter(char *text, int64_t now, struct hf_row *row)
     return true;
 }
 
-/* "h left depth units token ttl kind meta" */
+/* Reads "h left depth units token ttl kind meta". */
 static bool read_holder(char *text, int64_t now, struct hf_row *row)
 {
     int meta_at = 0;
@@ -386,8 +387,8 @@ static bool read_holder(char *text, int64_t now, struct hf_row *row)
     return true;
 }
 
-/* One row of the verb inspect, mode n. Returns false if there is nothing to show (d, a dead
- * waiter). */
+/* Reads one row of the verb inspect, mode n. Returns false if there is nothing to show (d, a
+ * dead waiter). */
 static bool read_row(char *text, int64_t now, uint32_t *place, struct hf_row *row)
 {
     switch (text[0]) {
@@ -430,8 +431,8 @@ static size_t show_now(struct redis *r, struct redis_op *a, const struct request
     return waiters;
 }
 
-/* "token start until ended why units kind ttl meta". `ended` is 0 if the hold ended by time: then
- * it ended when it was due, at the latest when the next hold began. */
+/* Reads "token start until ended why units kind ttl meta". `ended` is 0 if the hold ended by
+ * time: then it ended when it was due, at the latest when the next hold began. */
 static bool read_past(char *text, int64_t now, int64_t *next_start, struct hf_row *row)
 {
     int64_t start, until, ended;
@@ -487,19 +488,20 @@ static bool inspect_name(struct redis *r, struct redis_op *a, const char *name, 
     return !met || inspect(r, a, admin->count - 1, 0, now);
 }
 
-/* The name that a key may stand for; NULL: the key is not that of a lock. */
+/* Returns the name that a key may stand for; NULL: the key is not a lock's. */
 static const char *name_of(const struct redis *r, const struct resp_reply *key)
 {
     return key->type == RESP_TEXT ? redis_keys_name(r->prefix, key->text, key->len) : NULL;
 }
 
-/* The same for the key of a counter, too. */
+/* The same for the key of a lock or of its counter. */
 static const char *any_name_of(const struct redis *r, const struct resp_reply *key, size_t *len)
 {
     return key->type == RESP_TEXT ? redis_keys_any_name(r->prefix, key->text, key->len, len) : NULL;
 }
 
-/* A page takes the name in, a whole list inspects it. Returns false if the client has its reply. */
+/* Handles a name: a page keeps it, a whole list inspects it. Returns false if the client has its
+ * reply. */
 static bool on_name(struct redis *r, struct redis_op *a, const char *name, size_t len, nanos now)
 {
     const struct name_range *range = admin_op_of(a->op)->page;
@@ -512,7 +514,7 @@ static bool on_name(struct redis *r, struct redis_op *a, const char *name, size_
     return true;
 }
 
-/* The page has its names. Returns false if the client has its reply. */
+/* Inspects the names that the page has kept. Returns false if the client has its reply. */
 static bool inspect_page(struct redis *r, struct redis_op *a, nanos now)
 {
     const struct name_page *page = &a->admin->page;
@@ -536,8 +538,8 @@ static void end_page(struct redis *r, struct redis_op *a)
     r->host->row(r->host->ctx, a->op, &row);
 }
 
-/* The names of these keys may be missing in the index. The script that gets the last ones marks
- * the index as whole. Returns false if the client has its reply. */
+/* Adds the names of these keys to the index. The script that gets the last ones marks the index
+ * as complete. Returns false if the client has its reply. */
 static bool add_to_index(struct redis *r, struct redis_op *a, const struct resp_reply *keys,
                          nanos now)
 {
@@ -559,7 +561,7 @@ static bool add_to_index(struct redis *r, struct redis_op *a, const struct resp_
     return send_step(r, a, OF_INDEX, 0, now);
 }
 
-/* {cursor, {key ...}}. Returns false if the client has its reply. */
+/* Reads {cursor, {key ...}}. Returns false if the client has its reply. */
 static bool read_scan(struct redis *r, struct redis_op *a, const struct resp_reply *resp, nanos now)
 {
     const struct resp_reply *cursor = resp_item(resp, 0), *keys = resp_item(resp, 1);
@@ -582,8 +584,8 @@ static bool read_scan(struct redis *r, struct redis_op *a, const struct resp_rep
     return !admin->is_page || admin->cursor[0] || inspect_page(r, a, now);
 }
 
-/* The index is not whole. Reads the rest of it, or scans if that was done. last: of the names that
- * were read. */
+/* The index is incomplete: reads the rest of it, or scans if that was done. last: the last name
+ * that was read. */
 static void make_room(struct redis *r, struct redis_op *a, const struct resp_reply *last, nanos now)
 {
     struct redis_admin *admin = a->admin;
@@ -602,8 +604,8 @@ static void make_room(struct redis *r, struct redis_op *a, const struct resp_rep
     read_index(r, a, now);
 }
 
-/* {is whole, last name, name ...}. Returns false if the client has its reply, or if another step
- * was sent instead. */
+/* Reads {is complete, last name, name ...}. Returns false if the client has its reply, or if
+ * another step was sent instead. */
 static bool read_names(struct redis *r, struct redis_op *a, const struct resp_reply *resp,
                        nanos now)
 {
@@ -649,7 +651,7 @@ static void answer_list(struct redis *r, const struct request *request,
             begin_reading(r, a, now);
             return;
         }
-    } else if (resp->type == RESP_LIST) { /* an error: the key is not a lock */
+    } else if (resp->type == RESP_LIST) { /* an error means that the key is not a lock */
         const char *name = admin->names[request->name_index];
         size_t shown = admin_op_of(a->op)->scope == LIST_HISTORY ? show_past(r, a, name, resp)
                                                                  : show_now(r, a, request, resp);
@@ -669,8 +671,8 @@ static void answer_list(struct redis *r, const struct request *request,
     }
 }
 
-/* ADMIN_BREAK: number of holds that were ended. ADMIN_RESIZE: 1 done, 0 not in use, -1 no
- * semaphore. */
+/* Replies. ADMIN_BREAK: number of holds that were ended. ADMIN_RESIZE: 1 done, 0 not in use, -1
+ * not a semaphore. */
 static void answer_break_or_resize(struct redis *r, const struct request *request,
                                    const struct resp_reply *resp)
 {
@@ -685,7 +687,7 @@ static void answer_break_or_resize(struct redis *r, const struct request *reques
         finish(r, a, request, resp->number ? REPLY_RELEASED : REPLY_NOT_HELD);
 }
 
-/* The server lacks the library: loads it, and sends that step again. */
+/* The server lacks the library: loads it, and sends the step again. */
 static void load_and_resend_step(struct redis *r, const struct request *request,
                                  const struct resp_reply *error, nanos now)
 {
@@ -694,7 +696,7 @@ static void load_and_resend_step(struct redis *r, const struct request *request,
 
     redis_connection_load(r, &r->connection[CONNECTION_COMMANDS], error, now);
     if (!a->admin)
-        return; /* the connection broke over that */
+        return; /* the connection broke while it was loaded */
     if (request->name_index == OF_NAMES)
         read_index(r, a, now);
     else if (request->name_index == OF_INDEX)
@@ -705,7 +707,8 @@ static void load_and_resend_step(struct redis *r, const struct request *request,
         break_or_resize(r, a, now);
 }
 
-/* A key that is not a lock, or whose slot has moved: the server that has it now shows it. */
+/* Returns true if a row may be missing: the key is not a lock, or its slot has moved and the new
+ * server shows it. */
 static bool may_be_left_out(struct redis *r, const struct resp_reply *error)
 {
     return strncmp(error->text, "WRONGTYPE", 9) == 0 || redis_cluster_is_elsewhere(r, error);
@@ -716,7 +719,7 @@ void redis_admin_answer(struct redis *r, const struct request *request,
 {
     struct redis_op *a = request->op;
     if (!a->admin)
-        return; /* an earlier step has failed, and the client has its reply */
+        return; /* an earlier step failed, and the client has its reply */
 
     assert(a->admin->steps > 0);
     a->admin->steps--;
@@ -727,14 +730,15 @@ void redis_admin_answer(struct redis *r, const struct request *request,
     bool is_scan = is_list && request->name_index == NO_NAME;
     bool is_about_index =
         is_list && (request->name_index == OF_NAMES || request->name_index == OF_INDEX);
-    bool is_new = request->from == 0; /* no row was shown */
+    bool is_new = request->from == 0; /* the name has shown no row yet */
     if (!one_of_many && is_new && resp->type == RESP_ERROR &&
         redis_cluster_on_error(r, request, resp, now))
         return;
     if (!is_scan && redis_connection_is_missing(resp)) {
         load_and_resend_step(r, request, resp, now);
     } else if (resp->type == RESP_ERROR && is_about_index) {
-        begin_scan(r, a, false, now); /* the user may not change the index, say */
+        /* the index cannot be changed, for example for lack of a right: scan */
+        begin_scan(r, a, false, now);
     } else if (resp->type == RESP_ERROR && !(one_of_many && may_be_left_out(r, resp))) {
         struct error_reply error_reply = redis_error_reply(r, resp);
         error_reply.outcome_unknown &= asked->verb != ADMIN_LIST;

@@ -12,10 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_MOST = 1 << 20, LIST_MOST = 64 << 20 }; /* bytes */
+/* bytes in the reply to a request; in the reply to a list */
+enum { ANSWER_MOST = 1 << 20, LIST_MOST = 64 << 20 };
 #define TAKES_STEP NANOS_OF_MS(25)
-#define HUNG_LEAST NANOS_OF_MS(130) /* a near server that gets no CPU for a moment is not hung */
-#define VERSION_LEAST 7             /* functions, scripts with flags, BLMPOP */
+/* shortest time after which a server counts as hung: one nearby may get no CPU for a moment */
+#define HUNG_LEAST NANOS_OF_MS(130)
+/* oldest major version: it has functions, scripts with flags, BLMPOP */
+#define VERSION_LEAST 7
 
 /* ---- The end ---- */
 
@@ -43,7 +46,7 @@ static void reply_unknown(struct redis *r, const struct redis_connection *connec
                                           .text = connection->why});
 }
 
-/* Replies to every op that relied on that connection, and forgets the times measured on it. */
+/* Replies to every op that relied on the connection, and forgets the round trips measured on it. */
 static void reply_to_all(struct redis *r, struct redis_connection *connection, nanos now)
 {
     struct request request;
@@ -137,7 +140,8 @@ bool redis_connection_need(struct redis *r, struct redis_connection *connection,
 
     connection->state = CONNECTION_DIALLING;
     connection->since = now;
-    bool has_server = !r->follow.is_on || r->follow.is_known; /* else redis_follow() dials */
+    /* otherwise redis_follow() dials */
+    bool has_server = !r->follow.is_on || r->follow.is_known;
     if (has_server)
         redis_connection_dial(r, connection, now);
     return true;
@@ -181,7 +185,8 @@ static void greet(struct redis *r, struct redis_connection *connection, enum req
     if (connection->state == CONNECTION_GREETING)
         redis_connection_send(r, connection,
                               (struct request){.kind = kind, .patience = r->connect_timeout}, now);
-    r->command.len = 0; /* an earlier part may have failed: the next greeting begins anew */
+    /* an earlier part may have failed, so the greeting begins from scratch */
+    r->command.len = 0;
     r->command.failed = false;
 }
 
@@ -194,7 +199,7 @@ static void greet(struct redis *r, struct redis_connection *connection, enum req
 
 enum { LOADS_IN_VAIN_MOST = 3 };
 
-/* Does the error say that FCALL cannot be used at all? */
+/* Returns true if the error says that FCALL cannot be used at all. */
 static bool offers_no_functions(const char *error)
 {
     bool is_unknown = strncmp(error, "ERR unknown command", 19) == 0;
@@ -217,8 +222,9 @@ static void add_text(struct redis *r, enum script_text_id id)
     resp_command_joined(&r->command, head, strlen(head), redis_script_body, redis_script_body_len);
 }
 
-/* Without REPLACE first: if many clients meet a new server, the server compiles the text once. If
- * functions are still missing, somebody changed the library: equal names mean equal texts. */
+/* Loads the library, first without REPLACE: if many clients meet a new server, it compiles the
+ * text once. If functions are missing although the library is there, somebody changed it: equal
+ * names mean equal texts. */
 static void load_library(struct redis *r, struct redis_connection *connection, nanos now)
 {
     bool replaces = connection->in_vain > 1;
@@ -243,7 +249,7 @@ static void load_script(struct redis *r, struct redis_connection *connection,
                           (struct request){.kind = REQ_LOAD, .patience = r->connect_timeout}, now);
 }
 
-/* Scripts are long, and often there: asks which of them are not. */
+/* Scripts are long and usually loaded already: asks which are missing. */
 static void request_scripts(struct redis *r, struct redis_connection *connection, nanos now)
 {
     if (connection->state == CONNECTION_DOWN)
@@ -264,8 +270,9 @@ static bool is_known(const struct resp_reply *known, size_t script)
     return answer && answer->type == RESP_NUMBER && answer->number == 1;
 }
 
-/* `known`: the reply to SCRIPT EXISTS, valid until the connection is down. If it is no such reply
- * (the user lacks a right, a proxy knows no such command), all scripts are loaded. */
+/* Loads the scripts that are missing. `known`: the reply to SCRIPT EXISTS, valid until the
+ * connection is down. If it is an error (the user lacks a right, a proxy does not know the
+ * command), all scripts are loaded. */
 static void load_missing(struct redis *r, struct redis_connection *connection,
                          const struct resp_reply *known, nanos now)
 {
@@ -274,7 +281,7 @@ static void load_missing(struct redis *r, struct redis_connection *connection,
             load_script(r, connection, (enum script_text_id)i, now);
 }
 
-/* From now on verbs are called by EVALSHA. */
+/* Calls verbs by EVALSHA from now on. */
 static void use_scripts(struct redis *r, const char *why)
 {
     r->by_scripts = true;
@@ -305,7 +312,7 @@ void redis_connection_load(struct redis *r, struct redis_connection *connection,
         load_library(r, connection, now);
 }
 
-/* True if another client has loaded the library meanwhile. */
+/* Returns true if another client has loaded the library meanwhile. */
 static bool is_loaded_already(const struct resp_reply *error)
 {
     return strncmp(error->text, "ERR Library ", 12) == 0 && strstr(error->text, "already exists");
@@ -339,7 +346,7 @@ bool redis_connection_check_rights(struct redis *r, struct redis_connection *con
     return connection->checks;
 }
 
-/* The greeting goes out at once; the library follows if the server says that it lacks it. */
+/* Sends the greeting. The library follows only if the server says that it lacks it. */
 void redis_connection_up(struct redis *r, struct redis_connection *connection, nanos now)
 {
     assert(connection->state == CONNECTION_DIALLING && !connection->queue.count);
@@ -347,7 +354,7 @@ void redis_connection_up(struct redis *r, struct redis_connection *connection, n
     connection->state = CONNECTION_GREETING;
     connection->queue.received_at = now;
     connection->run_id[0] =
-        0; /* unknown without the right +info: then every notification is confirmed first */
+        0; /* without the right +info: unknown, so every notification is confirmed first */
     if (connection->number == CONNECTION_COMMANDS)
         r->up_since = TIME_NEVER;      /* the server may be another process now */
     connection->rtt = (struct rtt){0}; /* the new connection may lead elsewhere */
@@ -399,14 +406,15 @@ const char *redis_connection_info_field(const char *info, const char *field)
     return NULL;
 }
 
-/* A server of a cluster has some of the locks only, and a single one has no slots. Returns false if
- * the connection was dropped for that. */
+/* Checks that redis+cluster:// talks to a server of a cluster, and redis:// to a single one.
+ * Returns false if the connection was dropped because it does not. */
 static bool check_mode(struct redis *r, struct redis_connection *connection, const char *info,
                        nanos now)
 {
     const char *mode = redis_connection_info_field(info, "redis_mode:");
     if (!mode)
-        mode = redis_connection_info_field(info, "server_mode:"); /* as Valkey calls it */
+        /* Valkey's name for the field */
+        mode = redis_connection_info_field(info, "server_mode:");
     bool is_in_cluster = mode && strncmp(mode, "cluster", 7) == 0;
     if (!mode || is_in_cluster == r->cluster.is_on)
         return true;
@@ -454,7 +462,7 @@ void redis_connection_notify_all(struct redis *r)
                            &(struct engine_reply){.kind = REPLY_NOTIFY, .retry_at = TIME_NEVER});
 }
 
-/* A server that does not say which process it is may be another one each time. */
+/* Notes which process the server is. One that does not say may be another process each time. */
 static void note_server(struct redis *r, const struct redis_connection *connection)
 {
     bool is_same = connection->run_id[0] && strcmp(connection->run_id, r->run_id) == 0;
@@ -485,9 +493,9 @@ static void finish_greeting(struct redis *r, struct redis_connection *connection
 
 /* ---- Answers ---- */
 
-/* Servers name the place of an error in a script behind their words: "... script: SHA, on
- * @user_script:LINE.", or FUNCTION and @user_function. An error from before the script ran names
- * no place, and neither does an error that the script itself returned. */
+/* Returns true if the error was raised inside a script. Then servers add its place: "... script:
+ * SHA, on @user_script:LINE." or FUNCTION and @user_function. Errors from before the script ran,
+ * and those that the script itself returned, have no place. */
 static bool is_from_script(const char *error)
 {
     return strstr(error, "user_script:") || strstr(error, "user_function:");
@@ -509,7 +517,8 @@ struct error_reply redis_error_reply(const struct redis *r, const struct resp_re
     size_t i = 0;
     while (strncmp(error->text, rows[i].words, strlen(rows[i].words)) != 0)
         i++;
-    bool is_unheard_of = !rows[i].words[0]; /* no row names it: a proxy's error, for example */
+    /* no row matches, for example the error of a proxy */
+    bool is_unheard_of = !rows[i].words[0];
     struct error_reply error_reply = {.status = rows[i].status,
                                       .leave = rows[i].leave,
                                       .outcome_unknown =
@@ -522,8 +531,9 @@ struct error_reply redis_error_reply(const struct redis *r, const struct resp_re
     return error_reply;
 }
 
-/* The error to report if neither library nor scripts could be loaded: the one about the library,
- * because it names the right that the documentation asks for. Valid until the next call. */
+/* Returns the error to report if neither library nor scripts could be loaded: that of the
+ * library, because it names the right that the documentation asks for. Valid until the next call.
+ */
 static const struct resp_reply *why_not_loaded(const struct redis *r, const struct resp_reply *resp)
 {
     static _Thread_local struct resp_reply first;
@@ -534,8 +544,8 @@ static const struct resp_reply *why_not_loaded(const struct redis *r, const stru
     return was_denied ? &first : resp;
 }
 
-/* Handles a reply to the greeting. If the user lacks the right to set the client's name, to read
- * INFO, or to ask for scripts and rights, the greeting goes on without. */
+/* Handles a reply to the greeting. Without the right to set the client's name, to read INFO, or
+ * to ask for scripts and rights, the greeting continues. */
 static void on_greeting(struct redis *r, struct redis_connection *connection,
                         enum request_kind kind, const struct resp_reply *resp, nanos now)
 {
@@ -546,9 +556,9 @@ static void on_greeting(struct redis *r, struct redis_connection *connection,
                         kind == REQ_LIBRARY || kind == REQ_RIGHTS;
         bool cannot_serve =
             kind == REQ_RIGHTS && connection->state == CONNECTION_GREETING &&
-            error_reply.status == HF_UNAVAILABLE; /* it is still loading data, say */
+            error_reply.status == HF_UNAVAILABLE; /* for example while it loads its data */
         if (!may_fail || error_reply.leave || cannot_serve) {
-            connection->state = CONNECTION_GREETING; /* scripts may be loaded again later on */
+            connection->state = CONNECTION_GREETING; /* the scripts may be loaded later */
             redis_connection_drop(r, connection, error_reply.status, now, "%s", error_reply.text);
             return;
         }
@@ -561,8 +571,8 @@ static void on_greeting(struct redis *r, struct redis_connection *connection,
         on_library_refused(r, connection, resp, now);
 }
 
-/* The first call of the library. If the server does not have it, it is loaded and called again; if
- * the server has no functions, scripts are used. */
+/* Handles the reply to the first call of the library. If the server does not have the library,
+ * it is loaded and the call repeated; if it has no functions, scripts are used. */
 static void on_rights(struct redis *r, struct redis_connection *connection,
                       const struct request *request, const struct resp_reply *resp, nanos now)
 {
@@ -674,7 +684,8 @@ static void on_resp(struct redis *r, struct redis_connection *connection,
         finish_greeting(r, connection, now);
 }
 
-/* Only the reply to a list may be long: all holders of a name, now or in the past. */
+/* Returns the longest reply to accept. Only the reply to a list may be long: all holders of a
+ * name, now or in the past. */
 static size_t most_of_an_answer(const struct redis_connection *connection)
 {
     const struct request *first = redis_connection_first(connection);
@@ -682,8 +693,9 @@ static size_t most_of_an_answer(const struct redis_connection *connection)
     return list ? (size_t)LIST_MOST : (size_t)ANSWER_MOST;
 }
 
-/* How long requests take, in steps: each change makes the next op write its terms anew. One step or
- * less fits into every ttl, so it counts as 0. The value falls only if it became much less. */
+/* Notes how long requests take, in steps, because each change makes the next op write its terms
+ * anew. One step or less fits into every ttl and counts as 0. The value falls only if the time
+ * became much less. */
 static void note_takes(struct redis *r, nanos takes)
 {
     nanos steps = (takes + TAKES_STEP - 1) / TAKES_STEP * TAKES_STEP;
@@ -697,8 +709,8 @@ static void note_takes(struct redis *r, nanos takes)
         r->host->takes(r->host->ctx, length);
 }
 
-/* The first bytes of a reply have come. Only requests that a server answers at once measure the
- * connection. A slow member of a quorum gets no more time. */
+/* The first bytes of a reply have arrived. Measures the round trip, by requests that a server
+ * answers at once. A slow member of a quorum gets no more time for it. */
 static void measure(struct redis *r, struct redis_connection *connection, struct request *request,
                     nanos now)
 {
@@ -748,10 +760,9 @@ void redis_connection_bytes(struct redis *r, struct redis_connection *connection
 
 /* ---- Time ---- */
 
-/* A request that may take long (a list, say) may have impatient ones behind it: the most impatient
- * counts, so that no lease is lost for a list. On the durable connection the first one counts,
- * because each request waits for the replicas of those before it. Returns the place in the queue.
- */
+/* Returns the queue position of the request that runs out of patience first, so that no lease is
+ * lost behind a slow list. On the durable connection that is the first request, because each waits
+ * for the replicas of those before it. */
 static uint32_t most_impatient(const struct redis *r, const struct redis_connection *connection)
 {
     const struct pipeline *queue = &connection->queue;
@@ -818,7 +829,7 @@ void redis_connection_forget(struct redis_connection *connection, const struct r
         struct request *request = pipeline_at(&connection->queue, i);
         if (request->op == op) {
             request->op = NULL;
-            if (request->kind != REQ_WAIT) /* that may be for others, too */
+            if (request->kind != REQ_WAIT) /* a WAIT may serve several ops */
                 request->kind = REQ_UNDO;
             connection->unclaimed++;
         }

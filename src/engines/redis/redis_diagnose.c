@@ -1,5 +1,5 @@
-/* redis_diagnose.c - what the server says of itself, for an operator: each finding says what it
- * means for locks and what to do about it. */
+/* redis_diagnose.c - findings about the server for an operator: each says what it means for
+ * locks and what to do about it. */
 #include "redis.h"
 
 #include "sys/clock.h"
@@ -13,7 +13,7 @@
 
 #define STEP_PATIENCE NANOS_OF_MS(2000)
 #define CLOCK_APART_US                                                                             \
-    1000000 /* further apart, tokens and ends of several servers stop being comparable */
+    1000000 /* beyond this offset, tokens and ends of several servers cannot be compared */
 enum { STEP_INFO, STEP_WHOAMI, STEP_LIBRARY, STEP_CLUSTER, STEP_NODES, STEP_TIME, STEPS };
 
 /* ---- Questions ---- */
@@ -41,7 +41,7 @@ static bool is_of_cluster(int step)
     return step == STEP_CLUSTER || step == STEP_NODES;
 }
 
-/* All questions go out at once; the replies come in their order. */
+/* Sends all questions at once; the replies arrive in the same order. */
 void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now)
 {
     assert(a->sent_op.verb == OP_ADMIN);
@@ -54,7 +54,7 @@ void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now)
         write_question(r, i);
         struct request request = {
             .kind = REQ_STEP, .verb = ADMIN_DIAGNOSE, .op = a, .patience = STEP_PATIENCE};
-        /* If a later one cannot be sent, the first was in flight and its op has its reply. */
+        /* If a later one cannot be sent, the broken connection has replied for the first. */
         if (!redis_connection_send(r, connection, request, now) && i == 0) {
             redis_op_fail_with(r, a, connection, now);
             return;
@@ -89,7 +89,7 @@ __attribute__((format(printf, 5, 6))) static void find(const struct report *repo
     report->r->host->find(report->r->host->ctx, report->a->op, &finding);
 }
 
-/* A field of INFO as text, up to the end of its line; "": there is none. */
+/* Copies a field of INFO, up to the end of its line; "": no such field. */
 static const char *field(const char *info, const char *name, char out[64])
 {
     const char *at = redis_connection_info_field(info, name);
@@ -110,7 +110,7 @@ static void find_server(const struct report *report, const char *info)
     bool is_valkey = field(info, "valkey_version:", valkey)[0] != 0;
 
     if (!field(info, "redis_mode:", mode)[0])
-        field(info, "server_mode:", mode); /* as Valkey calls it since 8 */
+        field(info, "server_mode:", mode); /* Valkey's name for the field since 8 */
     find(report, "server", HF_HEALTH_OK, NULL, "%s %s, %s, up for %" PRId64 " s",
          is_valkey ? "Valkey" : "Redis",
          is_valkey ? valkey : field(info, "redis_version:", version), mode, uptime);
@@ -224,7 +224,7 @@ static void find_user(const struct report *report, const struct resp_reply *resp
              "may not ask for its own name, which is not needed");
 }
 
-/* The value behind that name in a list of names and values; NULL: there is none. */
+/* Returns the value that follows a name in a list of names and values; NULL: none. */
 static const struct resp_reply *value_of(const struct resp_reply *list, const char *name)
 {
     const struct resp_reply *at = list && list->type == RESP_LIST ? list->first : NULL;
@@ -234,7 +234,7 @@ static const struct resp_reply *value_of(const struct resp_reply *list, const ch
     return NULL;
 }
 
-/* Is this the library as we would load it? */
+/* Returns true if the library is the one that this engine would load. */
 static bool is_our_library(const struct resp_reply *code)
 {
     const char *head = redis_script_texts[SCRIPT_LIBRARY].head;
@@ -244,7 +244,7 @@ static bool is_our_library(const struct resp_reply *code)
            memcmp(code->text + head_len, redis_script_body, redis_script_body_len) == 0;
 }
 
-/* How verbs are called, and whether somebody changed them. */
+/* Reports how verbs are called, and whether somebody changed the library. */
 static void find_library(const struct report *report, const struct resp_reply *resp)
 {
     const struct redis *r = report->r;
@@ -264,7 +264,7 @@ static void find_library(const struct report *report, const struct resp_reply *r
              redis_library_name, code ? "" : "; the user may not read its text");
 }
 
-/* {seconds, microseconds}. */
+/* Reads {seconds, microseconds}. */
 static void find_clock(const struct report *report, const struct resp_reply *resp)
 {
     int64_t seconds = resp_count(resp_item(resp, 0)), micro = resp_count(resp_item(resp, 1));
@@ -281,7 +281,7 @@ static void find_clock(const struct report *report, const struct resp_reply *res
          ahead < 0 ? "behind" : "ahead of");
 }
 
-/* CLUSTER INFO */
+/* Reads CLUSTER INFO. */
 static void find_cluster(const struct report *report, const struct resp_reply *resp)
 {
     char state[64];

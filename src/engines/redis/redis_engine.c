@@ -1,4 +1,5 @@
-/* redis_engine.c - the engine's table: redis.c behind the driver that owns the sockets. */
+/* redis_engine.c - the engine's table: connects redis.c with the I/O driver that owns the
+ * sockets. */
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"
 #include "redis.h"

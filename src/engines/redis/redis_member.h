@@ -1,4 +1,4 @@
-/* redis_member.h - what an engine that is built of Redis servers takes from the Redis engine:
+/* redis_member.h - the part of the Redis engine that engines made of Redis servers use:
  * engines/redlock and engines/sentinel. */
 #pragma once
 #include "core/timing.h"
@@ -17,4 +17,5 @@ enum { REDIS_CONNECTIONS = 3 }; /* number of connections to one server */
 extern const struct wire_engine_type redis_wire_engine;
 extern const struct setting_rows redis_settings;
 void redis_override_timing(struct timing_overrides *overrides, const struct settings *settings);
-bool redis_wants_replicas(const struct settings *settings); /* whether grants await replicas */
+/* Returns true if grants await replicas. */
+bool redis_wants_replicas(const struct settings *settings);

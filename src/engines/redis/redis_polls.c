@@ -1,5 +1,5 @@
-/* redis_polls.c - wake=poll: tells the waiters of this client when to ask the server again, as
- * kit/poll_schedule.h says. When a local holder releases the lock, the first polls at once. */
+/* redis_polls.c - wake=poll: tells the waiters of this client when to ask the server again
+ * (kit/poll_schedule.h). When a local holder releases the lock, the first waiter polls at once. */
 #include "redis.h"
 
 #include <assert.h>
@@ -10,8 +10,8 @@ static struct redis_op *op_of(struct poll_waiter *waiter)
     return waiter ? (struct redis_op *)(void *)(at - offsetof(struct redis_op, poll_waiter)) : NULL;
 }
 
-/* Will the server get a request of this waiter after what just happened? Requests on one connection
- * are executed in their order. */
+/* Returns true if a request of this waiter will be executed after the release: requests on one
+ * connection are executed in their order. */
 static bool is_about_to_poll(const struct redis *r, const struct redis_op *a)
 {
     return a->notified || a->unsent || (redis_op_is_in_flight(a) && !r->durable);
@@ -27,9 +27,9 @@ static void notify(struct redis *r, struct redis_op *a)
     redis_op_reply(r, a, &(struct engine_reply){.kind = REPLY_NOTIFY, .retry_at = TIME_NEVER});
 }
 
-/* This waiter has just become the first and polls often. If it can share the lock, or its owner
- * holds it, it may have been granted together with the waiter ahead: then it polls at once, because
- * the grace of a handoff is short. */
+/* This waiter has become the first and polls often from now on. If it can share the lock, or its
+ * owner holds it, it may have been granted together with the waiter ahead; then it polls at once,
+ * because the grace of a handoff is short. */
 static void send_scout(struct redis *r, struct redis_op *first, nanos now)
 {
     if (!first || is_about_to_poll(r, first))
@@ -53,7 +53,7 @@ static void send_scout(struct redis *r, struct redis_op *first, nanos now)
 
 void redis_poll_leave(struct redis *r, struct redis_op *a, nanos now)
 {
-    if (a->poll_waiter.group) /* hardly ever: the server notifies, or nobody waits */
+    if (a->poll_waiter.group) /* only with wake=poll, while it waits */
         send_scout(r, op_of(poll_schedule_leave(&a->poll_waiter)), now);
 }
 
@@ -64,7 +64,8 @@ nanos redis_poll_next(struct redis *r, struct redis_op *a, int64_t arrival,
     struct poll_queued place = {
         .arrival = arrival,
         .asked_at = queued->asked_at,
-        .often = redis_op_timing(r, a)->refresh_first, /* well within the grace of a handoff */
+        /* much shorter than the grace of a handoff */
+        .often = redis_op_timing(r, a)->refresh_first,
         .longest = queued->retry_at - queued->asked_at,
         .is_new = !a->queued_reply.set,
         .may_pass = a->sent_op.named, /* ops of a named owner are granted together */

@@ -14,7 +14,7 @@ static struct engine_reply reply_of(const struct request *request, enum reply_ki
         .kind = kind, .asked_at = request->sent_at, .retry_at = TIME_NEVER};
 }
 
-/* {token, left}. No hold is longer than the longest ttl. */
+/* Reads {token, left}. No hold is longer than the longest ttl. */
 static bool read_held(const struct redis *r, const struct resp_reply *resp,
                       struct engine_reply *reply)
 {
@@ -29,8 +29,8 @@ static bool read_held(const struct redis *r, const struct resp_reply *resp,
     return true;
 }
 
-/* {0, left, again, now, number, place, arrival}. `again` must not be later than the waiter offered.
- */
+/* Returns true for a valid {0, left, again, now, number, place, arrival}. `again` must not be
+ * later than the waiter offered. */
 static bool can_be_queued(struct redis *r, const struct redis_op *a, const struct resp_reply *resp)
 {
     assert(resp->len == 7);
@@ -83,7 +83,7 @@ static char class_of(hf_kind kind)
     return kind == HF_SEMAPHORE ? 's' : 'x';
 }
 
-/* {-2, class, capacity}: the lock is in use as another kind, or with another capacity. */
+/* Reads {-2, class, capacity}: the lock is in use as another kind, or with another capacity. */
 static bool read_mismatch(const struct redis_op *a, const struct resp_reply *resp)
 {
     const struct resp_reply *class = resp_item(resp, 1);
@@ -100,7 +100,7 @@ static bool read_mismatch(const struct redis_op *a, const struct resp_reply *res
     return true;
 }
 
-/* A refusal with a reason: {-2, class, capacity}, {-3, capacity}, {-4}, {-5}. */
+/* Reads a refusal with a reason: {-2, class, capacity}, {-3, capacity}, {-4}, {-5}. */
 static bool read_reason(struct redis_op *a, const struct resp_reply *resp,
                         struct engine_reply *reply)
 {
@@ -133,7 +133,7 @@ static bool read_reason(struct redis_op *a, const struct resp_reply *resp,
     return true;
 }
 
-/* "token meta": the holder, which redlock compares among its servers. */
+/* Reads "token meta", the holder. redlock compares it among its servers. */
 static void read_holder(struct redis *r, const struct resp_reply *holder,
                         struct engine_reply *reply, struct quorum_answer *answer)
 {
@@ -151,7 +151,7 @@ static void read_holder(struct redis *r, const struct resp_reply *holder,
     reply->text = words;
 }
 
-/* {0, left, holder, ticket, ahead} */
+/* Reads {0, left, holder, ticket, ahead}. */
 static bool read_place(const struct resp_reply *resp, struct quorum_answer *answer)
 {
     const struct resp_reply *holder = resp_item(resp, 2);
@@ -166,7 +166,7 @@ static bool read_place(const struct resp_reply *resp, struct quorum_answer *answ
     return true;
 }
 
-/* OK: the lock was free. */
+/* Reads the reply to a bare SET; OK: the lock was free. */
 static bool read_plain_acquired(const struct request *request, const struct resp_reply *resp,
                                 struct engine_reply *reply)
 {
@@ -179,7 +179,7 @@ static bool read_plain_acquired(const struct request *request, const struct resp
     return true;
 }
 
-/* A hold that is in the way, of an answer {number, left, "token meta"}. */
+/* Reads the hold in the way from {number, left, "token meta"}. */
 static void read_hold_ahead(struct redis *r, const struct resp_reply *resp,
                             struct engine_reply *reply)
 {
@@ -200,8 +200,8 @@ static void read_hold_ahead(struct redis *r, const struct resp_reply *resp,
     reply->holder = ahead;
 }
 
-/* {0, left} or {0, left, holder}; from a server of a quorum also {0, left, holder, ticket, ahead}.
- */
+/* Reads {0, left} or {0, left, holder}, and from a server of a quorum {0, left, holder, ticket,
+ * ahead}. */
 static bool read_busy(struct redis *r, struct redis_op *a, const struct resp_reply *resp,
                       struct engine_reply *reply)
 {
@@ -258,7 +258,7 @@ static bool read_acquired(struct redis *r, const struct request *request,
     return read_reason(a, resp, reply);
 }
 
-/* {number, left, holder}: the lock is another's. Returns the number. */
+/* Reads {number, left, holder}: another client holds the lock. Returns the number. */
 static const struct resp_reply *read_left_behind(struct redis *r, const struct resp_reply *resp,
                                                  struct engine_reply *reply)
 {
@@ -296,7 +296,7 @@ static bool read_released(struct redis *r, struct redis_op *a, enum op_verb verb
     return true;
 }
 
-/* {token, left}: extended; {1}: there are other readers; {0}: not held. */
+/* Reads {token, left}: extended; {1}: there are other readers; {0}: not held. */
 static bool read_extended(const struct redis *r, const struct resp_reply *resp,
                           struct engine_reply *reply)
 {
@@ -313,7 +313,7 @@ static bool read_extended(const struct redis *r, const struct resp_reply *resp,
     return true;
 }
 
-/* The reply of the verb extend when it raised the token of a grant. */
+/* Reads the reply of the verb extend when it raised the token of a grant. */
 static bool read_raised(const struct redis *r, const struct request *request,
                         const struct resp_reply *resp, struct engine_reply *reply)
 {
@@ -334,7 +334,9 @@ static bool read_answer(struct redis *r, const struct request *request,
     case OP_ACQUIRE:
         if (request->plain)
             return read_plain_acquired(request, resp, reply);
-        if (resp->type == RESP_TEXT) /* the token: its script has written the counter */
+        /* A token shows that the script has written the counter, which puts the name into the
+         * index. */
+        if (resp->type == RESP_TEXT)
             redis_key_cache_set_listed(r, request->op->sent_op.name, request->op->sent_op.name_len,
                                        request->sent_at);
         return read_acquired(r, request, resp, reply, now);
@@ -346,8 +348,8 @@ static bool read_answer(struct redis *r, const struct request *request,
     }
 }
 
-/* The server did nothing, so the request is sent again. If the op has sent another request
- * meanwhile, it fails instead: it would come after that one. */
+/* The server did nothing, so the request is sent again. But if the op has sent another request
+ * meanwhile, it would be executed after that one; then it fails instead. */
 static void resend(struct redis *r, const struct request *request, const char *why, nanos now)
 {
     struct redis_op *a = request->op;
@@ -361,7 +363,8 @@ static void resend(struct redis *r, const struct request *request, const char *w
         redis_op_send(r, a, now);
 }
 
-/* Somebody ran FUNCTION FLUSH or SCRIPT FLUSH, or the server is another one now. */
+/* The library is missing: somebody ran FUNCTION FLUSH or SCRIPT FLUSH, or the server was
+ * replaced. Loads it and sends the request again. */
 static void load_and_resend(struct redis *r, const struct request *request,
                             const struct resp_reply *error, nanos now)
 {
@@ -383,7 +386,8 @@ static void on_error_reply(struct redis *r, const struct request *request,
         return;
 
     struct error_reply error_reply = redis_error_reply(r, resp);
-    error_reply.outcome_unknown |= request->raises; /* the grant itself stands */
+    /* the request only raises the token, so the grant itself stands */
+    error_reply.outcome_unknown |= request->raises;
     /* The next op first asks whether the user has the right again. */
     if (error_reply.status == HF_DENIED && error_reply.outcome_unknown)
         redis_acl_missing(r, resp->text, r->lacking);
@@ -392,9 +396,8 @@ static void on_error_reply(struct redis *r, const struct request *request,
         redis_connection_drop(r, connection, error_reply.status, now, "%s", error_reply.text);
 }
 
-/* A plain request got nil. ACQUIRE: the lock is not free; the script says why, or queues. RELEASE:
- * there are waiters, so the next releases use all keys. EXTEND: it is more than that of a plain
- * hold. */
+/* A plain request got nil, so the full verb follows. ACQUIRE: the lock is not free. RELEASE:
+ * there are waiters, so the next releases use all keys as well. EXTEND: it is not a plain hold. */
 static void resend_with_script(struct redis *r, const struct request *request, nanos now)
 {
     assert(request->plain);
@@ -404,9 +407,9 @@ static void resend_with_script(struct redis *r, const struct request *request, n
     resend(r, request, "the lock is not free, and the request could not be sent again", now);
 }
 
-/* The script stopped at its bound, with dead waiters still at the head of the queue (admit.lua).
- * Until a client goes on, a free lock may be withheld from the first living waiter.
- */
+/* Returns true if the script stopped at its limit, with dead waiters left at the head of the
+ * queue (admit.lua). Until a client asks again, a free lock may be withheld from the first living
+ * waiter. */
 static bool is_unfinished(const struct redis_op *a, const struct request *request,
                           const struct resp_reply *resp)
 {
@@ -427,9 +430,9 @@ static void go_on(struct redis *r, const struct request *request, const struct r
     resend(r, request, "dead waiters are ahead, and the request could not be sent again", now);
 }
 
-/* Is the token not above those that this client had before? That happens if the server lost its
- * counter and its clock was set back. The guarded resource would refuse such a token. If the op has
- * sent another request meanwhile, that request decides. */
+/* Returns true if the token is not above those that this client had before, because the server
+ * lost its counter and its clock was set back. The guarded resource would refuse such a token. If
+ * the op has sent another request meanwhile, that request decides. */
 static bool is_too_low(const struct redis_op *a, const struct request *request,
                        const struct engine_reply *reply)
 {
@@ -439,8 +442,8 @@ static bool is_too_low(const struct redis_op *a, const struct request *request,
     return gets_new && is_last && reply->token > NO_TOKEN && reply->token <= a->floor;
 }
 
-/* A grant or extension that cannot be reported as it is: its token must be raised, or replicas must
- * acknowledge it first. */
+/* Returns true for a grant or extension that must not be reported yet: its token must be raised,
+ * or replicas must acknowledge it first. */
 static inline bool is_held_back(struct redis *r, const struct request *request,
                                 const struct engine_reply *reply, nanos now)
 {

@@ -15,7 +15,7 @@ enum {
 
 /* ---- Commands ---- */
 
-enum { NUMBER_MOST = 20 }; /* letters */
+enum { NUMBER_MOST = 20 }; /* most digits of a number */
 _Static_assert(RESP_FRAME_MAX == NUMBER_MOST + 5, "a letter, the length, and two ends of lines");
 
 char *resp_command_grow(struct resp_command *c, size_t more)
@@ -64,7 +64,7 @@ static inline char *put_end(char *to)
     return to + 2;
 }
 
-/* A length or count: the letter, the number, the end of the line. */
+/* Writes a length or count: the letter, the number, the end of the line. */
 static inline char *put_count(char *to, char letter, size_t count)
 {
     *to++ = letter;
@@ -192,12 +192,12 @@ struct chunk {
 struct resp_reader {
     redisReader *reader;
     struct chunk *chunks; /* newest first; the oldest is kept */
-    size_t allocated;     /* bytes in all chunks */
-    size_t most;          /* bytes that a reply may have */
+    size_t allocated;     /* bytes of all chunks */
+    size_t most;          /* longest reply in bytes */
     size_t unread;        /* bytes fed to hiredis since the last whole reply */
-    const char *flaw;     /* why our own functions refused the bytes; or NULL */
-    const char *fresh;    /* bytes that hiredis has not got yet: see read_simple() */
-    size_t fresh_len;     /* 0 while hiredis has half a reply */
+    const char *flaw;     /* reason why our own functions refused the bytes; NULL: none */
+    const char *fresh;    /* bytes that hiredis has not seen yet, see read_simple() */
+    size_t fresh_len;     /* number of them; 0 while hiredis has part of a reply */
     struct resp_reply simple;
     char simple_text[SIMPLE_MOST + 1];
 };
@@ -237,7 +237,7 @@ static void forget_replies(struct resp_reader *r)
         r->chunks->used = 0;
 }
 
-/* A new object; added to its list, if it is part of one. */
+/* Makes an object, and adds it to its list if it is part of one. */
 static struct resp_reply *add(const redisReadTask *task, enum resp_type type)
 {
     assert(task->privdata);
@@ -265,7 +265,7 @@ static enum resp_type text_type(const redisReadTask *task)
 static void *add_text(const redisReadTask *task, char *text, size_t len)
 {
     struct resp_reader *r = task->privdata;
-    if (memcmp(text + len, "\r\n", 2) != 0) { /* hiredis has these bytes, but does not check them */
+    if (memcmp(text + len, "\r\n", 2) != 0) { /* hiredis leaves these two bytes unchecked */
         r->flaw = "a text that is longer than it says";
         return NULL;
     }
@@ -288,7 +288,8 @@ static void *add_list(const redisReadTask *task, size_t items)
 static void *add_list(const redisReadTask *task, int items)
 #endif
 {
-    (void)items; /* no memory is reserved for an announced number: items are made as they come */
+    /* no memory is reserved for an announced number: items are allocated as they arrive */
+    (void)items;
     return add(task, RESP_LIST);
 }
 
@@ -314,7 +315,7 @@ static void free_nothing(void *object)
 static void *refuse_double(const redisReadTask *task, double value, char *text, size_t len)
 {
     (void)task, (void)value, (void)text, (void)len;
-    return NULL; /* RESP3, which we do not ask for */
+    return NULL; /* RESP3, which this client never asks for */
 }
 
 static void *refuse_bool(const redisReadTask *task, int value)
@@ -362,8 +363,8 @@ void resp_reader_close(struct resp_reader *r)
     free(r);
 }
 
-/* Reads a complete number in its normal form. Returns the end of its line, or NULL: then hiredis
- * decides what it is. */
+/* Reads a complete number in its normal form. Returns the end of its line, or NULL to let
+ * hiredis decide. */
 static const char *read_digits(const char *at, const char *end, int64_t *number)
 {
     const char *from = at;

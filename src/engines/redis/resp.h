@@ -13,14 +13,14 @@
 struct resp_command {
     char *bytes;
     size_t len, room;
-    bool failed; /* there was no memory: the command is not complete */
+    bool failed; /* an allocation failed; the command is incomplete */
 };
 
 /* Begins a command of that many words, in an empty buffer. */
 void resp_command_begin(struct resp_command *c, unsigned words);
 void resp_command_word(struct resp_command *c, const char *text, size_t len);
 void resp_command_text(struct resp_command *c, const char *text);
-/* One word of two parts. */
+/* Adds one word that is made of two parts. */
 void resp_command_joined(struct resp_command *c, const char *first, size_t first_len,
                          const char *second, size_t second_len);
 void resp_command_char(struct resp_command *c, char letter);
@@ -41,9 +41,10 @@ static inline void resp_command_end(struct resp_command *c, const char *end)
 {
     c->len = (size_t)(end - c->bytes);
 }
-char *resp_put_word(char *to, const char *text, size_t len); /* returns its end */
+/* Writes a word; returns its end. */
+char *resp_put_word(char *to, const char *text, size_t len);
 
-/* A few numbers that many commands share: formatted once, then copied. */
+/* A few numbers that many commands share, formatted once and then copied. */
 enum { RESP_WORDS_MAX = 3 };
 struct resp_words {
     char bytes[128]; /* room for RESP_WORDS_MAX numbers and one more */
@@ -52,7 +53,8 @@ struct resp_words {
 struct resp_words resp_words_of(const int64_t *numbers, unsigned count);
 void resp_command_add(struct resp_command *c, const struct resp_words *words);
 
-char *resp_put_number(char *to, uint64_t number); /* its digits; returns their end */
+/* Writes the digits of a number; returns their end. */
+char *resp_put_number(char *to, uint64_t number);
 void resp_command_free(struct resp_command *c);
 
 /* ---- Replies ---- */
@@ -62,24 +64,24 @@ enum resp_type { RESP_NIL, RESP_TEXT, RESP_STATUS, RESP_ERROR, RESP_NUMBER, RESP
 struct resp_reply {
     enum resp_type type;
     int64_t number;
-    const char *text; /* NUL-terminated; TEXT may contain further NULs */
-    size_t len;       /* bytes of a text; items of a list */
+    const char *text; /* ends with NUL; TEXT may contain further NULs */
+    size_t len;       /* TEXT: bytes; LIST: items */
     struct resp_reply *first, *last, *next;
 };
 
-struct resp_reader; /* with what it has read so far */
+struct resp_reader; /* Reads replies; keeps the start of one that is not complete. */
 
-struct resp_reader *resp_reader_open(void); /* NULL: no memory */
+struct resp_reader *resp_reader_open(void); /* Returns NULL without memory. */
 void resp_reader_close(struct resp_reader *r);
 /* Takes the bytes, which must stay where they are until resp_reader_next() has no reply left.
  * Returns false if there is no memory, or if a reply has more than `most` bytes; then the
  * connection is useless. */
 bool resp_reader_feed(struct resp_reader *r, const char *bytes, size_t len, size_t most);
-/* The next whole reply, valid until the next call. NULL: none yet, or *error says what is wrong
- * with the bytes. */
+/* Returns the next whole reply, valid until the next call. NULL: none yet, or *error says what
+ * is wrong with the bytes. */
 const struct resp_reply *resp_reader_next(struct resp_reader *r, const char **error);
 
-/* The i-th item of a list; NULL: there is none. */
+/* Returns the i-th item of a list; NULL: no such item. */
 const struct resp_reply *resp_item(const struct resp_reply *list, size_t i);
-/* A number, or a text that is a decimal number from 0 on; -1: neither. */
+/* Returns a number, or the value of a text that is a decimal number from 0 on; -1: neither. */
 int64_t resp_count(const struct resp_reply *resp);

@@ -28,10 +28,11 @@ enum script_id {
     SCRIPT_RESIZE,
     SCRIPT_INSPECT,
     SCRIPT_RIGHTS,
-    SCRIPT_QUORUM_ACQUIRE, /* this and the next ones replace their namesakes in a quorum */
+    /* this verb and the next ones replace those of the same name in a quorum */
+    SCRIPT_QUORUM_ACQUIRE,
     SCRIPT_QUORUM_RELEASE,
     SCRIPT_QUORUM_INSPECT,
-    SCRIPT_NAMES, /* of the index of names */
+    SCRIPT_NAMES, /* verbs for the index of names */
     SCRIPT_INDEX,
     SCRIPT_VERBS
 };

@@ -70,8 +70,8 @@ void redis_durable_wait(struct redis *r, struct redis_op *a, enum op_verb verb,
 
 void redis_durable_limit(const struct redis_op *a, struct engine_reply *reply)
 {
-    /* 0 keeps the end that the client has already. The acknowledged end would be the same moment,
-     * but counted from a later request, with less drift taken off. */
+    /* 0 keeps the end that the client knows. The acknowledged end is the same moment, but
+     * counted from a later request, with less subtracted for drift. */
     if (a->acknowledged && reply->asked_at + reply->good > a->acknowledged)
         reply->good = 0;
 }
@@ -87,7 +87,7 @@ static void write_downgrade(struct redis *r, const struct redis_op *a,
     resp_command_number(&r->command, (int64_t)r->round);
 }
 
-/* Releases a grant, and downgrades after an upgrade. */
+/* Releases a grant; after an upgrade downgrades it. */
 static bool send_revoke(struct redis *r, struct redis_op *a, enum op_verb verb, nanos now)
 {
     assert(a->sent_op.name);
@@ -192,13 +192,14 @@ static void confirm(struct redis *r, struct redis_op *a)
     redis_op_reply(r, a, &a->held_back);
 }
 
-/* A renewal stays: it harms nobody. So does the hold that a check found: another client made it. */
+/* Reports a renewal in any case: it harms nobody. So is the hold that a check found, because
+ * another client made it. */
 static void reply_or_revoke(struct redis *r, struct redis_op *a, hf_status status, const char *text,
                             nanos now)
 {
     free(a->lack_text);
     a->lack = status;
-    a->lack_text = strdup(text); /* without memory the status is reported alone */
+    a->lack_text = strdup(text); /* without memory the status is reported without text */
 
     if (a->held_verb == OP_EXTEND || a->held_verb == OP_CHECK)
         reply_lack(r, a);
