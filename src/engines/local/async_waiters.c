@@ -77,7 +77,8 @@ void async_waiters_drain(struct async_waiters *p, struct table *t, uint32_t clie
     assert(client && notify);
     pthread_mutex_lock(&p->lock);
     uint32_t left = table_cells(t), next;
-    bool may_discard = true; /* a shard that cannot be locked costs time: try only once */
+    /* a shard that cannot be locked costs time, so try only once */
+    bool may_discard = true;
     walk_began = 0;
 
     for (uint32_t i = atomic_exchange(&cell_at(t, client)->client.ready, 0);

@@ -6,9 +6,9 @@
 
 struct async_waiters {
     pthread_mutex_t lock;
-    struct engine_op **op; /* indexed by cookie - 1 */
+    struct engine_op **op; /* array indexed by cookie - 1 */
     uint32_t room, count;
-    uint32_t spare; /* every place below this index is taken */
+    uint32_t spare; /* every place below this index is in use */
 };
 
 void async_waiters_init(struct async_waiters *p);

@@ -8,7 +8,7 @@
 
 /* A cell with its address, small enough to be returned in registers. */
 struct cell_ref {
-    uint32_t index; /* 0 if there is none */
+    uint32_t index; /* index of the cell; 0: none */
     union cell *cell;
 };
 
@@ -106,7 +106,7 @@ void cell_list_sort_by_ticket(struct table *t, struct cell_list *list);
 /* Sets the error: a list leads to a cell that does not exist. */
 void cell_list_damaged(struct table *t);
 
-/* The rare half of cell_take(): the shard's free list may be empty. */
+/* The rare half of cell_take(), for when the shard's free list is empty. */
 struct cell_ref cell_take_last(struct table *t, uint32_t shard, int64_t until);
 
 /* Takes a cell whose state is still CELL_FREE: fill it in, then commit it. Returns index 0 if the
@@ -139,8 +139,8 @@ static inline void cell_give_back(struct table *t, uint32_t shard, uint32_t inde
 /* Set to 0 when a shard is locked: the walks of an op are bounded together. */
 extern _Thread_local nanos walk_began __attribute__((tls_model("initial-exec")));
 
-/* The rare half of walk_goes_on(): false, and the table is damaged, if the op has walked for a
- * second. */
+/* The rare half of walk_goes_on(). Returns false if the op has walked for a second; then the
+ * table counts as damaged. */
 bool walk_has_time(struct table *t);
 
 /* A damaged list may be a circle, so a walk has as many steps as there are cells. Walks inside

@@ -29,8 +29,8 @@ static struct cell_list *ring_of(struct table *t)
     return &t->shards[LOCAL_REGISTRY].idle;
 }
 
-/* The background thread has leases to renew, so it waits only 5 ms for a mutex whose owner may be
- * stopped. */
+/* Returns a time limit of 5 ms: the owner of a mutex may be stopped, and the background thread
+ * has leases to renew. */
 static nanos soon(void)
 {
     return clock_boot() + NANOS_OF_MS(5);
@@ -192,7 +192,8 @@ static bool free_entries_in_chunk(struct table *t, uint32_t first, uint32_t clie
 static bool free_entries(struct table *t, uint32_t client)
 {
     assert(client);
-    enum { STUCK_MAX = 3 }; /* each costs some time, and the caller has other work */
+    /* stuck shards to try in one call: each costs time, and the caller has other work */
+    enum { STUCK_MAX = 3 };
     unsigned stuck = 0;
     for (uint32_t first = 0; first < table_cells(t) && stuck < STUCK_MAX; first += LOCAL_PER_CHUNK)
         for (uint32_t i = first; i < first + LOCAL_PER_CHUNK; i++)
@@ -250,8 +251,9 @@ static bool take_over(struct table *t, uint32_t client, struct table_client *m)
     return locked != ROBUST_MUTEX_TIMEOUT;
 }
 
-/* Takes over the life word of a dead client: its new owner does the clean-up. The registry's mutex
- * is held, so that the cell cannot become another client between the check and the take-over. */
+/* Takes over the life word of a dead client: the thread that owns it does the clean-up. The
+ * registry's mutex is held, so that the cell cannot become another client between the check and the
+ * take-over. */
 static enum reap_result grip(struct table *t, uint32_t client)
 {
     if (shard_lock(t, LOCAL_REGISTRY, soon()) != HF_OK)

@@ -1,5 +1,5 @@
-/* hold_history.c - the past holds of a resource, sorted by the time they ended, which a note keeps
- * in `check_at`. */
+/* hold_history.c - the past holds of a resource, sorted by the time when they ended. A note
+ * keeps that time in `check_at`. */
 #include "hold_history.h"
 
 #include <string.h>
@@ -47,7 +47,8 @@ void history_copy_fields(struct entry *note, const struct entry *over)
     memcpy(note->label, over->label, sizeof note->label);
 }
 
-/* A hold that expired ended at its end time, however late that is noticed. */
+/* Returns the end of a hold. One that expired ended at its end time, even if that was noticed
+ * later. */
 static int64_t end_of(const struct entry *note, nanos now)
 {
     return note->end < now ? note->end : now;

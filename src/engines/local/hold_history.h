@@ -1,6 +1,6 @@
-/* hold_history.h - the last holds of a resource, kept for people to see as the settings history
- * and history_age say. Notes are dropped with their resource, when nobody uses it and a cell is
- * needed. */
+/* hold_history.h - the last holds of a resource, kept for operators to read, as the settings
+ * history and history_age say. Notes are dropped with their resource, when it is unused and a cell
+ * is needed. */
 #pragma once
 #include "cells.h"
 

@@ -28,12 +28,12 @@ enum {
     LOCAL_CHUNK = 4096,
     LOCAL_PER_CHUNK = LOCAL_CHUNK / LOCAL_CELL,
     LOCAL_SHARDS = 64,
-    LOCAL_REGISTRY = LOCAL_SHARDS, /* the shard of the clients */
+    LOCAL_REGISTRY = LOCAL_SHARDS, /* index of the shard that has the clients */
     LOCAL_BUCKETS = 64,
     LOCAL_STATE_AT = LOCAL_PAGE,
     LOCAL_SHARDS_AT = 2 * LOCAL_PAGE,
     LOCAL_CELLS_AT = 9 * LOCAL_PAGE,
-    LOCAL_START = 64 * 1024, /* bytes of a new file */
+    LOCAL_START = 64 * 1024, /* size of a new file in bytes */
 };
 #define LOCAL_MAP ((size_t)4 << 30) /* address space mapped once, so that cells never move */
 #define LOCAL_MAGIC "HOLDFAST"
@@ -45,7 +45,7 @@ struct table_head {
     uint64_t pid_namespace, time_namespace;
     char libc[32];
     uint64_t token_floor; /* every token of this table is higher */
-    uint64_t checksum;    /* checksum of the whole page with this field 0 */
+    uint64_t checksum;    /* checksum of the whole page, computed with this field 0 */
 };
 
 struct table_state {
@@ -54,9 +54,9 @@ struct table_state {
     uint32_t room;            /* chunks that the file has space for */
     _Atomic uint32_t
         retired; /* 1 once the file has lost its name: every op on it fails from then on */
-    _Atomic int64_t watched_until; /* until when some client watches every change */
-    futex_word changes;            /* rises with every change while some client watches */
-    _Atomic int64_t reaped_at;     /* when a dead client was last cleaned up after; 0: never */
+    _Atomic int64_t watched_until; /* until then some client watches every change */
+    futex_word changes;            /* rises with every change while a client watches */
+    _Atomic int64_t reaped_at;     /* time of the last clean-up after a dead client; 0: never */
     _Atomic uint32_t ring; /* version of the ring of clients; rises when one joins or leaves */
 };
 
@@ -67,7 +67,7 @@ struct cell_list {
 
 struct shard {
     struct robust_mutex mutex;
-    uint64_t token_floor; /* highest token of the resources that were dropped */
+    uint64_t token_floor; /* highest token of all resources that were dropped */
     struct cell_list free;
     /* resources without holders and waiters, newest first; in the registry: the ring of clients */
     struct cell_list idle;
@@ -78,15 +78,15 @@ struct shard {
 
 enum cell_state {
     CELL_FREE,
-    CELL_RESERVED, /* cell 0 */
+    CELL_RESERVED, /* cell 0, never used */
     CELL_RESOURCE,
     CELL_NAME,
     CELL_WAITING,
     CELL_HELD,
-    CELL_PAST,  /* a past hold, kept for people to see; belongs to no client */
+    CELL_PAST,  /* a past hold, kept for operators to read; belongs to no client */
     CELL_ENDED, /* the hold expired, was revoked or refused; only its client frees the cell */
     CELL_CLIENT,
-    CELL_DEAD, /* a client that is known to be dead: it gets no new entries */
+    CELL_DEAD, /* a dead client: it gets no new entries */
 };
 
 struct cell_head {
@@ -102,7 +102,7 @@ struct cell_head {
 struct resource {
     struct cell_head head;
     uint64_t hash;
-    uint64_t token;   /* the last token given out */
+    uint64_t token;   /* last token that was granted */
     uint64_t ticket;  /* the next arrival number */
     int64_t next_end; /* no hold ends earlier; may lie too early, never too late */
     uint32_t used, capacity;
@@ -110,7 +110,8 @@ struct resource {
     uint32_t history;  /* number of past holds to keep */
     int64_t history_age;
     struct cell_list holders, waiters, past;
-    uint32_t chain, more; /* next in the bucket; first further piece of the name */
+    /* next resource in the bucket; first cell with the rest of a long name */
+    uint32_t chain, more;
     uint16_t name_len;
     uint8_t kind; /* HF_EXCLUSIVE, HF_SEMAPHORE or HF_READ (for read and write) */
     uint8_t idle; /* 1 while on the shard's idle list */
@@ -130,15 +131,16 @@ enum ready_link { READY_UNLINKED, READY_LINKED, READY_UNKNOWN };
 
 struct entry {
     struct cell_head head;
-    uint32_t resource, client; /* client 0: detached */
+    /* cells of its resource and its client; client 0: detached */
+    uint32_t resource, client;
     uint32_t units;
     _Atomic uint32_t ready_next; /* next entry in the client's ready list */
-    /* under which the client keeps the op; 0: a caller is parked on the word */
+    /* number under which the client keeps the op; 0: a caller is parked on the word */
     _Atomic uint32_t cookie;
     _Atomic uint8_t ready_link; /* enum ready_link; the cell is reused only when UNLINKED */
     uint8_t kind, label_len;
-    /* 1 if other entries may have the same owner: together they are one hold, and one of them has
-     * its units */
+    /* 1 if other entries may have the same owner: together they are one hold, and one of them
+     * has all its units */
     uint8_t named;
     uint8_t why; /* hf_status: how the hold ended */
     struct id owner, attempt;
@@ -151,9 +153,10 @@ struct table_client {
     struct cell_head head;
     struct robust_mutex life; /* held as long as the client lives */
     futex_word wake_word;     /* rises when the background thread must wake */
-    _Atomic uint32_t ready;   /* entries that were granted, newest first */
-    _Atomic uint32_t recheck; /* 1: a hold was revoked; check that each is still held */
-    _Atomic uint32_t rescan;  /* 1: after a repair; check every op */
+    /* entries that were granted and not handled yet, newest first */
+    _Atomic uint32_t ready;
+    _Atomic uint32_t recheck; /* 1: a hold was revoked, so check each hold */
+    _Atomic uint32_t rescan;  /* 1: a repair was made, so check every op */
     int64_t pid;
 };
 

@@ -19,17 +19,17 @@
 struct local {
     struct table table;
     struct table_caller who;
-    /* the cell's address, kept so that sleeper and waker use the same word even if the table is
-     * damaged */
+    /* Address of the client's cell. It is kept, so that sleeper and waker use the same word even
+     * if the table is damaged. */
     struct table_client *me;
     const struct engine_host *host;
     struct async_waiters pending;
     _Atomic bool woken; /* set by background_wake() */
-    /* Used by the background thread only: */
+    /* The fields below are used by the background thread only. */
     uint32_t next, ring; /* the watched neighbour, and the version of the ring that named it */
     nanos next_since;    /* when it became the neighbour */
     bool knows_next;
-    bool no_waitv; /* the kernel lacks FUTEX_WAITV: poll every 10 ms */
+    bool no_waitv; /* the kernel has no FUTEX_WAITV: poll every 10 ms */
 };
 
 enum {
@@ -48,7 +48,7 @@ enum local_setting_id {
 
 /* ---- Opening and closing ---- */
 
-/* The path of the table that the URL names; "": the user's own. */
+/* Reads the table's path from the URL; "": the user's own table. */
 static hf_status read_path(const struct url *url, char *path, size_t size)
 {
     hf_status status = url_decode(url->body, strlen(url->body), path, size - 16);
@@ -143,7 +143,8 @@ __attribute__((noinline)) static bool check_retired(struct local *l)
     return true;
 }
 
-/* Costs one load. The stat is made only by ops before which time has passed. */
+/* Returns true if the table was replaced. It costs one load; only ops before which time has
+ * passed call stat(). */
 static inline bool is_retired(struct local *l, bool check)
 {
     bool known = atomic_load_explicit(&l->table.state->retired, memory_order_relaxed);
@@ -185,7 +186,7 @@ static void detach(struct local *l, struct engine_op *op)
     if (table_detach(&l->table, op, false))
         return;
     async_waiters_drain(&l->pending, &l->table, l->who.client, l->host->notify, l->host->ctx);
-    background_wake(l); /* for the ops that were notified beside it */
+    background_wake(l); /* wakes it for ops that were notified at the same time */
     table_detach(&l->table, op, true);
 }
 
@@ -210,14 +211,15 @@ static bool answer_no_memory(struct engine_reply *reply, nanos now)
     return true;
 }
 
-/* Ops on a hold that may have changed since it was granted. */
+/* Submits an op on a hold that may have changed since it was granted. */
 static void submit_later(struct local *l, struct engine_op *op, nanos now,
                          struct engine_reply *reply)
 {
     assert(op->verb != OP_ACQUIRE && op->verb != OP_RELEASE);
     if (op->verb == OP_LEAVE) {
         table_leave(&l->table, op, now, reply);
-        if (reply->kind == REPLY_GRANTED && is_retired(l, true)) /* as in take_reply() */
+        /* checked again, as in take_reply() */
+        if (reply->kind == REPLY_GRANTED && is_retired(l, true))
             answer_retired(reply, now, REPLY_FAILED);
     } else if (is_retired(l, true)) {
         answer_retired(reply, now, REPLY_NOT_HELD);
@@ -292,7 +294,7 @@ static hf_status list(void *self, const struct admin_target *what, nanos now, hf
 {
     struct local *l = self;
     assert(what && fn);
-    if (is_retired(l, true)) /* its rows describe a table that nobody uses any more */
+    if (is_retired(l, true)) /* its rows describe a table that is not in use any more */
         return error_set(HF_UNAVAILABLE, "%s: the table was deleted or replaced", l->table.path);
     return table_list(&l->table, what, now, fn, arg);
 }
@@ -422,7 +424,7 @@ static void sleep_on_wake_word(struct local *l, uint32_t woken, nanos until)
 {
     assert(l->me);
     struct table_client *me = l->me;
-    /* A wake does not reach a thread that sleeps on a page that was truncated away meanwhile. */
+    /* A wake does not reach a thread that sleeps on a page that was truncated away. */
     nanos longest = clock_boot() + NANOS_OF_MS(SLEEP_AT_MOST_MS);
     until = until < longest ? until : longest;
     uint32_t value = watch_neighbour(l, &until);
@@ -443,7 +445,7 @@ static void background_park(void *self, nanos until)
     struct table_client *me = l->me;
 
     for (;;) {
-        /* load before everything that a wake announces */
+        /* loaded before everything that a wake announces */
         uint32_t woken = atomic_load(&me->wake_word);
         bool is_notified = atomic_load(&me->ready) != 0;
         if (is_notified)

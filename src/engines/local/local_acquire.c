@@ -1,4 +1,4 @@
-/* local_acquire.c - the acquire: held, queued, busy or refused. */
+/* local_acquire.c - the acquire: its result is held, queued, busy or refused. */
 #include "base/error.h"
 #include "clients.h"
 #include "shard_op.h"
@@ -17,7 +17,8 @@ static inline uint8_t resource_kind(hf_kind kind)
     return (uint8_t)(kind == HF_WRITE ? HF_READ : kind);
 }
 
-/* While a name is held or waited for, its kind and capacity are fixed. */
+/* Checks kind and capacity against those in use: they are fixed while a name is held or waited
+ * for. */
 static hf_status agree_with_others(const struct resource *r, const struct engine_op *op)
 {
     static const char *const kinds[] = {"exclusive", "a semaphore", "read-write"};
@@ -48,7 +49,8 @@ static inline hf_status agree(struct resource *r, const struct engine_op *op)
     return HF_OK;
 }
 
-/* Enough units are free, and no waiter is ahead unless the op may pass it (barging). */
+/* Returns true if enough units are free and no waiter is ahead, or if the op may pass waiters
+ * (barging). */
 static inline bool fits(const struct resource *r, const struct engine_op *op)
 {
     bool pass = !r->waiters.count || op->barging;
@@ -62,7 +64,7 @@ static inline void fill_entry(struct entry *e, struct cell_ref home, const struc
     e->resource = home.index;
     e->client = v->who->client;
     e->units = op->units;
-    /* Nobody reads the entry before it is committed. */
+    /* Plain stores: the entry is not visible before it is committed. */
     atomic_store_explicit(&e->cookie, slot_cookie(op->slot), memory_order_relaxed);
     atomic_store_explicit(&e->ready_link, 0, memory_order_relaxed);
     e->kind = (uint8_t)op->kind;
@@ -88,9 +90,9 @@ static void answer_queued(struct shard_op *v)
     struct table *t = v->table;
     struct entry *e = v->entry;
     struct resource *r = &cell_at(t, e->resource)->resource;
-    uint64_t ahead =
-        e->ticket -
-        cell_at(t, r->waiters.head)->entry.ticket; /* at most: waiters in between may have left */
+    uint64_t ahead = e->ticket -
+                     /* an upper bound: waiters in between may have left */
+                     cell_at(t, r->waiters.head)->entry.ticket;
 
     ahead = ahead < r->waiters.count ? ahead : r->waiters.count - 1;
     e->check_at = time_after(r->next_end, (nanos)ahead * POLL_STAGGER);
@@ -111,8 +113,8 @@ static void check_ahead(struct shard_op *v)
     resource_admit(v->table, r, v->now);
 }
 
-/* Answers with the op's present state. Returns false if its hold has ended unseen: then the op
- * starts over. */
+/* Replies with the present state of an op that is there already. Returns false if its hold has
+ * ended unnoticed: then the op starts over. */
 static bool acquire_again(struct shard_op *v)
 {
     assert(v->entry);
@@ -122,7 +124,8 @@ static bool acquire_again(struct shard_op *v)
     hf_status why = (hf_status)e->why;
 
     switch (shard_op_state(v)) {
-    case CELL_HELD: /* the same grant again, extended, never shortened */
+    /* the grant is repeated; its end may be extended, but is never shortened */
+    case CELL_HELD:
         if (time_after(v->now, e->ttl) > e->end)
             e->end = time_after(v->now, e->ttl);
         shard_op_hold(v, REPLY_GRANTED);
@@ -172,7 +175,7 @@ static bool check_fit(const struct shard_op *v, struct resource *r)
     return fits(r, v->op);
 }
 
-/* Grants, queues, or answers busy. */
+/* Grants the op, queues it, or replies busy. */
 static inline enum reply_kind decide(const struct shard_op *v, struct cell_ref home,
                                      struct cell_ref own)
 {
@@ -219,7 +222,7 @@ static inline enum reply_kind agree_and_decide(const struct shard_op *v, struct 
     return kind == REPLY_KINDS ? decide(v, home, own) : kind;
 }
 
-/* Frees all that was taken for an op that is neither granted nor queued. */
+/* Frees everything that was taken for an op that is neither granted nor queued. */
 static void refuse(struct shard_op *v, struct cell_ref home, struct cell_ref own,
                    enum reply_kind kind, hf_status status)
 {

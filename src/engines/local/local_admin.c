@@ -1,4 +1,4 @@
-/* local_admin.c - for people: list holders, waiters and past holds; break and resize. */
+/* local_admin.c - admin functions: list of holders, waiters and past holds; break and resize. */
 #include "clients.h"
 #include "hold_history.h"
 #include "shard.h"
@@ -15,7 +15,8 @@ static bool same(const struct id *a, const struct id *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* Whether an earlier entry has the same attempt: another client repeated the request. */
+/* Returns true if an earlier entry has the same attempt, because another client repeated the
+ * request. */
 static bool is_repeated(struct table *t, const struct resource *r, const struct entry *e)
 {
     FOR_EACH_CELL (t, i, &r->holders) {
@@ -29,8 +30,9 @@ static bool is_repeated(struct table *t, const struct resource *r, const struct 
     return false;
 }
 
-/* Where the rows of a listing go. A damaged table may name a cell in many lists, so their number is
- * bounded by the number of cells, twice because the table may grow meanwhile. */
+/* The receiver of the rows of a list. A damaged table may have a cell in many lists, so the
+ * number of rows is limited to twice the number of cells (twice, because the table may grow
+ * meanwhile). */
 struct rows {
     nanos now;
     hf_row_fn *fn;
@@ -56,7 +58,7 @@ static uint32_t count_attempts(struct table *t, const struct resource *r, const 
     return count;
 }
 
-/* Times that were checked: a damaged table may contain any number. */
+/* Returns the time between two points, which may be any numbers in a damaged table. */
 static int64_t ms_between(nanos from, nanos to)
 {
     return from >= 0 ? time_until(from, to) / NANOS_OF_MS(1) : 0;
@@ -104,7 +106,7 @@ static void show_entry(struct table *t, const struct resource *r, const char *na
     struct entry e;
     memcpy(&e, cell_at(t, index), sizeof e);
     if (!place && !e.units)
-        return; /* the row of the hold shows this attempt */
+        return; /* the row of the hold includes this attempt */
     if (rows->left == 0) {
         table_found_damage(t);
         return;
@@ -249,7 +251,8 @@ static void add_names(struct table *t, uint32_t shard, const struct admin_target
     }
 }
 
-/* Shows the names of the page, each at one moment. One that is free by now has no rows. */
+/* Shows the names of the page, each as it is at one moment. A name that is free by now has no
+ * rows. */
 static hf_status show_page(struct table *t, const struct admin_target *what,
                            const struct name_page *page, struct rows *rows)
 {
@@ -268,7 +271,7 @@ static hf_status show_page(struct table *t, const struct admin_target *what,
     return status;
 }
 
-/* Walks through all names, and shows the first ones of the page. */
+/* Goes through all names, and shows the first ones of the page. */
 static hf_status list_page(struct table *t, const struct admin_target *what, struct rows *rows)
 {
     struct name_page page;

@@ -83,7 +83,8 @@ static void collect_entry(struct table *t, uint32_t shard, uint32_t index)
     }
 
     if (e->named && resource_carrier(t, r, &e->owner))
-        e->units = 0; /* the dead process was passing the units on: another entry has them, too */
+        /* the dead process was passing the units on, and another entry has them already */
+        e->units = 0;
     cell_list_push(t, &r->holders, index);
     r->used += e->units;
     if (e->token > r->token)
@@ -92,7 +93,8 @@ static void collect_entry(struct table *t, uint32_t shard, uint32_t index)
         r->next_end = e->end;
 }
 
-/* Only clients are in the registry. Frees anything else: a hostile user may have planted it. */
+/* Rebuilds the registry from clients only. Anything else is freed: a hostile user may have put
+ * it there. */
 static void collect_client(struct table *t, uint32_t index)
 {
     assert(index);
@@ -140,8 +142,8 @@ static void align_holder(struct table *t, const struct resource *r, struct entry
         e->kind = carrier->units == r->capacity ? HF_WRITE : HF_READ;
 }
 
-/* The dead process may have granted without a notification, so notify every entry; one
- * notification too many does no harm. */
+/* Rebuilds a resource. The dead process may have granted without a notification, so every entry
+ * is notified; one too many does no harm. */
 static void revive_resource(struct table *t, uint32_t index, nanos now)
 {
     assert(index);
@@ -162,7 +164,7 @@ static void revive_resource(struct table *t, uint32_t index, nanos now)
     resource_settle(t, index);
 }
 
-/* Cell 0 means "none" wherever an index is stored, so it is no resource, whatever it says. */
+/* Returns true if the cell is a resource. Cell 0 never is, because index 0 means "none". */
 static bool is_resource(struct table *t, uint32_t index)
 {
     return index && cell_state(&t->cells[index]) == CELL_RESOURCE;

@@ -1,4 +1,4 @@
-/* resource.c - resources by name: found, made, dropped. */
+/* resource.c - finding, making and dropping resources by name. */
 #include "resource.h"
 
 #include "hold_history.h"
@@ -15,7 +15,8 @@ uint64_t resource_name_hash(const char *name, size_t len)
     uint64_t h = 14695981039346656037u;
     for (size_t i = 0; i < len; i++)
         h = (h ^ (uint8_t)name[i]) * 1099511628211u;
-    h ^= h >> 32; /* FNV's low bits are weak on short names; shard and bucket come from them. */
+    /* shard and bucket come from the low bits, which FNV mixes badly for short names */
+    h ^= h >> 32;
     return h * 0x9e3779b97f4a7c15u ^ h >> 29;
 }
 
@@ -176,8 +177,7 @@ struct cell_ref resource_need_any(struct table *t, uint64_t hash, const char *na
     return ref;
 }
 
-/* Nobody notices the end of a detached hold. Before the table grows, end those that have
- * expired. */
+/* Ends expired detached holds before the table grows: no client notices their end. */
 static void reap_detached(struct table *t, uint32_t shard)
 {
     assert(shard < LOCAL_SHARDS);

@@ -1,4 +1,4 @@
-/* resource.h - resources by name: found, made, dropped. The caller holds the mutex of the
+/* resource.h - finding, making and dropping resources by name. The caller holds the mutex of the
  * resource's shard. */
 #pragma once
 #include "cells.h"
@@ -17,7 +17,7 @@ static inline uint32_t *resource_bucket(struct table *t, uint64_t hash)
     return &t->shards[shard_of_hash(hash)].bucket[hash / LOCAL_SHARDS % LOCAL_BUCKETS];
 }
 
-/* Compares the part of a long name that lies in further cells. */
+/* Compares the rest of a long name, which is in further cells. */
 bool resource_name_rest_equals(struct table *t, const struct resource *r, const char *name,
                                size_t len);
 static inline bool resource_named(struct table *t, const struct resource *r, uint64_t hash,
@@ -45,7 +45,7 @@ struct cell_ref resource_need_any(struct table *t, uint64_t hash, const char *na
 static inline struct cell_ref resource_need(struct table *t, uint64_t hash, const char *name,
                                             size_t len, int64_t until)
 {
-    /* the first of its bucket is nearly always the one */
+    /* nearly always the resource is the first of its bucket */
     struct cell_ref first = {.index = *resource_bucket(t, hash)};
     if (first.index) {
         first.cell = cell_at(t, first.index);
@@ -76,4 +76,4 @@ static inline void resource_settle(struct table *t, uint32_t index)
 /* Frees the resource that has been idle longest; its last token becomes the shard's floor. Returns
  * false if none is idle. */
 bool resource_drop_idle(struct table *t, uint32_t shard);
-void resource_chain(struct table *t, uint32_t index); /* into its bucket */
+void resource_chain(struct table *t, uint32_t index); /* Adds the resource to its bucket. */

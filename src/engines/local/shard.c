@@ -6,8 +6,9 @@
 #include "sys/clock.h"
 #include "sys/process.h"
 
-#define PATIENT_SLICE NANOS_OF_MS(600)  /* an op with a longer wait has been patient enough */
-#define PATIENT_TOTAL NANOS_OF_MS(2000) /* what an op with a shorter wait waits at most */
+/* slice of a wait; an op with a longer wait needs no second one */
+#define PATIENT_SLICE NANOS_OF_MS(600)
+#define PATIENT_TOTAL NANOS_OF_MS(2000) /* longest wait of an op with a shorter limit */
 enum { PATIENT_TRIES = 20 };
 
 static hf_status blame_owner(struct table *t, uint32_t shard)

@@ -25,7 +25,7 @@ static inline uint64_t shard_op_hash(const struct shard_op *v)
     return op->name_hash;
 }
 
-/* The state of the op's cell, which exists. */
+/* Returns the state of the op's cell, which must exist. */
 static inline uint32_t shard_op_state(const struct shard_op *v)
 {
     assert(v->entry);
@@ -54,15 +54,16 @@ static inline uint32_t shard_op_shard(const struct shard_op *v)
     return shard >= LOCAL_SHARDS || v->op->detached ? shard_of_hash(shard_op_hash(v)) : shard;
 }
 
-/* For an op whose slot names no cell of its own: the cell was reused, or another process made the
- * hold (detached). */
+/* Finds the entry of an op whose slot does not name its cell: the cell was reused, or another
+ * process made the hold (detached). */
 void shard_op_find_entry(struct shard_op *v);
-/* Ends the expired holds of the entry's resource; the op's own may be one of them. */
+/* Ends the expired holds of the entry's resource; the op's own hold may be among them. */
 void shard_op_reap(struct shard_op *v);
-void shard_op_damaged(struct shard_op *v); /* replies so */
+void shard_op_damaged(struct shard_op *v); /* Replies that the table is damaged. */
 /* Adds to the reply a holder of the resource, if there is one. */
 void shard_op_name_holder(struct shard_op *v, const struct resource *r);
-void shard_op_fail(struct shard_op *v, hf_status status); /* error_set() was called before */
+/* Replies with a failure; error_set() has the text. */
+void shard_op_fail(struct shard_op *v, hf_status status);
 
 /* Locks the op's shard, finds its entry and ends expired holds; or replies why the shard cannot be
  * locked. After true the mutex is held: the op does its work, replies, and calls shard_op_leave().
@@ -89,7 +90,7 @@ __attribute__((always_inline)) static inline bool shard_op_enter(struct shard_op
     return true;
 }
 
-/* Always true: the reply is there. */
+/* Unlocks. Returns true, because the reply is there. */
 static inline bool shard_op_leave(struct shard_op *v)
 {
     assert(v->shard < LOCAL_SHARDS);
@@ -113,7 +114,7 @@ static inline void shard_op_answer(struct shard_op *v, enum reply_kind kind)
     *v->reply = (struct engine_reply){.kind = kind, .asked_at = v->now, .retry_at = TIME_NEVER};
 }
 
-/* No hold is valid for longer: the end in a damaged table may be any number. */
+/* Longest validity in a reply: in a damaged table an end may be any number. */
 #define GOOD_MAX NANOS_OF_MS((int64_t)48 * 3600 * 1000)
 
 /* Replies GRANTED or EXTENDED. All processes here share one clock, so the validity is exact. */

@@ -1,4 +1,4 @@
-/* table_file.c - the shared file: making, checking, mapping and growing it. */
+/* table_file.c - the shared file: creating, checking, mapping and growing it. */
 #include "table_file.h"
 
 #include "base/error.h"
@@ -115,7 +115,7 @@ static void write_new(struct table *t, const struct process_domain *here, uint64
         t->shards[s].token_floor = token_floor;
 
     t->state->room = chunks_of_size(LOCAL_START);
-    t->state->chunks = 1; /* the registry's first chunk; cell 0 is never used */
+    t->state->chunks = 1; /* chunk 0 belongs to the registry; its cell 0 is never used */
     for (uint32_t i = 0; i < LOCAL_PER_CHUNK; i++)
         t->cells[i].head.shard = LOCAL_REGISTRY;
     t->cells[0].head.state = CELL_RESERVED;
@@ -161,9 +161,9 @@ static hf_status why_not_made(const char *path, int error)
     return error_set(status, "%s: cannot make the lock table: %s", path, strerror(error));
 }
 
-/* Makes a complete table under a temporary name and then gives it its path, so that nobody ever
- * sees half of one. With `old` the new table replaces that one and keeps its owner and group. Also
- * returns HF_OK if another process was faster. */
+/* Creates a complete table under a temporary name and then renames it to its path, so that no
+ * process ever sees an incomplete one. With `old` the new table replaces that one and keeps its
+ * owner and group. Also returns HF_OK if another process was faster. */
 static hf_status make_table(const char *path, mode_t mode, const struct process_domain *here,
                             uint64_t token_floor, const struct shm_file_stat *old)
 {
@@ -222,7 +222,8 @@ static hf_status check_head(const struct table *t, int64_t size)
     if (size < LOCAL_START)
         return refuse(t, "damaged: it is shorter than it says");
 
-    uint32_t chunks = t->state->chunks; /* read before the file's size: the table may be growing */
+    /* read before the file's size, because the table may grow meanwhile */
+    uint32_t chunks = t->state->chunks;
     if (chunks_of_size(shm_file_size(t->fd)) < chunks)
         return refuse(t, "damaged: it is shorter than it says");
 
@@ -250,7 +251,7 @@ static hf_status check_place(const struct table *t, const struct process_domain 
     return HF_OK;
 }
 
-/* The highest token that the old table may have given out. */
+/* Returns an upper bound of the tokens that the old table has granted. */
 static uint64_t highest_token(const struct table *t, int64_t size)
 {
     uint64_t highest = t->head->token_floor;
@@ -268,8 +269,8 @@ static uint64_t highest_token(const struct table *t, int64_t size)
 
 /* ---- Opening ---- */
 
-/* A table that the last boot left behind: emptied, its tokens go on rising. The file lock lets one
- * opener do it; the others find another file under the path and look again. */
+/* Empties a table that was used before the last boot; its tokens continue to rise. The file lock
+ * lets one process do it; others then find the new file under the path and start over. */
 static hf_status renew_after_boot(struct table *t, const struct shm_file_stat *old,
                                   const struct process_domain *here)
 {
@@ -282,7 +283,7 @@ static hf_status renew_after_boot(struct table *t, const struct shm_file_stat *o
     return make_table(t->path, old->mode, here, highest_token(t, old->size), old);
 }
 
-/* A detached hold belongs to no process: it lasts until its end. */
+/* Returns true if the table has a detached hold, which lasts until its end without a process. */
 static bool has_detached_hold(struct table *t)
 {
     nanos now = clock_boot();
@@ -295,9 +296,9 @@ static bool has_detached_hold(struct table *t)
     return false;
 }
 
-/* Whether the table of another pid namespace has no user any more: its container is gone, and the
- * volume with the table was left. Then it is emptied as after a reboot. The file lock, which this
- * process keeps, makes sure that nobody opens the table meanwhile. */
+/* Returns true if no process uses the table of another pid namespace any more: its container has
+ * ended and left the volume behind. Then the table is emptied as after a reboot. This process keeps
+ * the file lock, so that no other opens the table meanwhile. */
 static bool is_abandoned(struct table *t, const struct process_domain *here)
 {
     bool is_foreign = t->head->pid_namespace != here->pid_namespace;
@@ -308,8 +309,8 @@ static bool is_abandoned(struct table *t, const struct process_domain *here)
     return shm_file_lock_unused(t->fd) == 0 && table_in_place(t) && !has_detached_hold(t);
 }
 
-/* Every process that has the table open keeps a shared lock on the file, so that others can tell
- * whether it has users. Returns false if the table is just being replaced. */
+/* Takes a shared lock on the file, which every process with the table open keeps: it shows
+ * others that the table is in use. Returns false if the table is being replaced. */
 static bool mark_used(struct table *t)
 {
     if (shm_file_mark_used(t->fd) == EWOULDBLOCK) {
@@ -357,7 +358,7 @@ static enum outcome open_existing(struct table *t, mode_t mode, const struct pro
 
     t->device = st.device, t->inode = st.inode;
     if (st.size <
-        LOCAL_PAGE) { /* Touch nothing of a shorter file: there is no memory behind its end. */
+        LOCAL_PAGE) { /* Do not touch a shorter file: there is no memory behind its end. */
         *status = refuse(t, "not a Holdfast table");
         return REFUSED;
     }

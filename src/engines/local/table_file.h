@@ -8,8 +8,9 @@ struct table {
     char path[1024];
     int fd;
     char *map;
-    struct robust_owner owner; /* holds the mutexes that this process locks */
-    uint32_t reaping;          /* the dead client whose life word we took over; 0: none */
+    /* list of the mutexes that this process has locked, for the kernel */
+    struct robust_owner owner;
+    uint32_t reaping; /* dead client whose life word this process took over; 0: none */
     struct table_head *head;
     struct table_state *state;
     struct shard *shards;
@@ -17,10 +18,12 @@ struct table {
     dev_t device;
     ino_t inode;
     _Atomic uint32_t
-        backed; /* chunks that the file is known to have; there is no memory behind them */
+        /* number of chunks that the file is known to have; behind them there is no memory */
+        backed;
     _Atomic uint32_t last; /* the highest cell index known to exist */
-    _Atomic bool damaged;  /* some value in the file was impossible; every op fails from then on */
-    union cell outside;    /* stands in for a cell that does not exist */
+    /* some value in the file was impossible: every op fails from now on */
+    _Atomic bool damaged;
+    union cell outside; /* used in place of a cell that does not exist */
     struct shard outside_shard;
 };
 
@@ -30,14 +33,14 @@ struct table {
 hf_status table_open(struct table *t, const char *path, mode_t mode);
 void table_close(struct table *t);
 
-/* Whether the path still names this file. Costs one stat. */
+/* Returns true if the path still names this file. Costs one stat(). */
 bool table_in_place(const struct table *t);
 
 /* Gives a shard, whose mutex the caller holds, one more chunk. Returns the index of its first
  * cell, or 0 with the reason in hf_error_text(). */
 uint32_t table_grow(struct table *t, uint32_t shard, int64_t until);
 
-/* The checksum that page 0 must carry. */
+/* Computes the checksum that page 0 must have. */
 uint64_t table_checksum(const struct table_head *page);
 uint32_t table_layout(void);
 
@@ -52,7 +55,7 @@ static inline uint32_t table_cells(struct table *t)
     return chunks * LOCAL_PER_CHUNK;
 }
 
-/* The rare half of cell_at(): the index is 0, or higher than any seen so far. */
+/* The rare half of cell_at(): index 0, or an index above all seen so far. */
 union cell *cell_beyond(struct table *t, uint32_t index);
 
 /* Other processes may change the file at any time, even between the check of a value and its use.
@@ -98,7 +101,7 @@ static inline uint32_t cell_state(const union cell *cell)
     return atomic_load_explicit(&cell->head.state, memory_order_acquire);
 }
 
-/* Adds to a time from the file, which may be damaged: an overflow is TIME_NEVER. */
+/* Adds to a time from the file, which may be damaged: TIME_NEVER on overflow. */
 static inline nanos time_after(nanos time, nanos length)
 {
     nanos sum;
@@ -106,7 +109,7 @@ static inline nanos time_after(nanos time, nanos length)
     return __builtin_add_overflow(time, length, &sum) ? TIME_NEVER : sum;
 }
 
-/* From `now` to a time from the file; 0 if that time is past. */
+/* Returns the time from `now` to a time from the file; 0 if that is past. */
 static inline nanos time_until(nanos now, nanos time)
 {
     time = read_time_once(time);

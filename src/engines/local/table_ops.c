@@ -22,7 +22,8 @@ void shard_op_fail(struct shard_op *v, hf_status status)
     v->reply->text = error_text();
 }
 
-/* Copied, because nobody may believe the table. The copy lives until this thread's next one. */
+/* Copies the holder, because the table may change at any time. The copy is valid until the
+ * thread's next one. */
 void shard_op_name_holder(struct shard_op *v, const struct resource *r)
 {
     static _Thread_local struct reply_holder holder;
@@ -94,7 +95,7 @@ static inline bool is_held(const struct shard_op *v)
     return v->entry && shard_op_state(v) == CELL_HELD;
 }
 
-/* From here on the hold belongs to no client. */
+/* Detaches the hold: it belongs to no client from here on. */
 static void cut_loose(struct shard_op *v)
 {
     assert(v->shard < LOCAL_SHARDS);
@@ -130,7 +131,7 @@ void table_leave(struct table *t, struct engine_op *op, nanos now, struct engine
     shard_op_leave(&v);
 }
 
-/* The op has lost its hold, and its cell with it. */
+/* Replies for an op that has lost its hold and its cell. */
 static void answer_gone(struct shard_op *v)
 {
     shard_op_drop(v);
@@ -146,7 +147,8 @@ static void check(struct shard_op *v)
     }
 
     if (v->op->detached &&
-        !atomic_load(&v->entry->ready_link)) /* in case that failed when it was granted */
+        /* in case it could not be detached when it was granted */
+        !atomic_load(&v->entry->ready_link))
         cut_loose(v);
 
     shard_op_hold(v, REPLY_EXTENDED);
@@ -155,7 +157,7 @@ static void check(struct shard_op *v)
 static void extend(struct shard_op *v)
 {
     nanos end = v->now + NANOS_OF_MS(v->op->ttl_ms);
-    if (is_held(v) && end > v->entry->end) /* never shortens */
+    if (is_held(v) && end > v->entry->end) /* an EXTEND never shortens */
         v->entry->end = end;
 }
 
@@ -171,7 +173,7 @@ void table_extend(struct table *t, struct engine_op *op, nanos now, bool check_o
     shard_op_leave(&v);
 }
 
-/* A release ends the attempt for every client that repeated it: they share the grant. */
+/* A release ends the attempt for every client that repeated the request: they share the grant. */
 static void end_repeats(struct table *t, const struct entry *e, nanos now)
 {
     struct resource *r = &cell_at(t, e->resource)->resource;
@@ -206,7 +208,7 @@ bool table_release(struct table *t, struct engine_op *op, nanos now, struct engi
 
 /* ---- Upgrade and downgrade ---- */
 
-/* The entry with the units of the hold, or NULL if another owner holds, too. */
+/* Returns the entry with the units of the hold; NULL if another owner holds as well. */
 static struct entry *sole_carrier(struct table *t, const struct resource *r, struct entry *e)
 {
     struct entry *carrier = e;
@@ -221,8 +223,9 @@ static struct entry *sole_carrier(struct table *t, const struct resource *r, str
     return carrier;
 }
 
-/* Gives a new token, because readers that left may have used a higher one than ours. The carrier's
- * units decide who writes, so its token is stored before them; a repair derives the rest. */
+/* Upgrades. It needs a new token, because readers that left may have used a higher one. The
+ * units of the entry decide who writes, so its token is stored before them; a repair derives the
+ * rest. */
 static enum reply_kind upgrade(struct table *t, struct resource *r, struct entry *e)
 {
     if (e->kind == HF_WRITE)
@@ -248,7 +251,7 @@ static enum reply_kind downgrade(struct table *t, struct resource *r, struct ent
 {
     struct entry *carrier = e->kind == HF_WRITE ? sole_carrier(t, r, e) : NULL;
     if (!carrier)
-        return REPLY_EXTENDED; /* already a reader */
+        return REPLY_EXTENDED; /* it is a reader already */
 
     carrier->units = r->used = 1;
     atomic_signal_fence(memory_order_seq_cst);
@@ -316,7 +319,7 @@ bool table_discard(struct table *t, uint32_t index, uint32_t client)
     if (shard >= LOCAL_SHARDS)
         return true;
     if (shard_lock(t, shard, now + NANOS_OF_MS(5)) != HF_OK)
-        return false; /* the cell is freed with its client */
+        return false; /* the cell will be freed with its client */
 
     union cell *cell = cell_at(t, index);
     bool is_forgotten = cell->entry.client == client && !cell->entry.cookie;
@@ -332,10 +335,11 @@ bool table_detach(struct table *t, struct engine_op *op, bool drained)
     nanos now = clock_boot();
     struct shard_op v = {.table = t, .op = op, .now = now, .reply = &reply};
 
-    /* The op's own deadline may be past, and the background thread must not wait long. */
+    /* Use a limit of its own: the op's deadline may be past, and the background thread must not
+     * wait long. */
     op->until = now + NANOS_OF_MS(5);
     if (!shard_op_enter(&v))
-        return true; /* the next check or extend detaches it */
+        return true; /* a later check or extend detaches it */
 
     bool ready_link = !drained && v.entry && atomic_load(&v.entry->ready_link);
     if (!ready_link)

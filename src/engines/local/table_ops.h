@@ -46,15 +46,16 @@
 #include "engines/admin.h"
 #include "table_file.h"
 
-/* The client on whose behalf an op runs. */
+/* The client for which an op runs. */
 struct table_caller {
     uint32_t client;
-    uint32_t history;  /* number of past holds that a name keeps */
-    nanos history_age; /* nanoseconds for which it keeps them */
+    uint32_t history;  /* number of past holds to keep for a name */
+    nanos history_age; /* time for which they are kept */
     int64_t pid;
 };
 
-/* An op's slot: the index of its cell, and the cookie under which its client keeps the op. */
+/* The parts of an op's slot: the index of its cell, and the cookie under which its client keeps
+ * the op. */
 static inline uint32_t slot_cell(uint64_t slot)
 {
     return (uint32_t)slot;
@@ -76,7 +77,7 @@ bool table_acquire(struct table *t, const struct table_caller *who, struct engin
 void table_leave(struct table *t, struct engine_op *op, nanos now, struct engine_reply *reply);
 void table_extend(struct table *t, struct engine_op *op, nanos now, bool check_only,
                   struct engine_reply *reply);
-/* Upgrade or downgrade, as op->verb says. */
+/* Upgrades or downgrades, as op->verb says. */
 void table_convert(struct table *t, struct engine_op *op, nanos now, struct engine_reply *reply);
 bool table_release(struct table *t, struct engine_op *op, nanos now, struct engine_reply *reply);
 

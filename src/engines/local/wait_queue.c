@@ -95,7 +95,7 @@ static inline bool is_ready_linked(struct table *t, const struct entry *e)
 }
 
 /* Leaves an entry on the ready list for its client to free. Returns false if the client has just
- * taken it off the list: then the client has seen the cookie and will not come back. */
+ * taken the entry off the list: it has seen the cookie and will not come back. */
 __attribute__((cold, noinline)) static bool leave_to_client(struct table *t, union cell *cell)
 {
     assert(cell);
@@ -115,8 +115,8 @@ static inline void give_entry(struct table *t, uint32_t index, union cell *cell)
     cell_give_back_cell(t, e->head.shard, index, cell);
 }
 
-/* The cell stays with its client, whose handle and ready list may still name it. A detached hold
- * has no client and is freed here. */
+/* Ends a hold. Its cell stays with its client, whose handle and ready list may still name it. A
+ * detached hold has no client and is freed here. */
 void entry_end(struct table *t, struct resource *r, uint32_t index, hf_status why, nanos now)
 {
     assert(why == HF_OK || why == HF_LOST);
@@ -153,8 +153,8 @@ void entry_enqueue(struct table *t, struct resource *r, uint32_t index, nanos no
     table_changed(t, now);
 }
 
-/* A hold lasts as long as the last attempt of its owner. So an expired attempt passes its end time
- * to another one, for the history; that one has expired too, or ends later. */
+/* A hold lasts as long as the longest attempt of its owner. An expired attempt that leaves
+ * passes its end time on to another attempt, so that the history shows the true end. */
 static void leave_end(struct table *t, struct resource *r, const struct entry *e)
 {
     FOR_EACH_CELL (t, i, &r->holders) {
@@ -202,7 +202,8 @@ static void become_holder(struct table *t, struct resource *r, uint32_t index, u
     assert(now > 0);
     struct cell_ref ref = {.index = index, .cell = cell_at(t, index)};
     if (cell_state(ref.cell) == CELL_WAITING) {
-        /* A granter that was preempted while locking must not grant with a time that is past. */
+        /* Read the clock: a granter that was preempted while locking must not grant with a time
+         * that is past. */
         nanos here = clock_boot();
         now = here > now ? here : now;
         cell_list_remove_cell(t, &r->waiters, ref.cell);
@@ -229,7 +230,7 @@ void resource_gather(struct table *t, struct resource *r, uint32_t holder, nanos
     FOR_EACH_CELL (t, i, &r->waiters) {
         if (!same_owner(entry_at(t, i), &owner))
             continue;
-        /* The client of a refused waiter asks again and is told to upgrade. */
+        /* the client of a refused waiter asks again, and is then told to upgrade */
         if (entry_at(t, i)->kind == HF_WRITE && entry_at(t, holder)->kind == HF_READ)
             entry_refuse(t, r, i, HF_MISMATCH, now);
         else
@@ -248,11 +249,11 @@ void resource_admit_first(struct table *t, struct resource *r, nanos now)
     while (r->waiters.head && walk_goes_on(t, &left)) {
         uint32_t first = read_once(r->waiters.head);
         if (cell_state(cell_at(t, first)) != CELL_WAITING) {
-            /* Damaged: this entry would be granted again and again. */
+            /* Otherwise this entry would be granted again and again. */
             table_found_damage(t);
             return;
         }
-        if (entry_at(t, first)->units > r->capacity) { /* after a resize it can never fit */
+        if (entry_at(t, first)->units > r->capacity) { /* too big since a resize */
             entry_refuse(t, r, first, HF_TOO_BIG, now);
             continue;
         }
@@ -275,7 +276,7 @@ void resource_admit_first(struct table *t, struct resource *r, nanos now)
     }
 }
 
-/* Another thread may have cancelled the op while its caller is parked on the word. */
+/* The op may have been cancelled by another thread while its caller is parked on the word. */
 static void remove_waiter(struct table *t, struct resource *r, union cell *cell, nanos now)
 {
     cell_list_remove_cell(t, &r->waiters, cell);
@@ -303,7 +304,7 @@ void entry_drop_cell(struct table *t, uint32_t index, union cell *cell, nanos no
 
     give_entry(t, index, cell);
     if (state == CELL_ENDED)
-        return; /* its resource has gone on without it, or was dropped */
+        return; /* its resource was reused or dropped */
 
     /* A release may carry a coarse time, and a dead client's hold is dropped long after its end. */
     if (whole && r->history)

@@ -16,7 +16,8 @@ static inline void resource_reap(struct table *t, struct resource *r, nanos now)
     if (now >= r->next_end)
         resource_reap_ended(t, r, now);
 }
-/* Ends the holds of dead clients that nobody has reaped yet; their watcher may be stopped. */
+/* Ends the holds of dead clients that were not cleaned up yet, because their watcher may be
+ * stopped. */
 void resource_reap_dead(struct table *t, struct resource *r, nanos now);
 /* Grants free units to the first waiters, in order, and sets when the next waiter must check. */
 void resource_admit_first(struct table *t, struct resource *r, nanos now);
@@ -25,16 +26,16 @@ static inline void resource_admit(struct table *t, struct resource *r, nanos now
     if (r->waiters.head)
         resource_admit_first(t, r, now);
 }
-/* Makes an entry (waiting or new) one more attempt of the hold of `sibling`. With `is_notified`
- * its client learns of it in another way. */
+/* Makes an entry (waiting or new) another attempt of the hold of `sibling`. `is_notified`: its
+ * client learns of that in another way. */
 void resource_join(struct table *t, struct resource *r, uint32_t entry, uint32_t sibling, nanos now,
                    bool is_notified);
-/* Waiters with the owner of `holder` join its hold; otherwise they would wait for themselves. A
- * waiter that wants to write while its owner reads is refused. */
+/* Lets waiters with the owner of `holder` join its hold; otherwise they would wait for
+ * themselves. Refuses a waiter that wants to write while its owner reads. */
 void resource_gather(struct table *t, struct resource *r, uint32_t holder, nanos now);
-/* An entry that holds for that owner, or 0. */
+/* Returns an entry that holds for that owner, or 0. */
 uint32_t resource_owned(struct table *t, const struct resource *r, const struct id *owner);
-/* The entry of that owner that has the units, or 0. */
+/* Returns the entry of that owner that has the units, or 0. */
 uint32_t resource_carrier(struct table *t, const struct resource *r, const struct id *owner);
 
 /* Removes an entry from its resource in any state, frees its cell and admits waiters. */
