@@ -1,22 +1,24 @@
-/* places.c - the queue of a quorum: which waiter asks next when the lock is free, so that votes do
- * not split.
+/* places.c - the queue of a quorum: which waiter asks next when the lock is free, so that votes
+ * do not split.
  *
  * A wait has a place on every server (engines/redis/scripts/places.lua). Each server that refuses
  * its first try proposes a ticket above all that it knows. The highest of them is the ticket of the
- * wait, and its next try carries it to all servers. So a wait that a majority knows of comes before
- * every wait that begins later: any two majorities share a server, whose proposal is higher.
+ * wait, and its next try carries it to all servers. So a wait that a majority knows comes before
+ * every wait that begins later: any two majorities share a server, and that server proposes a
+ * higher ticket to the later one.
  *
- * A release tells all waiters whose turn it is, on each server. The first in the queue asks as soon
- * as a majority has told it so. The others hold back; if one asks early, the servers refuse it for
- * long enough that the first can come. The second holds back for one grace, those behind it for
+ * After a release each server tells all waiters whose turn it is. The first in the queue asks as
+ * soon as a majority has told it so. The others hold back; if one asks early, the servers refuse it
+ * for long enough that the first can come. The second holds back for one grace, those behind it for
  * two. If the first is dead or slow, one of them takes its turn. */
 #include "redlock.h"
 
 #include <assert.h>
 
-#define GRACE NANOS_OF_MS(50)       /* plus four times what a majority takes to answer, */
-#define GRACE_MOST NANOS_OF_MS(500) /* up to this */
-#define STEP NANOS_OF_MS(4)         /* between two waiters that come when the grace is over */
+/* grace of the first waiter; four times the usual answer time of a majority is added */
+#define GRACE NANOS_OF_MS(50)
+#define GRACE_MOST NANOS_OF_MS(500) /* longest grace */
+#define STEP NANOS_OF_MS(4)         /* interval between waiters that come after the grace */
 #define SOON NANOS_OF_MS(1)
 enum { STEPS_MOST = 16, DOUBLINGS_MOST = 7 };
 
@@ -42,7 +44,7 @@ void redlock_place_begin_try(struct redlock *l, struct quorum_op *quorum_op)
 
 /* ---- What a failed try has shown ---- */
 
-/* The number of waiters ahead of it: the median of the servers that know its place. */
+/* Returns the number of waiters ahead: the median over the servers that know its place. */
 static unsigned most_say(const struct redlock *l, const struct quorum_try *b)
 {
     unsigned known = 0;
@@ -106,7 +108,8 @@ static nanos soon(const struct redlock *l)
     return l->pace > SOON ? l->pace : SOON;
 }
 
-/* It is another waiter's turn: how long to wait before checking whether that waiter came. */
+/* It is another waiter's turn: returns how long to wait before checking whether that waiter
+ * came. */
 static nanos patience_of(struct redlock *l, const struct quorum_op *quorum_op)
 {
     nanos graces = quorum_op->ahead > 1 ? 2 * grace_of(l) : grace_of(l);
@@ -114,7 +117,8 @@ static nanos patience_of(struct redlock *l, const struct quorum_op *quorum_op)
     return graces + steps_of(quorum_op) + draw_within(l, STEP);
 }
 
-/* Of several times for its own turn the earliest counts. A check replaces only another check. */
+/* Plans a notification. Of several times for its own turn the earliest counts. A check replaces
+ * only another check. */
 static void notify_at(struct redlock *l, struct quorum_op *quorum_op, nanos at, bool is_sooner)
 {
     assert(at != TIME_NEVER);

@@ -21,15 +21,15 @@ static inline unsigned quorum_majority(unsigned servers)
     return servers / 2 + 1;
 }
 
-void quorum_open(struct quorum *q, unsigned servers); /* all votes are open */
+void quorum_open(struct quorum *q, unsigned servers); /* Makes all votes open. */
 unsigned quorum_count(const struct quorum *q, enum vote vote);
-/* WON: a majority said yes. LOST: no majority can say yes any more. */
+/* Returns WON if a majority said yes, LOST if no majority can say yes any more. */
 enum quorum_verdict quorum_verdict(const struct quorum *q);
-/* Of a lost round: did too few servers answer, whatever they said? */
+/* Returns true if a round was lost because too few servers answered, whatever they said. */
 bool quorum_is_silent(const struct quorum *q);
-/* Did so many servers say no that the others are no majority, whatever they say? */
+/* Returns true if so many servers said no that the others are no majority. */
 bool quorum_is_refused(const struct quorum *q);
 
-/* How long a majority still holds, given the time that each server has left (0: none): the M-th
- * largest value, where M is the majority. */
+/* Returns how long a majority still holds, given the time left on each server (0: none): the
+ * M-th largest value, where M is the size of a majority. */
 nanos quorum_left(const nanos *left, unsigned servers);

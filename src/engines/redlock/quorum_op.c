@@ -18,7 +18,7 @@ enum { SPREAD_DOUBLINGS = 6 };
 
 /* ---- Replies ---- */
 
-/* Once a round is decided, the op does not wait for the slow servers any more. */
+/* Sets the op's connections. Once a round is decided, the op does not wait for slow servers. */
 void redlock_op_set_connections(struct redlock *l, struct quorum_op *quorum_op)
 {
     const struct quorum_try *b = quorum_op->open_try;
@@ -103,8 +103,8 @@ static nanos draw_pause(struct redlock *l, const struct quorum_op *quorum_op)
     return spread / 1024 * (l->host->random(l->host->ctx) % 1024);
 }
 
-/* One op_timeout after the client asked. What is left of the time for a reply is for the last try.
- */
+/* Returns when the last try may begin: one op_timeout after the client asked. The rest of the
+ * time for a reply is for that try. */
 static nanos last_try_at(const struct redlock *l, const struct quorum_op *quorum_op)
 {
     struct timing t;
@@ -163,8 +163,8 @@ struct quorum_op *redlock_op_make(struct redlock *l, struct engine_op *op)
     return quorum_op;
 }
 
-/* The try with which a wait gives up its place; made if there is none. NULL: there is no place to
- * give up, or no memory. Without memory the servers drop the place as if its process had died. */
+/* Returns the try that gives up the place of a wait; made if there is none. NULL: no place to
+ * give up, or no memory; then the servers drop the place like that of a dead process. */
 static struct quorum_try *try_to_leave(struct redlock *l, struct quorum_op *quorum_op)
 {
     if (!quorum_op->open_try && quorum_op->stands)
@@ -175,8 +175,8 @@ static struct quorum_try *try_to_leave(struct redlock *l, struct quorum_op *quor
     return quorum_op->open_try;
 }
 
-/* A hold that nobody released stays: its exported text may still be used. Everything else is
- * released. */
+/* The client is done with the op. A hold that nobody released stays, because its exported text
+ * may be used; everything else is released. */
 static void part(struct redlock *l, struct quorum_op *quorum_op)
 {
     bool is_place_alone = !quorum_op->open_try && quorum_op->stands;
@@ -188,7 +188,8 @@ static void part(struct redlock *l, struct quorum_op *quorum_op)
         return;
     }
 
-    bool is_elsewhere = b->first_asked == 0; /* made elsewhere and only checked: not ours to end */
+    /* made by another client and only checked here, so it is not ended here */
+    bool is_elsewhere = b->first_asked == 0;
     if ((b->held || is_elsewhere) && b->round != ROUND_RELEASE) {
         redlock_try_free(l, b);
     } else {
@@ -225,8 +226,8 @@ static void draw_id(struct redlock *l, struct id *id)
     }
 }
 
-/* Each try has an attempt id of its own: a late message of the last try must not become part of
- * this one. */
+/* Draws an attempt id. Each try has its own: a late message of the last try must not become part
+ * of this one. */
 static void draw_new_attempt(struct redlock *l, struct engine_op *op)
 {
     bool same = memcmp(&op->owner, &op->attempt, sizeof op->owner) == 0;
@@ -287,7 +288,7 @@ static void release(struct redlock *l, struct quorum_op *quorum_op, nanos now)
     redlock_round_judge(l, b, now);
 }
 
-/* A hold that was made elsewhere gets a try, as if it were our own. */
+/* Renews or checks a hold. One that another client made gets a try, as if it were our own. */
 static void renew_or_check(struct redlock *l, struct quorum_op *quorum_op, nanos now)
 {
     enum op_verb verb = quorum_op->op->verb;

@@ -72,14 +72,15 @@ static void raise_tokens(struct redlock *l, struct quorum_try *b, nanos now)
     for (unsigned i = 0; i < l->servers; i++) {
         if (asked.vote[i] == VOTE_YES || asked.vote[i] == VOTE_UNCOUNTED)
             redlock_try_send(l, &b->node_op[i], OP_EXTEND, now);
-        else if (asked.vote[i] != VOTE_OPEN) /* an open vote may still be yes: it is raised then */
+        /* an open vote may still become yes; its token is raised then */
+        else if (asked.vote[i] != VOTE_OPEN)
             b->quorum.vote[i] = asked.vote[i];
     }
 }
 
-/* Some grants wait a little for the slow servers, so that every majority knows of them: a second
- * entry of a named owner must find the same token, and a detached hold, which nobody repairs, must
- * not end with the first server that dies. */
+/* Returns true if a grant must wait a little for slow servers, so that every majority knows of
+ * it. A second entry of a named owner must find the same token, and a detached hold, which nobody
+ * repairs, must not end with the first server that dies. */
 static bool awaits_slow(struct quorum_try *b, nanos now)
 {
     const struct engine_op *op = &b->node_op[0].member.op;
@@ -94,9 +95,9 @@ static bool awaits_slow(struct quorum_try *b, nanos now)
 
 /* ---- A hold ---- */
 
-/* The token of a hold that was made elsewhere. Every majority has a server that was told of it;
- * other servers may have proposed a token that nobody was given. So it is the expected token if any
- * server has that, or the token of a majority. 0: neither. */
+/* Returns the token of a hold that another client made: the expected one if any server has it,
+ * or the one that a majority has; 0: neither. Some servers may have proposed a token that was never
+ * granted, but every majority has a server that knows the true one. */
 static uint64_t agreed_token(const struct redlock *l, const struct quorum_try *b)
 {
     for (unsigned i = 0; i < l->servers; i++) {
@@ -111,8 +112,8 @@ static uint64_t agreed_token(const struct redlock *l, const struct quorum_try *b
     return 0;
 }
 
-/* A server that lost the key gets it back while the lease is valid, and never after. Its vote does
- * not count for the renewal. */
+/* Gives the key back to a server that lost it, only while the lease is valid. The server's vote
+ * does not count for the renewal. */
 static void repair(struct redlock *l, struct node_op *node_op, nanos now)
 {
     if (node_op->in_try->repairs && now < node_op->in_try->valid_until)
@@ -159,8 +160,8 @@ static void lose_hold(struct redlock *l, struct quorum_try *b, nanos now)
         redlock_op_reply(l, quorum_op, &reply);
 }
 
-/* A renewal or check has its verdict. A lost one is held open while the remaining votes can still
- * tell whether too few servers answered or too few hold the lock. */
+/* A renewal or check has its verdict. A lost one stays open while the remaining votes can still
+ * show whether too few servers answered or too few hold the lock. */
 static void settle_hold(struct redlock *l, struct quorum_try *b, bool won, nanos now)
 {
     enum round round = b->round;
@@ -223,7 +224,7 @@ static void note_refusal(struct node_op *node_op, const struct engine_reply *rep
     snprintf(node_op->holder, sizeof node_op->holder, "%s", holder);
 }
 
-/* A yes that comes after the token was agreed on: this server gets that token, too. */
+/* A yes has arrived after the token was agreed on: sends the token to this server, too. */
 static void on_granted(struct redlock *l, struct node_op *node_op, bool this_round, uint64_t token,
                        nanos now)
 {
@@ -260,8 +261,8 @@ static void on_acquired(struct redlock *l, struct node_op *node_op, bool this_ro
         redlock_try_poll_later(l, node_op, now);
 }
 
-/* The server granted a moment ago and lacks the key now: it restarted, was flushed, or the key was
- * deleted. Nobody else holds the lock there, so this is no refusal. */
+/* The server granted a moment ago and lacks the key now: it restarted, was flushed, or the key
+ * was deleted. That is no refusal, because no other client holds the lock there. */
 static enum vote lose_grant(struct redlock *l, const struct node_op *node_op)
 {
     struct node *m = &l->node[node_op->server];

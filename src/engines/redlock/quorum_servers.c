@@ -48,7 +48,8 @@ static struct quorum_op *listener_of(struct quorum_member_op *listen_op)
                                         offsetof(struct quorum_op, listen_op));
 }
 
-/* Another waiter's turn as a silent server sees it is too old to wait for. */
+/* Notes a notification. "Another waiter's turn" from a silent server is too old to act on, and
+ * is ignored. */
 static void note_notify(struct node *m, struct engine_op *op)
 {
     struct redlock *l = m->lock;
@@ -75,13 +76,13 @@ static void node_on_reply(void *ctx, struct engine_op *op, const struct engine_r
 {
     struct node *m = ctx;
     struct redlock *l = m->lock;
-    if (reply->kind == REPLY_NOTIFY) { /* no reply to a request */
+    if (reply->kind == REPLY_NOTIFY) { /* it is not a reply to a request */
         note_notify(m, op);
         return;
     }
 
     struct pending_reply *h = l->unused;
-    assert(h); /* redlock_servers_expect() */
+    assert(h); /* redlock_servers_expect() has reserved it */
     l->unused = h->next;
     *h = (struct pending_reply){.op = op, .reply = *reply};
     if (reply->kind == REPLY_BUSY)
@@ -95,7 +96,7 @@ static void node_on_reply(void *ctx, struct engine_op *op, const struct engine_r
     l->pending_replies_last = h;
 }
 
-/* The quorum op whose admin request this op is part of; NULL: none. */
+/* Returns the quorum op that this admin op is part of; NULL: none. */
 static struct quorum_op *owner_of(const struct redlock *l, const struct engine_op *op)
 {
     struct quorum_op *quorum_op = l->quorum_ops;
@@ -153,7 +154,7 @@ bool redlock_servers_expect(struct redlock *l)
 
 static void handle_one(struct redlock *l, const struct pending_reply *h, nanos now)
 {
-    assert(h->op->slot != SLOT_LISTEN_OP); /* listening has no reply but NOTIFY */
+    assert(h->op->slot != SLOT_LISTEN_OP); /* a listening op gets no reply but NOTIFY */
     if (h->op->slot == SLOT_NODE_OP) {
         struct node_op *node_op =
             (struct node_op *)(void *)((char *)h->op - offsetof(struct node_op, member.op));
@@ -201,8 +202,8 @@ void redlock_servers_settle(struct redlock *l, nanos now)
 
 /* ---- Votes that count ---- */
 
-/* The same server under another name, which has a yes already; if nobody votes (NULL), under a name
- * that comes earlier in the URL. Two names of one server are recognized by its run id, so only
+/* Returns another name of the same server that has voted yes already; before any vote (NULL),
+ * one that comes earlier in the URL. Two names of one server are recognized by its run id, so only
  * after both connections were made. */
 static const struct node *twin(const struct redlock *l, unsigned server, const struct quorum *votes)
 {
@@ -216,10 +217,11 @@ static const struct node *twin(const struct redlock *l, unsigned server, const s
     return NULL;
 }
 
-/* A server that restarted may have forgotten holds. Its yes counts again when the longest of them
- * is over. Use the uptime as of the request, so that a client suspended before reading the reply
- * does not overestimate it. A server says its uptime in whole seconds, and its clock may run faster
- * than ours. A single server always counts: no other server could remember better. */
+/* Returns true if the server's vote counts. A server that restarted may have forgotten holds;
+ * its yes counts again when the longest of them must be over. Use the uptime as of the request, so
+ * that a client suspended before reading the reply does not overestimate it. Servers report whole
+ * seconds, and their clocks may be faster than ours. A single server always counts: no other
+ * remembers better. */
 bool redlock_server_counts(struct redlock *l, unsigned server, const struct quorum *votes,
                            nanos asked_at)
 {
@@ -262,8 +264,8 @@ static const struct wire_engine_host host_of_nodes = {
     .random = node_random,
 };
 
-/* One server of the list: user:password@host:port, with TLS if the URL's own scheme says so, or
- * with a scheme of its own. */
+/* Reads one server of the list: user:password@host:port. TLS is used if the scheme of the URL
+ * says so, or that of the server. */
 static hf_status read_server(const struct url *url, const char *text, size_t len, struct url *one)
 {
     static const char *const schemes[] = {"redis", "rediss", "valkey", "valkeys"};
@@ -316,7 +318,7 @@ static hf_status open_node(struct redlock *l, const struct url *url,
     return HF_OK;
 }
 
-/* h:p,h:p,h:p */
+/* Reads "h:p,h:p,h:p". */
 hf_status redlock_servers_open(struct redlock *l, const struct url *url,
                                const struct settings *settings)
 {

@@ -127,8 +127,8 @@ void redlock_try_free(struct redlock *l, struct quorum_try *b)
 
 /* ---- Requests ---- */
 
-/* A repair takes nobody's turn, so it has no place. A release gives the place up, unless the wait
- * goes on. */
+/* Returns the place to send. A repair takes no turn, so it has none. A release gives the place
+ * up, unless the wait goes on. */
 static const struct queue_place *place_for(const struct quorum_try *b, enum op_verb verb)
 {
     bool begins = verb == OP_ACQUIRE && !b->held;
@@ -155,7 +155,7 @@ bool redlock_try_send(struct redlock *l, struct node_op *node_op, enum op_verb v
     struct quorum_try *b = node_op->in_try;
     assert(node_op->open <= REQUESTS_MAX);
 
-    /* If the last request never went out, this one replaces it. */
+    /* an unsent request is replaced by this one */
     bool replaces = node_op->open && redis_quorum_member_is_unsent(&node_op->member.op);
     if (!replaces && (node_op->open == REQUESTS_MAX || !redlock_servers_expect(l))) {
         b->quorum.vote[node_op->server] = VOTE_FAILED;
@@ -172,8 +172,8 @@ bool redlock_try_send(struct redlock *l, struct node_op *node_op, enum op_verb v
     return true;
 }
 
-/* The pause doubles: a cut connection is soon back, but a server that is down is not, and a holder
- * there may hold on. */
+/* Plans to send it again. The pause doubles: a cut connection is usually back soon; a server
+ * that is down is not. */
 void redlock_try_send_later(struct redlock *l, struct node_op *node_op, nanos now)
 {
     nanos longest = redlock_try_timing(l, node_op->in_try).op_timeout, pause = FIRST_PAUSE;
@@ -184,8 +184,9 @@ void redlock_try_send_later(struct redlock *l, struct node_op *node_op, nanos no
     node_op->again = now + (pause < longest ? pause : longest);
 }
 
-/* A claim gives up on its request after two op_timeouts; all rounds of a try end before. But if
- * this process was stopped meanwhile, ROUND_RAISE still gets half an op_timeout. */
+/* Returns when the round must end. The client gives up on a request after two op_timeouts, and
+ * all rounds of a try end before. But if this process was stopped meanwhile, ROUND_RAISE still gets
+ * half an op_timeout. */
 static nanos end_of_round(const struct redlock *l, const struct quorum_try *b, enum round round,
                           nanos now)
 {

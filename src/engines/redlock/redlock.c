@@ -38,15 +38,15 @@ static void close_redlock(void *self)
 
     while (l->tries)
         redlock_try_free(l, l->tries);
-    heap_free(&l->quorum_op_alarms); /* its nodes are in the quorum ops */
+    heap_free(&l->quorum_op_alarms); /* its nodes are part of the quorum ops */
 
-    /* The engine_op of a quorum op may be gone already: it is not touched. */
+    /* do not touch the engine_op of a quorum op: it may be freed already */
     for (struct quorum_op *quorum_op = l->quorum_ops, *next; quorum_op; quorum_op = next) {
         next = quorum_op->next;
         redlock_admin_free(l, quorum_op);
         free(quorum_op);
     }
-    assert(l->answers_due == 0); /* nobody is left to wait for a reply */
+    assert(l->answers_due == 0); /* no reply is due any more */
 
     for (unsigned i = 0; i < l->servers; i++)
         redis_wire_engine.close(l->node[i].redis);
@@ -167,8 +167,8 @@ static nanos tick(void *self, nanos now)
     return first_op ? sooner(next, first_op->key) : next;
 }
 
-/* Replies that nobody waits for: of slow servers after a majority has answered, and to releases in
- * the background. */
+/* Returns the connections with replies that no op waits for: from slow servers after a majority
+ * has answered, and to releases in the background. */
 static uint32_t connections(void *self)
 {
     struct redlock *l = self;
@@ -181,10 +181,10 @@ static uint32_t connections(void *self)
     return all;
 }
 
-/* A server that is only slow is waited for: it must get the release that is on its way. One that
- * answered quickly and has stopped to answer is not: its kernel has the release already, and the
- * server reads it when it goes on. A server that never greeted this client holds nothing that the
- * client made, but it may hold a lease of another client that was released here. */
+/* Returns the connections that closing need not wait for. A slow server is waited for: it must
+ * get the release. One that answered quickly and has then stopped is not: its kernel has the
+ * release, and the server reads it when it resumes. A server that never greeted this client holds
+ * nothing of this client, but may hold a lease of another one that was released here. */
 static uint32_t silent_connections(void *self, nanos now)
 {
     const struct redlock *l = self;

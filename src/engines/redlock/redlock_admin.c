@@ -11,28 +11,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST NANOS_OF_MS(1000)   /* how long to wait for replies */
-#define LEAST_PAUSE NANOS_OF_MS(20) /* how long to wait for servers slower than a majority */
+#define LONGEST NANOS_OF_MS(1000) /* longest wait for replies */
+/* shortest wait for servers that are slower than a majority */
+#define LEAST_PAUSE NANOS_OF_MS(20)
 
 struct shown {
     struct hf_row row;
-    char *texts; /* name, host, label */
+    char *texts; /* buffer with name, host and label */
     unsigned servers;
-    uint32_t on;                      /* which servers have it, a bit each */
-    unsigned first;                   /* the first server that has it */
-    int64_t left[QUORUM_SERVERS_MAX]; /* the time left on each of `servers`; -1: no end */
+    uint32_t on;    /* servers that have the entry, as bits */
+    unsigned first; /* index of the first server that has it */
+    /* time left on each server of `servers`; -1: it has no end */
+    int64_t left[QUORUM_SERVERS_MAX];
 };
 
 struct redlock_admin {
     struct admin_op op[QUORUM_SERVERS_MAX];
     struct quorum quorum;
-    unsigned open;           /* number of servers that have yet to answer */
-    nanos asked_at, over_at; /* over_at: when to stop waiting for them */
-    bool broken;             /* ADMIN_BREAK: on some server */
+    unsigned open;           /* number of servers that have not answered yet */
+    nanos asked_at, over_at; /* over_at: time to stop waiting for them */
+    bool broken;             /* ADMIN_BREAK: some server had the hold */
     struct shown *shown;
     size_t count, room;
     bool out_of_memory;
-    char end[HF_NAME_MAX + 1]; /* page: each server reported all names up to it; "": all names */
+    /* last name that every server has reported completely; "": all names */
+    char end[HF_NAME_MAX + 1];
     hf_status status[QUORUM_SERVERS_MAX];
     char error_text[QUORUM_SERVERS_MAX][160]; /* errors of servers that did not answer */
 };
@@ -106,7 +109,7 @@ static struct shown *add(struct redlock_admin *t, const struct hf_row *row)
     return s;
 }
 
-/* The page of a server ends here. Behind the first such end, rows of that server are missing. */
+/* The page of a server ends at this name. Behind the first such name the page is incomplete. */
 static void end_earlier(struct redlock_admin *t, const char *name)
 {
     assert(strlen(name) < sizeof t->end);
@@ -114,8 +117,8 @@ static void end_earlier(struct redlock_admin *t, const char *name)
         strcpy(t->end, name);
 }
 
-/* Two rows of one server are never the same wait or hold, even if they look alike: two waits may
- * have agreed on the same ticket. */
+/* Adds a row. Two rows of one server are never the same entry, even if they look alike: two
+ * waits may have agreed on the same ticket. */
 void redlock_admin_row(struct quorum_op *quorum_op, const struct engine_op *op,
                        const struct hf_row *row)
 {
@@ -150,7 +153,7 @@ static int by_number(uint64_t x, uint64_t y)
     return (x > y) - (x < y);
 }
 
-/* Holders before waiters, waiters by ticket, past holds newest first. */
+/* Sorts holders before waiters, waiters by ticket, past holds newest first. */
 static int by_ticket(const void *a, const void *b)
 {
     const struct hf_row *x = &((const struct shown *)a)->row, *y = &((const struct shown *)b)->row;
@@ -162,7 +165,7 @@ static int by_ticket(const void *a, const void *b)
     return x->role == HF_WAITER ? by_number(x->ticket, y->ticket) : by_number(y->token, x->token);
 }
 
-/* Places count only waiters that a majority knows of. */
+/* Numbers the places, counting only waiters that a majority knows. */
 static void number_places(struct redlock *l, struct redlock_admin *t)
 {
     uint32_t place = 0;
@@ -188,8 +191,8 @@ static int later_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* How long a majority has the hold. A minority may have it for less: a server that came back late
- * was given the time that was asked for last. */
+/* Returns how long a majority has the hold. A minority may have it for less: a server that came
+ * back late got the time that was asked for last. */
 static int64_t majority_left(const struct redlock *l, struct shown *s)
 {
     unsigned majority = quorum_majority(l->servers);
@@ -233,7 +236,7 @@ static const struct hf_row *holder_on(const struct redlock_admin *t, unsigned se
     return NULL;
 }
 
-/* An error text begins with the name of its server, which is shown beside it already. */
+/* Returns an error text without the name of its server, which is shown beside it. */
 static const char *without_name(const char *text, const char *where)
 {
     size_t len = strlen(where);
@@ -261,7 +264,8 @@ static void show_server(struct redlock *l, struct quorum_op *quorum_op, unsigned
     l->host->server_state(l->host->ctx, quorum_op->op, &server_state);
 }
 
-/* ADMIN_DIAGNOSE: whether the vote of this server counts, which it cannot know itself. */
+/* ADMIN_DIAGNOSE: reports whether the vote of this server counts, which the server itself cannot
+ * know. */
 static void find_error(struct redlock *l, struct quorum_op *quorum_op, unsigned server)
 {
     const struct redlock_admin *t = quorum_op->admin;
@@ -388,7 +392,7 @@ static enum vote vote_of(const struct engine_reply *reply)
     return reply->kind == REPLY_NOT_HELD ? VOTE_NO : VOTE_FAILED;
 }
 
-/* Whether no reply that is still open can change which rows a majority has. */
+/* Returns true if no open reply can change which rows a majority has. */
 static bool are_rows_decided(const struct redlock *l, const struct redlock_admin *t)
 {
     unsigned majority = quorum_majority(l->servers);
@@ -401,7 +405,7 @@ static bool are_rows_decided(const struct redlock *l, const struct redlock_admin
     return t->open < majority;
 }
 
-/* A list that is decided waits for the other servers as long again as it took so far. */
+/* Hurries a list whose rows are decided: the other servers get as long again as it took so far. */
 static void hurry(struct redlock *l, struct quorum_op *quorum_op, nanos now)
 {
     struct redlock_admin *t = quorum_op->admin;

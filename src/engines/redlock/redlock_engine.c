@@ -1,4 +1,5 @@
-/* redlock_engine.c - the engine's table: redlock.c behind the driver that owns the sockets. */
+/* redlock_engine.c - the engine's table: connects redlock.c with the I/O driver that owns the
+ * sockets. */
 #include "engines/engine.h"
 #include "engines/io/io_driver.h"
 #include "redlock.h"
@@ -11,7 +12,7 @@ static hf_status open_engine(void **self, const struct url *url, const struct se
     return io_open(self, url, values, host, &redlock_wire_engine);
 }
 
-/* A quorum refuses a ttl above max_ttl. So a smaller max_ttl lowers the default ttl. */
+/* A quorum refuses a ttl above max_ttl, so a smaller max_ttl lowers the default ttl. */
 static void fit_defaults(struct settings *values)
 {
     bool is_default = strcmp(values->source[SETTING_TTL], "default") == 0;

@@ -15,16 +15,16 @@ static void release_node_op(struct redlock *l, struct node_op *node_op, nanos no
         redlock_try_send_later(l, node_op, now);
 }
 
-/* Did nobody take this try for a hold? That is so if too many servers refused it. It also holds if
- * the op tries again soon, as do those whom the try was in the way of. Waiters are not notified of
- * such a release; otherwise they would wake each other with failed tries. */
+/* Returns true if a failed try cannot have been taken for a hold: too many servers refused it,
+ * or the op will try again soon and so will those that the try was in the way of. Waiters are not
+ * notified of its release; otherwise they would wake each other with failed tries. */
 static bool is_lost_try(const struct quorum_try *b)
 {
     return b->waits_on || (b->round == ROUND_ACQUIRE && quorum_is_refused(&b->quorum));
 }
 
-/* A server that refused has nothing to release, unless a request is in flight or may still arrive.
- */
+/* Returns true if a server that refused has nothing to release: no request is in flight, and
+ * none may still arrive. */
 static bool has_nothing(const struct quorum_try *b, unsigned server)
 {
     const struct node_op *node_op = &b->node_op[server];
@@ -78,8 +78,7 @@ void redlock_release_on_reply(struct redlock *l, struct node_op *node_op, bool t
     bool is_confirmed = is_freed || reply->kind == REPLY_NOT_HELD;
     if (is_confirmed) {
         node_op->freed = is_freed ? VOTE_YES : VOTE_NO;
-        /* A slow server may keep the try for long; what the other servers keep of it is freed now.
-         */
+        /* A slow server may keep the try for long; the other servers free it now. */
         if (!node_op->open)
             redis_wire_engine.forget(l->node[node_op->server].redis, &node_op->member.op);
     } else {
@@ -91,8 +90,8 @@ void redlock_release_on_reply(struct redlock *l, struct node_op *node_op, bool t
         node_op->in_try->quorum.vote[node_op->server] = is_confirmed ? node_op->freed : VOTE_FAILED;
 }
 
-/* RELEASED if a majority confirmed it, whether those servers held the lock or not; NOT_HELD if a
- * majority did not hold it. */
+/* Replies RELEASED if a majority confirmed the release, whether or not those servers held the
+ * lock; NOT_HELD if a majority did not hold it. */
 void redlock_release_judge(struct redlock *l, struct quorum_try *b)
 {
     unsigned most = quorum_majority(l->servers), freed = quorum_count(&b->quorum, VOTE_YES);

@@ -15,7 +15,7 @@
 
 #define LEAST_PAUSE NANOS_OF_MS(5) /* a server that gets no CPU for a moment is not slow */
 #define LEAST_ROUND NANOS_OF_MS(40)
-enum { PACE_SHARE = 8, PACES = 8 }; /* a new sample is one eighth of the average */
+enum { PACE_SHARE = 8, PACES = 8 }; /* weight of a new sample is one eighth */
 
 static nanos pause_of(nanos took)
 {
@@ -52,7 +52,8 @@ static bool has_majority_answered(const struct quorum_try *b)
     return answered >= quorum_majority(b->quorum.servers);
 }
 
-/* Without a majority that answers, every server is needed, so none becomes silent. */
+/* Gives up on a server. Without a majority that answers, every server is needed, so none becomes
+ * silent. */
 static void give_up_on(struct redlock *l, struct quorum_try *b, unsigned server)
 {
     struct node *m = &l->node[server];
@@ -71,7 +72,7 @@ void redlock_silence_end_round(struct redlock *l, struct quorum_try *b)
             give_up_on(l, b, i);
 }
 
-/* Renewals and checks get their full time: no caller waits for them. */
+/* Returns false for renewals and checks: no caller waits for them, so they get their full time. */
 static bool may_be_hurried(const struct quorum_try *b)
 {
     bool is_urgent =

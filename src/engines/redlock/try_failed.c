@@ -17,7 +17,7 @@ enum { WORDS = 900 };
 
 /* ---- In words ---- */
 
-/* Adds the servers that failed, with their errors. */
+/* Appends the servers that failed, with their errors. */
 static void add_failures(const struct redlock *l, const struct quorum_try *b, char words[WORDS],
                          int len)
 {
@@ -46,8 +46,8 @@ static bool is_held_on(const struct quorum_try *b, unsigned server)
     return b->quorum.vote[server] == VOTE_NO && !b->node_op[server].answer.is_free;
 }
 
-/* The holder that has the lock on most servers, as one of them describes it, and on how many. NULL:
- * no server says that the lock is held. */
+/* Finds the holder that has the lock on most servers, in the words of one of them, and the
+ * number of these servers. NULL: no server says that the lock is held. */
 static const struct node_op *find_holder(const struct redlock *l, const struct quorum_try *b,
                                          unsigned *servers)
 {
@@ -93,7 +93,8 @@ static void say_who_is_away(const struct redlock *l, const struct quorum_try *b,
 {
     unsigned away =
         quorum_count(&b->quorum, VOTE_FAILED) + quorum_count(&b->quorum, VOTE_UNCOUNTED);
-    bool open = quorum_count(&b->quorum, VOTE_OPEN) > 0; /* decided without these servers */
+    /* some servers have not answered, and were not needed */
+    bool open = quorum_count(&b->quorum, VOTE_OPEN) > 0;
 
     int len = snprintf(words, WORDS, "%s%u of %u servers can be counted on, and %u are needed",
                        open ? "at most " : "", l->servers - away, l->servers,
@@ -121,8 +122,8 @@ void redlock_try_poll_later(struct redlock *l, struct node_op *node_op, nanos no
         redlock_try_send_later(l, node_op, now);
 }
 
-/* Sends again with the same id: the try goes on, and its validity still counts from its beginning.
- */
+/* Repeats requests with the same id: the try continues, and its validity still counts from its
+ * beginning. */
 void redlock_try_tick(struct redlock *l, struct quorum_try *b, nanos now)
 {
     for (unsigned i = 0; i < l->servers; i++) {
@@ -137,7 +138,7 @@ void redlock_try_tick(struct redlock *l, struct quorum_try *b, nanos now)
 
 /* ---- The end ---- */
 
-/* When the lock may be free on this server; TIME_NEVER: unknown. */
+/* Returns when the lock may be free on this server; TIME_NEVER: unknown. */
 static nanos free_there_at(const struct quorum_try *b, unsigned server)
 {
     assert(server < b->quorum.servers);
@@ -146,7 +147,7 @@ static nanos free_there_at(const struct quorum_try *b, unsigned server)
     return b->quorum.vote[server] == VOTE_NO ? b->node_op[server].busy_until : TIME_NEVER;
 }
 
-/* When the lock may be free on a majority. */
+/* Returns when the lock may be free on a majority. */
 static nanos free_at(const struct redlock *l, const struct quorum_try *b)
 {
     nanos until[QUORUM_SERVERS_MAX];
@@ -198,7 +199,8 @@ static struct engine_reply failure_of(const struct quorum_try *b, hf_status stat
                                  .text = words};
 }
 
-/* An op that does not wait is told BUSY only if the servers that refuse rule out a majority. */
+/* Replies to an op that lost. One that does not wait gets BUSY only if the servers that refuse
+ * rule out a majority. */
 static void reply_loss(struct redlock *l, struct quorum_try *b, nanos now)
 {
     char words[WORDS] = "";
@@ -216,8 +218,9 @@ static void reply_loss(struct redlock *l, struct quorum_try *b, nanos now)
     end_try(l, b, &reply, now);
 }
 
-/* An op that does not wait still waits for the remaining votes, but only briefly if it may retry:
- * they may say that the lock is held, or that their servers are down. */
+/* Returns true if an op that does not wait must still wait for the remaining votes, which may
+ * say that the lock is held or that their servers are down. It waits only briefly if it may try
+ * again. */
 static bool awaits_rest(struct redlock *l, struct quorum_try *b, nanos now)
 {
     bool is_clear = quorum_is_refused(&b->quorum) || quorum_is_silent(&b->quorum);
@@ -266,8 +269,8 @@ void redlock_try_fail(struct redlock *l, struct quorum_try *b, nanos now)
         redlock_place_try_again(l, quorum_op, now);
 }
 
-/* The time of the try was over before a majority had granted: this process or a server was stopped
- * meanwhile. */
+/* A majority has granted, but after the time of the try was over: this process or a server was
+ * stopped meanwhile. */
 void redlock_try_expire(struct redlock *l, struct quorum_try *b, nanos now)
 {
     char text[160];
