@@ -34,19 +34,19 @@ struct engine_host {
 
 struct engine_type {
     const char *name;
-    const char *const *schemes; /* ends with NULL */
+    const char *const *schemes; /* URL schemes; ends with NULL */
     struct engine_limits limits;
-    const struct setting_rows *const *settings; /* its tables; ends with NULL */
-    /* Adds what its own settings say about timing. NULL: nothing. */
+    /* tables of its own settings; ends with NULL */
+    const struct setting_rows *const *settings;
+    /* Adds the engine's own settings about timing. NULL: it has none. */
     void (*override_timing)(struct timing_overrides *overrides, const struct settings *settings);
-    /* Fits defaults to the settings that were given, so that no default makes them fail. NULL:
-     * nothing to fit. */
+    /* Adapts defaults to the settings that were given, so that no default makes a request fail.
+     * NULL: not needed. */
     void (*fit_defaults)(struct settings *settings);
-    /* Narrows or widens the limits by what the settings say of the servers. NULL: nothing to fit.
-     */
+    /* Adapts the limits to settings that describe the servers. NULL: not needed. */
     void (*fit_limits)(struct engine_limits *limits, const struct settings *settings);
-    /* Is this word of the URL's query, which is no setting, for the engine itself? NULL: none is.
-     */
+    /* Returns true for a word of the URL's query that is not a setting but is meant for the
+     * engine's library. NULL: there is none. */
     bool (*passes_on)(const char *name, size_t len);
 
     /* Checks URL and settings without any side effect. NULL: open() and close() have none. */
@@ -75,21 +75,22 @@ struct engine_type {
     /* Sleeps until there may be a reply for the op that had this slot and `seen` when it was
      * queued, at most until `until`. Returns the time if it has just read the clock; else 0. */
     nanos (*park)(void *self, uint64_t slot, uint32_t seen, nanos until);
-    void (*wake)(void *self, uint64_t slot); /* ends the park of that slot now */
+    void (*wake)(void *self, uint64_t slot); /* Ends the park of that slot now. */
     /* The background thread sleeps until notify() or background_wake() is called, at most until
      * `until`. */
     void (*background_park)(void *self, nanos until);
     void (*background_wake)(void *self);
 
-    /* Rows, in no particular order of names; past holds the newest first. fn only copies. */
+    /* Reports rows; names may come in any order, past holds newest first. fn only copies. */
     hf_status (*list)(void *self, const struct admin_target *what, nanos now, hf_row_fn *fn,
                       void *arg);
-    /* What each server says of a name. NULL: the engine has no several servers. fn only copies. */
+    /* Reports each server's view of a name. NULL: the engine has only one server. fn only
+     * copies. */
     hf_status (*list_servers)(void *self, const struct admin_target *what, nanos now,
                               hf_server_state_fn *fn, void *arg);
     hf_status (*break_hold)(void *self, const struct admin_target *what, uint64_t token, nanos now);
     hf_status (*resize)(void *self, const struct admin_target *what, uint32_t capacity, nanos now);
-    /* Findings about the engine and its servers. NULL: there is nothing to find. fn only copies. */
+    /* Reports findings about the engine and its servers. NULL: it has none. fn only copies. */
     hf_status (*diagnose)(void *self, nanos now, hf_finding_fn *fn, void *arg);
     /* Sleeps until something about any name may have changed since *seen, at most until `until`;
      * updates *seen. */
@@ -98,14 +99,15 @@ struct engine_type {
      * 1 s while replies arrive, so that the next client finds the locks free. NULL if nothing can
      * be in flight. */
     void (*finish)(void *self, nanos until);
-    void (*close)(void *self); /* after leave(); forgets every op */
+    /* Frees the engine and forgets every op; called after leave(). */
+    void (*close)(void *self);
 };
 
-/* The engine whose scheme the URL begins with, or NULL. */
+/* Returns the engine for a URL scheme, or NULL. */
 const struct engine_type *engine_find(const char *scheme, size_t len);
-/* Names of all engines that were built in, separated by blanks. */
+/* Returns the names of all engines in this build, separated by blanks. */
 const char *engine_names(void);
-/* Engines that were left out of this build, one a line: its name and the reason; "": none. */
+/* Returns the engines that this build lacks, one a line: name and reason; "": none. */
 const char *engines_left_out(void);
-/* The settings of all engines, in one table. Any thread may call it. */
+/* Returns the settings of all engines in one table. Any thread may call it. */
 const struct settings_table *engine_settings(void);

@@ -14,7 +14,7 @@
 
 struct url;
 
-/* The settings that all these engines have. */
+/* Settings that all these engines have. */
 enum wire_setting_id {
 #define SETTING SETTING_INDEX
 #define SETTING_TEXT SETTING_INDEX
@@ -24,12 +24,12 @@ enum wire_setting_id {
 };
 extern const struct setting_rows wire_settings;
 
-#define WIRE_CONNECTIONS_MAX 32 /* the bits of engine_op.connections */
+#define WIRE_CONNECTIONS_MAX 32 /* number of bits of engine_op.connections */
 
 /* Events on a descriptor that a library owns: bits. */
 enum wire_events { WIRE_READABLE = 1, WIRE_WRITABLE = 2 };
 
-/* All that such an engine may touch. None of these functions calls back. */
+/* All that such an engine may use of its host. None of these functions calls the engine. */
 struct wire_engine_host {
     void *ctx;
     /* Opens a connection that is down. connection_up() or connection_down() follows later. A host
@@ -89,22 +89,24 @@ struct wire_engine_type {
      * stream are reported as readable. The call may be spurious, so the library must not block.
      * NULL: the engine adopts no descriptor. */
     void (*connection_ready)(void *self, unsigned connection, unsigned events, nanos now);
-    /* Connections on which replies are due that belong to no op, as to a release that nobody waits
-     * for. The background thread reads them soon, and closing waits for them. */
+    /* Returns the connections on which replies are due that belong to no op, for example to a
+     * release that nobody waits for. The background thread reads them soon, and closing waits for
+     * them. */
     uint32_t (*connections)(void *self);
-    /* Connections on which the server may speak unasked: a subscription, a watch, a session. The
-     * background thread reads them at once, and closing does not wait for them. NULL: none. */
+    /* Returns the connections on which the server may send at any time: a subscription, a watch,
+     * a session. The background thread reads them at once, and closing does not wait for them.
+     * NULL: none. */
     uint32_t (*listening_connections)(void *self);
-    /* Connections to servers that never answered this client, or that have stopped to answer:
-     * closing does not wait for them. NULL: none. */
+    /* Returns the connections to servers that never answered this client, or have stopped
+     * answering: closing does not wait for them. NULL: none. */
     uint32_t (*silent_connections)(void *self, nanos now);
     /* Does what is due. Returns when it wants to be called next; TIME_NEVER: nothing is planned. It
      * may be called early. submit() and the connection functions may bring that time forward: call
      * tick() again after them. */
     nanos (*tick)(void *self, nanos now);
-    /* The client closes: sends what ends its sessions, each once nothing needs it any more; called
-     * until no reply is due. connections() says where replies to that are due. `hurries`: there is
-     * no time for anything else. NULL: nothing. */
+    /* The client closes: ends the engine's sessions, each once nothing needs it any more. Called
+     * until no reply is due; connections() says where such replies are due. `hurries`: no time is
+     * left, so release everything now. NULL: nothing to do. */
     void (*farewell)(void *self, bool hurries, nanos now);
-    void (*close)(void *self); /* hangs up; forgets every op */
+    void (*close)(void *self); /* Hangs up and forgets every op. */
 };

@@ -5,13 +5,13 @@
 #include "base/error.h"
 #include "sys/clock.h"
 
-/* A list may have many rows. */
+/* Time for a reply; a list may have many rows. */
 #define LIST_PATIENCE NANOS_OF_MS(5000)
 /* No server notifies of changes, so a watch reads again after this time. */
 #define WATCH_PERIOD NANOS_OF_MS(200)
 
 struct io_admin {
-    struct admin_op op; /* the first field: see admin_of() */
+    struct admin_op op; /* must be the first field, see admin_of() */
     hf_row_fn *fn;
     hf_server_state_fn *server_state;
     hf_finding_fn *find;

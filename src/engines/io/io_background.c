@@ -10,17 +10,18 @@
 
 #include "sys/clock.h"
 
-/* No request may take longer; a server that hangs does not hold up the closing any longer. */
+/* Longest wait for a request while the engine closes; a hung server does not make closing
+ * longer. */
 #define FINISH_MAX NANOS_OF_MS(500)
-/* Time for a near server to answer, also if the caller gave no time at all: so long after the start
+/* Shortest wait for a near server, even if the caller gave no time: this long after the start
  * and after each reply, but no longer than FINISH_ANSWERING in all. */
 #define FINISH_MIN NANOS_OF_MS(50)
 #define FINISH_ANSWERING NANOS_OF_MS(1000)
-/* Likewise for an engine whose farewell is sent after the reply to an earlier request. */
+/* The same for an engine that ends its session only after the reply to an earlier request. */
 #define FAREWELL_MIN NANOS_OF_MS(1000)
-/* How often to see whether the servers still answer. */
+/* Interval of the checks whether servers still answer. */
 #define FINISH_STEP NANOS_OF_MS(10)
-/* Time for a server that could not be dialled. */
+/* Time to wait for a server that could not be dialled. */
 #define REDIAL_MAX NANOS_OF_MS(50)
 
 /* ---- Waking the background thread ---- */
@@ -40,7 +41,7 @@ void io_background_wake(void *self)
         io_write_wake_fd(io->background.wake_fd);
 }
 
-/* Takes the reasons to return to the client. Returns true if there was one. */
+/* Takes the reasons to return to the client. Returns true if there were any. */
 static bool take_background_work(struct io *io)
 {
     bool has_work = io->has_background_work;
@@ -139,8 +140,8 @@ static nanos later(nanos a, nanos b)
     return a > b ? a : b;
 }
 
-/* A crowd of waits is a crowd of requests: a server that answers one after the other is given time.
- * Closing the connection then would make it drop the requests that it has not read. */
+/* Many waits mean many requests, and a server answers one after the other: wait while it does.
+ * Closing the connection earlier would make it drop the requests that it has not read. */
 static nanos while_answering(const struct io *io, nanos begin, nanos bound)
 {
     return later(bound, earlier(io->read_at + FINISH_MIN, begin + FINISH_ANSWERING));

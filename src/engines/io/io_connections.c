@@ -23,7 +23,7 @@ void io_dial(void *ctx, unsigned number, const struct endpoint *to)
         connection->conn = conn_dial(to);
     connection->dial_failed = !connection->conn;
     connection->up = false;
-    connection->failed_dials++; /* until it is up */
+    connection->failed_dials++; /* counts as failed until it is up */
     io->open |= io_bit(number);
     io->dialled |= io_bit(number);
 }
@@ -133,7 +133,8 @@ void io_flush_dirty(struct io *io)
 
         conn_flush(connection->conn);
         if (is_waited_on(connection) && conn_events(connection->conn) & ~connection->polled)
-            io_wake_waiter(io, connection->driver); /* to poll for room in the socket, too */
+            /* the driver must also poll for room in the socket */
+            io_wake_waiter(io, connection->driver);
     }
 }
 
@@ -157,7 +158,7 @@ bool io_connection_ready(const struct io_connection *connection)
 
 static void lose(struct io *io, unsigned number, hf_status status, const char *text, nanos now)
 {
-    char why[ERROR_TEXT_MAX]; /* a copy: `text` goes with the connection */
+    char why[ERROR_TEXT_MAX]; /* copied, because `text` is freed with the connection */
     snprintf(why, sizeof why, "%s", text);
     io_hang_up(io, number); /* first, because the engine may dial again */
     io->type->connection_down(io->engine, number, status, why, now);

@@ -71,11 +71,11 @@ struct io_waiter {
     uint32_t connections;          /* set of connections that it drives */
     enum io_waiter_state state;
     bool recv_waited;     /* its last recv() ended without bytes: it polls from now on */
-    bool waking;          /* woken from IO_SLEEPING, and not back under the lock yet */
+    bool waking;          /* woken from IO_SLEEPING, and does not have the lock again yet */
     bool woken;           /* io_wake() ended the park */
     int wake_fd;          /* eventfd that it polls together with its connections */
-    bool wake_fd_written; /* somebody woke it by wake_fd since it began to poll */
-    futex_word word;      /* 1 once it was woken from IO_SLEEPING */
+    bool wake_fd_written; /* a thread has woken it by wake_fd since it began to poll */
+    futex_word word;      /* 1 once another thread has woken it from IO_SLEEPING */
 };
 
 /* A reply that was not taken out yet. */
@@ -89,9 +89,10 @@ struct io_message {
 /* The replies to one op. An op has a mailbox from its submit until the last reply was taken out. A
  * hold without an op in flight has none. */
 struct io_mailbox {
-    struct engine_op *op; /* NULL: this mailbox is free */
+    struct engine_op *op; /* op that it belongs to; NULL: this mailbox is free */
     uint32_t index, generation;
-    uint32_t reply_count;      /* all replies so far, including those that later ones replaced */
+    /* number of replies so far, including those that later ones replaced */
+    uint32_t reply_count;
     uint32_t interest;         /* set of connections that it is counted for in io->interest_count */
     struct io_message *oldest; /* list of `count` unread replies */
     struct io_message *spare;  /* message for the next reply, which then needs no memory */
@@ -102,24 +103,24 @@ struct io_mailbox {
     uint16_t due;                     /* number of submits that have no reply yet */
     uint8_t count;                    /* number of unread replies */
     bool has_caller;                  /* false: replies are notified to the background thread */
-    bool answered;                    /* a reply came since the last submit */
+    bool answered;                    /* a reply has arrived since the last submit */
     bool final;                       /* the last reply was final: no other follows by itself */
-    bool woken;                       /* io_wake() came while nobody was parked */
-    bool touched;                     /* stands in io->touched */
+    bool woken;                       /* io_wake() was called while no thread was parked */
+    bool touched;                     /* it is in the list io->touched */
 };
 
 struct io_connection {
-    nanos read_at;            /* when it was last read */
-    nanos unclaimed_at;       /* since when a reply has been due that no op waits for */
-    struct conn *conn;        /* NULL: down, or adopted */
+    nanos read_at;            /* time when it was last read */
+    nanos unclaimed_at;       /* time since when a reply has been due that no op waits for */
+    struct conn *conn;        /* its socket; NULL: down, or adopted */
     struct conn *closing;     /* hung up while its driver waits on it; the driver frees it */
-    struct io_waiter *driver; /* NULL: none */
-    int adopted_fd;           /* descriptor that a library owns; -1: none, and `conn` counts */
+    struct io_waiter *driver; /* thread that drives it; NULL: none */
+    int adopted_fd;           /* descriptor owned by a library; -1: none, and `conn` is used */
     short wanted;             /* events for which a library wants to be called */
     short polled;             /* events that the driver waits for */
     short happened;           /* events that its last poll returned */
     bool up;                  /* the engine was told that it is up */
-    bool dial_failed;         /* there was no memory or descriptor to dial */
+    bool dial_failed;         /* it could not be dialled for lack of memory or of a descriptor */
     unsigned failed_dials;    /* number of failed dials in a row */
     int wake_fd;              /* eventfd for its driver; -1 before the first dial */
     struct io_spin spin;      /* whether spinning pays on this connection */
@@ -136,38 +137,40 @@ struct io {
     struct entropy entropy;
 
     struct io_connection connection[WIRE_CONNECTIONS_MAX];
-    uint32_t open;                                 /* dialled and not down */
-    uint32_t driven;                               /* have a driver */
-    uint32_t dirty;                                /* have bytes that were not flushed */
-    uint32_t dialled;                              /* dialled, and not offered to a thread since */
-    uint32_t interest_set;                         /* connections with a count in interest_count */
+    uint32_t open;         /* connections that were dialled and are not down */
+    uint32_t driven;       /* connections with a driver */
+    uint32_t dirty;        /* connections with bytes that were not flushed */
+    uint32_t dialled;      /* connections that were dialled, and not offered to a thread since */
+    uint32_t interest_set; /* connections with a count in interest_count */
     uint32_t interest_count[WIRE_CONNECTIONS_MAX]; /* number of interested ops without a caller */
-    uint32_t unclaimed;                            /* have replies due that no op waits for */
-    uint32_t listening;                            /* connections on which servers speak unasked */
-    nanos background_until; /* when the background thread's wait ends; 0: it does not wait */
-    nanos spin;             /* how long callers spin; 0: never */
+    uint32_t unclaimed; /* connections with replies due that no op waits for */
+    uint32_t listening; /* connections on which servers speak unasked */
+    /* time when the background thread's wait ends; 0: it does not wait */
+    nanos background_until;
+    nanos spin; /* time for which callers spin; 0: they do not */
 
     struct io_mailbox **chunk;
     uint32_t chunks;
     struct io_mailbox *free, *touched;
-    struct io_message *messages; /* list of messages_kept empty ones */
+    struct io_message *messages; /* list of `messages_kept` empty messages */
     uint32_t messages_kept;
 
-    uint64_t asked_slot;            /* slot of the op that was submitted last, */
-    nanos asked_at;                 /* when that was, so that its caller need not read the clock */
-    struct io_waiter *waiters;      /* list of `parked` callers */
-    uint32_t parked;                /* number of parked callers */
-    uint32_t waking;                /* number of callers with `waking` set */
-    uint32_t unsent;                /* number of sends by the engine since the last flush */
-    nanos read_at;                  /* when any connection was last read */
-    futex_word *wake[IO_WAKES_MAX]; /* sleepers to wake once the lock is free: they need it */
-    uint32_t wakes;                 /* number of these */
-    struct io_waiter background;    /* the background thread */
-    pthread_t background_thread;    /* valid if `entered` */
-    bool entered;                   /* the background thread is inside the engine */
-    bool has_background_work;       /* the background thread must return to the client */
-    _Atomic bool background_woken;  /* the same, set without the lock */
-    char bytes[IO_READ_SIZE];       /* buffer for one read */
+    uint64_t asked_slot;       /* slot of the op that was submitted last */
+    nanos asked_at;            /* time of that submit, so that its caller need not read the clock */
+    struct io_waiter *waiters; /* list of `parked` callers */
+    uint32_t parked;           /* number of parked callers */
+    uint32_t waking;           /* number of callers with `waking` set */
+    uint32_t unsent;           /* number of sends by the engine since the last flush */
+    nanos read_at;             /* time when any connection was last read */
+    /* sleepers to wake once the lock is free, because they need it */
+    futex_word *wake[IO_WAKES_MAX];
+    uint32_t wakes;                /* number of words in `wake` */
+    struct io_waiter background;   /* the background thread */
+    pthread_t background_thread;   /* valid if `entered` */
+    bool entered;                  /* the background thread is inside the engine */
+    bool has_background_work;      /* the background thread must return to the client */
+    _Atomic bool background_woken; /* the same, set without the lock */
+    char bytes[IO_READ_SIZE];      /* buffer for one read */
 };
 
 /* ---- Sets of connections ---- */
@@ -177,7 +180,7 @@ static inline uint32_t io_bit(unsigned number)
     return UINT32_C(1) << number;
 }
 
-/* The set must not be empty. */
+/* Returns the lowest connection of a set that is not empty. */
 static inline unsigned io_lowest(uint32_t connections)
 {
     return (unsigned)__builtin_ctz(connections);
@@ -203,7 +206,7 @@ static inline uint64_t io_slot_of(const struct io_mailbox *mailbox)
     return (uint64_t)mailbox->generation << 32 | (mailbox->index + 1);
 }
 
-/* NULL if the op of that slot was forgotten, or all its replies were taken out. */
+/* Returns NULL if the op of that slot was forgotten, or if all its replies were taken out. */
 static inline struct io_mailbox *io_mailbox_at(const struct io *io, uint64_t slot)
 {
     uint32_t index = (uint32_t)slot - 1;
@@ -250,7 +253,7 @@ void io_mailbox_put(struct io *io, struct io_mailbox *mailbox, const struct engi
 bool io_mailbox_take(struct io *io, struct io_mailbox *mailbox, struct engine_reply *reply);
 /* Drops the mailbox if no reply can come any more and all were taken out. */
 void io_mailbox_rest(struct io *io, struct io_mailbox *mailbox);
-/* Puts it into io->touched. */
+/* Adds the mailbox to io->touched. */
 void io_mailbox_touch(struct io *io, struct io_mailbox *mailbox);
 
 /* ---- io_connections.c ---- */
@@ -295,18 +298,19 @@ nanos io_drive(struct io *io, struct io_waiter *me, nanos now, nanos until);
 /* ---- io_park.c ---- */
 
 void io_wake_waiter(struct io *io, struct io_waiter *waiter);
-void io_write_wake_fd(int fd); /* needs no lock */
+void io_write_wake_fd(int fd); /* Needs no lock. */
 
 /* ---- io_background.c ---- */
 
-void io_notify_background(struct io *io); /* it returns to the client */
-/* True if replies that nobody waits for have been unread for IO_UNCLAIMED_AFTER. */
+/* Makes the background thread return to the client. */
+void io_notify_background(struct io *io);
+/* Returns true if replies that no op waits for have been unread for IO_UNCLAIMED_AFTER. */
 bool io_is_neglected(const struct io_connection *connection, nanos now);
 
 /* ---- io_settle.c ---- */
 
-void io_settle(struct io *io);           /* due after every call of the engine */
-nanos io_tick(struct io *io, nanos now); /* returns when the engine wants the next tick */
+void io_settle(struct io *io);           /* Call it after every call of the engine. */
+nanos io_tick(struct io *io, nanos now); /* Returns when the engine wants the next tick. */
 /* The op was forgotten: wakes its callers and drops the mailbox. */
 void io_drop_waiters(struct io *io, struct io_mailbox *mailbox);
 
@@ -316,7 +320,8 @@ void io_drop_waiters(struct io *io, struct io_mailbox *mailbox);
 bool io_may_spin(struct io *io, const struct io_waiter *me);
 /* Without the lock. Returns true if something happened before `until`. */
 bool io_spin_poll(struct pollfd *fds, nfds_t count, nanos until);
-/* Without the lock. Returns what conn_recv_now() returned last: -EAGAIN if nothing came. */
+/* Called without the lock. Returns the result of the last conn_recv_now(): -EAGAIN if nothing
+ * arrived. */
 ssize_t io_spin_recv(int fd, char *bytes, size_t size, nanos until);
 
 /* ---- io_recv_wait.c ---- */
@@ -329,14 +334,15 @@ nanos io_recv_wait(struct io *io, struct io_waiter *me);
 
 /* Flushes, or leaves the flush to a caller that was woken and is not yet back. */
 void io_flush_or_defer(struct io *io);
-/* When a sleep must end: `until`, or sooner if bytes are unflushed. */
+/* Returns when a sleep must end: `until`, or sooner if bytes are unflushed. */
 nanos io_sleep_limit(const struct io *io, nanos now, nanos until);
 
 /* ---- io_hand_on.c ---- */
 
-/* Wakes a thread for each of these connections that has no driver, if one is interested. */
+/* For each of these connections without a driver, wakes a thread that is interested in it, if
+ * there is one. */
 void io_offer(struct io *io, uint32_t connections);
-/* Connections that the background thread drives for callers, if the policy is off. */
+/* Returns the connections that the background thread drives for callers if the policy is off. */
 uint32_t io_background_share(const struct io *io);
 void io_leave_connections(struct io *io, struct io_waiter *me, uint32_t connections);
 void io_give_up(struct io *io, struct io_waiter *me, uint32_t connections); /* and offers them */

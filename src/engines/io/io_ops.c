@@ -45,7 +45,7 @@ static void rerouted(void *ctx, struct engine_op *op)
     if (!mailbox)
         return;
     io_mailbox_touch(io, mailbox);
-    io->dialled |= op->connections; /* as for new ones, some thread must read them */
+    io->dialled |= op->connections; /* like new connections: some thread must read them */
 }
 
 static void takes(void *ctx, nanos length)
@@ -101,7 +101,7 @@ static hf_status open_parts(struct io *io, const struct url *url, const struct s
     return io->type->open(&io->engine, url, settings, &io->wire_host);
 }
 
-/* In ns. 0 if spinning is off, or if the server needs the only CPU. */
+/* Returns nanoseconds; 0 if spinning is off, or if the server needs the only CPU. */
 static nanos spin_time(const struct io *io, const struct settings *settings)
 {
     bool spins = io->policy.spin && process_cpu_count() > 1;
@@ -196,7 +196,7 @@ static void finish_submit(struct io *io, const struct engine_op *op)
         io_flush_or_defer(io);
 }
 
-/* Returns true if *reply is the reply. */
+/* Returns true if *reply is the reply already. */
 static bool submit(struct io *io, struct io_mailbox *mailbox, nanos now, struct engine_reply *reply)
 {
     struct engine_op *op = mailbox->op;
@@ -218,7 +218,7 @@ static bool submit(struct io *io, struct io_mailbox *mailbox, nanos now, struct 
         finish_submit(io, op);
     else if (at_once)
         finish_submit(io, NULL);
-    return at_once; /* if false, the caller parks, and flushes then */
+    return at_once; /* if false, the caller parks, which flushes */
 }
 
 bool io_submit(void *self, struct engine_op *op, nanos now, struct engine_reply *reply)
@@ -251,7 +251,8 @@ bool io_take_reply(void *self, struct engine_op *op, nanos now, struct engine_re
 {
     struct io *io = self;
     (void)now;
-    if (!op->slot) /* only a submit changes that, and the caller has the lease's lock */
+    /* no lock needed: only a submit sets the slot, and the caller has the lease's lock */
+    if (!op->slot)
         return false;
 
     small_mutex_lock(&io->lock);
@@ -276,7 +277,8 @@ void io_detach_caller(void *self, struct engine_op *op)
         io_mailbox_touch(io, mailbox);
         io_settle(io);
         bool is_done = mailbox->answered && !op->connections;
-        finish_submit(io, is_done ? NULL : op); /* a done op needs no background thread */
+        /* an op that is done needs no background thread */
+        finish_submit(io, is_done ? NULL : op);
     }
     io_unlock(io);
 }

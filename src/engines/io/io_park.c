@@ -74,7 +74,7 @@ static void sleep_until_woken(struct io *io, struct io_waiter *me, nanos now, na
 {
     io_flush_or_defer(io);
     if (!sleep_unlocked(io, me, io_sleep_limit(io, now, until)))
-        io_flush_connections(io); /* the thread that should flush gets no CPU */
+        io_flush_connections(io); /* the thread that should have flushed gets no CPU */
 }
 
 /* ---- Parking ---- */
@@ -109,7 +109,8 @@ static void leave_park(struct io *io, struct io_waiter *me)
         me->next->prev = me->prev;
     io->parked--;
 
-    /* Offers all: another connection may have been offered to this thread while it was leaving. */
+    /* Offer all of them: another connection may have been offered to this thread while it was
+     * leaving. */
     io_leave_connections(io, me, me->connections);
     io_offer(io, io->open);
 }
@@ -167,7 +168,7 @@ void io_wake(void *self, uint64_t slot)
     small_mutex_lock(&io->lock);
     struct io_mailbox *mailbox = io_mailbox_at(io, slot);
     if (mailbox && !mailbox->parked)
-        mailbox->woken = true; /* for a caller that is about to park */
+        mailbox->woken = true; /* the caller is about to park */
 
     for (struct io_waiter *waiter = mailbox ? mailbox->parked : NULL; waiter;
          waiter = waiter->beside) {

@@ -25,7 +25,7 @@ static void update_interest(struct io *io, struct io_mailbox *mailbox)
     mailbox->interest = now;
 }
 
-/* There are unread replies: notifies the client, or wakes the callers that park for them. */
+/* Unread replies have arrived: notifies the client, or wakes the callers that park for them. */
 static void announce(struct io *io, struct io_mailbox *mailbox)
 {
     if (!mailbox->has_caller) {
@@ -100,7 +100,7 @@ void io_settle(struct io *io)
 void io_drop_waiters(struct io *io, struct io_mailbox *mailbox)
 {
     io_settle(io);
-    mailbox->has_caller = true; /* so that update_interest() takes its connections out */
+    mailbox->has_caller = true; /* makes update_interest() remove its connections */
     update_interest(io, mailbox);
     assert(!mailbox->interest && !mailbox->touched);
 

@@ -122,7 +122,7 @@ bool io_mailbox_reserve(struct io *io, struct io_mailbox *mailbox)
     return mailbox->spare;
 }
 
-/* NULL if there is none, or no memory: the reply itself counts. */
+/* Returns NULL if the reply has no holder, or without memory: the reply itself is kept. */
 static struct reply_holder *copy_holder(const struct reply_holder *holder)
 {
     struct reply_holder *copy = holder ? malloc(sizeof *copy) : NULL;
@@ -131,15 +131,15 @@ static struct reply_holder *copy_holder(const struct reply_holder *holder)
     return copy;
 }
 
-/* False for a reply that another reply follows by itself. */
+/* Returns false for a reply that another reply will follow unasked. */
 static bool is_final(const struct engine_reply *reply)
 {
     return reply->kind != REPLY_NOTIFY && reply->kind != REPLY_QUEUED;
 }
 
-/* True if `reply` may be dropped for a new one: a notification for any reply, a place in the queue
- * for a later answer. An answer is never dropped for a notification: its caller would wait for it
- * for ever. */
+/* Returns true if `reply` may be dropped for a new one: a notification for any reply, a place in
+ * the queue for a later answer. An answer is never dropped for a notification, because its caller
+ * would wait for it for ever. */
 static bool is_replaceable(const struct engine_reply *reply, const struct engine_reply *by)
 {
     if (by->kind == REPLY_NOTIFY)
@@ -168,8 +168,8 @@ static struct io_message *take_replaceable(struct io_mailbox *mailbox,
     return message;
 }
 
-/* Returns NULL if there is no room. That happens to notifications only: for an answer, the submit
- * reserved room. */
+/* Returns NULL if there is no room. That happens only to notifications: for an answer the submit
+ * has reserved room. */
 static struct io_message *find_room(struct io *io, struct io_mailbox *mailbox,
                                     const struct engine_reply *reply)
 {
@@ -206,7 +206,7 @@ void io_mailbox_put(struct io *io, struct io_mailbox *mailbox, const struct engi
 
 /* ---- Taking out ---- */
 
-/* Keeps a spare message only if another reply may come. */
+/* Keeps a spare message if another reply may arrive. */
 static void keep_spare(struct io *io, struct io_mailbox *mailbox)
 {
     bool is_last = !mailbox->count && mailbox->final && !mailbox->op->connections;
