@@ -3,6 +3,6 @@
 #pragma once
 #include "timing.h"
 
-/* The length of a pause after that many tries; `random` is any 32 random bits. The pause is never
- * 0, so that no retry loop spins. */
+/* Returns the length of a pause after that many tries; `random` is any 32 random bits. It is
+ * never 0, so that no retry loop spins. */
 nanos backoff_pause(const struct timing *t, uint32_t tries, uint32_t random);

@@ -71,12 +71,12 @@ static nanos sooner(nanos a, nanos b)
     return a < b ? a : b;
 }
 
-/* The only place that says when a state needs its TIMER. */
+/* Returns when the claim wants its TIMER: the only place that decides it. */
 nanos claim_wake_at(const struct claim *claim)
 {
     switch ((enum claim_state)claim->state) {
     case CLAIM_ACQUIRING:
-        /* A claim that does not wait still gives its only request the time for a reply. */
+        /* the only request of a claim that does not wait still gets time for a reply */
         return claim->deadline > claim->started_at
                    ? claim->deadline
                    : claim->asked_at + timing_sheet_answer(claim->sheet);
@@ -122,7 +122,7 @@ struct claim_move claim_step(struct claim *claim, const struct claim_event *even
     };
 }
 
-/* Field by field: clearing the whole struct at once costs more than all these stores. */
+/* Initialised field by field, because clearing the whole struct first costs more. */
 void claim_init(struct claim *claim, const struct claim_terms *terms,
                 const struct timing_sheet *sheet)
 {
@@ -154,8 +154,9 @@ void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t tok
     claim->started_at = now;
     claim->granted_at = now;
     claim_set_token(claim, token);
-    claim->token_may_rise = true;   /* the exporting process can still upgrade the hold */
-    claim->may_be_in_flight = true; /* and may have sent a request that is not executed yet */
+    claim->token_may_rise = true; /* the exporting process can still upgrade the hold */
+    /* the exporting process may have sent a request that is not executed yet */
+    claim->may_be_in_flight = true;
     claim_believe(claim, now, valid_until);
 }
 

@@ -15,7 +15,7 @@ enum claim_state {
     CLAIM_STATES
 };
 
-/* What can happen to a claim: calls of the caller, the clock, and replies of the engine. */
+/* The inputs of a claim: calls of the caller, the clock, and replies of the engine. */
 enum claim_input {
 #define CLAIM_INPUT(name, text) INPUT_##name,
 #include "claim.def"
@@ -39,7 +39,8 @@ enum claim_report {
 struct claim {
     uint8_t state; /* enum claim_state */
     bool auto_renew : 1;
-    bool is_stalled : 1; /* the program hangs: auto_renew does not count; set before each TIMER */
+    /* the program hangs, so auto_renew has no effect; set before each TIMER */
+    bool is_stalled : 1;
     /* A request of this attempt may still be executed: the final RELEASE must leave a tombstone. */
     bool may_be_in_flight;
     bool cancelled;     /* the caller stopped waiting: a late grant is released, not reported */
@@ -53,23 +54,24 @@ struct claim {
     uint8_t in_flight;    /* EXTENDING: the verb whose reply is awaited */
     uint8_t convert_next; /* conversion that waits for that reply; OP_NONE: none */
     bool answered;        /* the engine replied that others hold the lock: QUEUED or BUSY */
-    /* The outcome if nothing better comes: HF_OK, TIMEOUT or the last failure. After the cause of
-     * an end, that cause until it is reported: CANCELLED, LOST ... */
+    /* Outcome if nothing better arrives: HF_OK, TIMEOUT or the last failure. After the cause of
+     * an end: that cause, until it is reported (CANCELLED, LOST ...). */
     hf_status outcome : 16;
     uint32_t tries;     /* requests so far that ended in a pause */
     uint32_t extend_ms; /* extend of the caller that waits for the reply in flight; 0: none */
     const struct timing_sheet *sheet; /* kept by claim_init's caller until the claim is over */
     nanos deadline;                   /* end of the wait; TIME_NEVER: none */
-    nanos max_hold;                   /* length; 0: no bound */
+    nanos max_hold;                   /* length of the longest hold; 0: no limit */
     nanos started_at;
     nanos granted_at;
-    nanos ended_at; /* end of the hold: the release, or the loss, however late it was noticed */
+    /* end of the hold: when it was released or lost, even if that was noticed later */
+    nanos ended_at;
     nanos asked_at; /* when the last request was sent */
     /* QUEUED: refresh the place. PAUSED: send ACQUIRE. HELD: renew or check. LEAVING, RELEASING:
      * the engine has been silent for too long. */
     nanos act_at;
     nanos warn_at;
-    nanos give_up_at; /* RELEASING: end of its tries */
+    nanos give_up_at; /* RELEASING: when to stop trying */
     /* Until then a downgrade with unknown outcome may still be executed; 0: none. */
     nanos downgrade_unknown_until;
     /* Read at any time by threads without a lock: */
@@ -81,9 +83,9 @@ struct claim_event {
     enum claim_input in;
     nanos now;
     const struct engine_reply *reply; /* inputs that are replies */
-    int64_t ttl_ms;                   /* EXTEND; 0: the claim's own */
+    int64_t ttl_ms;                   /* EXTEND: ttl to extend to; 0: the claim's own */
     enum op_verb verb;                /* CONVERT: OP_UPGRADE or OP_DOWNGRADE */
-    hf_status status;                 /* CANCEL, LOST_ALL: why */
+    hf_status status;                 /* CANCEL, LOST_ALL: the reason */
     uint32_t random;                  /* 32 fresh random bits, for the length of a pause */
 };
 
@@ -120,7 +122,7 @@ void claim_init(struct claim *claim, const struct claim_terms *terms,
 /* Turns a claim in state NEW into one that is HELD: the hold was exported as text. */
 void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token);
 
-/* The opposite: the claim is OVER, and the hold goes on without it. */
+/* The opposite of claim_adopt: the claim is OVER, and the hold continues without it. */
 void claim_disown(struct claim *claim);
 
 /* A row of claim.def: the action, and a mask of the states that it may lead to. */
@@ -164,7 +166,7 @@ struct claim_move claim_step(struct claim *claim, const struct claim_event *even
 /* The effect of an event that claim.def does not list. */
 struct claim_effect claim_refuse(const struct claim_event *event);
 
-/* Does the event have everything that its input needs? */
+/* Returns true if the event has everything that its input needs. */
 static inline bool claim_event_complete(const struct claim_event *event)
 {
     const unsigned explained = 1u << INPUT_CANCEL | 1u << INPUT_LOST_ALL | 1u << INPUT_FAILED;
@@ -191,7 +193,8 @@ static inline struct claim_effect claim_act(struct claim *claim, const struct cl
 /* Switches the auto-renewal of a claim that is held. On: a renewal is due at the next TIMER. */
 void claim_set_renewal(struct claim *claim, bool on, nanos now);
 
-nanos claim_wake_at(const struct claim *claim); /* when to send TIMER; TIME_NEVER: no timer */
+/* Returns when to send TIMER; TIME_NEVER: not at all. */
+nanos claim_wake_at(const struct claim *claim);
 
 static inline enum claim_input claim_input_of_reply(enum reply_kind kind)
 {
@@ -201,7 +204,7 @@ const char *claim_state_name(unsigned state);
 const char *claim_input_name(unsigned input);
 bool claim_legal(unsigned state, unsigned input);
 
-/* Is the hold certainly ours at `now`, by our own clock? */
+/* Returns true if the hold is certainly ours at `now`, by our own clock. */
 static inline bool claim_valid(const struct claim *claim, nanos now)
 {
     return now < claim->valid_until;

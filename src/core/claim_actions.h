@@ -2,26 +2,26 @@
 #pragma once
 #include "claim.h"
 
-/* In any state (claim.c). */
+/* Actions in any state (claim.c). */
 claim_action claim_act_ignore, claim_act_note_unknown, claim_act_note_failure;
 
-/* From START to the outcome (claim_wait.c). */
+/* Actions from START to the outcome (claim_wait.c). */
 claim_action claim_act_start, claim_act_acquire_now, claim_act_note_notify, claim_act_grant,
     claim_act_grant_leaving, claim_act_queue, claim_act_busy, claim_act_cut, claim_act_fail,
     claim_act_fail_paused, claim_act_timer_acquiring, claim_act_timer_queued,
     claim_act_timer_paused, claim_act_cancel, claim_act_cancel_paused, claim_act_deny_all,
     claim_act_timer_leaving, claim_act_cancel_leaving, claim_act_left, claim_act_leave_unanswered;
 
-/* While the lock is held (claim_hold.c). */
+/* Actions while the lock is held (claim_hold.c). */
 claim_action claim_act_timer_held, claim_act_timer_extending, claim_act_extend, claim_act_extended,
     claim_act_extend_failed, claim_act_grant_again, claim_act_gone, claim_act_lose_all,
     claim_act_convert, claim_act_not_converted, claim_act_check_now, claim_act_forfeit;
 
-/* From the release to its reply (claim_release.c). */
+/* Actions from the release to its reply (claim_release.c). */
 claim_action claim_act_release, claim_act_release_answered, claim_act_release_failed,
     claim_act_timer_releasing, claim_act_give_back, claim_act_unanswered_end;
 
-/* May the same request succeed later? The retry column of status.def. */
+/* Returns true if the same request may succeed later: the retry column of status.def. */
 bool claim_transient(hf_status status);
 
 static inline void claim_set_token(struct claim *claim, uint64_t token)
@@ -52,7 +52,7 @@ struct claim_effect claim_end_releasing(struct claim *claim, enum claim_report r
 /* Ends the claim with this report; nothing is sent. */
 struct claim_effect claim_end(struct claim *claim, enum claim_report report, hf_status status);
 
-/* Until when a hold is certainly ours, according to this reply. */
+/* Returns until when a hold is certainly ours, according to this reply. */
 static inline nanos claim_validity(const struct claim *claim, const struct engine_reply *reply)
 {
     return reply->asked_at + reply->good - timing_drift(&claim->sheet->limits, reply->good);

@@ -33,9 +33,9 @@ static nanos hold_end(const struct claim *claim)
     return claim->max_hold ? claim->granted_at + claim->max_hold : TIME_NEVER;
 }
 
-/* Would a renewal move valid_until? A brief grant gets its whole ttl even without auto-renewal.
- * Once valid_until has reached the end of max_hold, less the drift, a renewal would change nothing.
- */
+/* Returns true if a renewal would change valid_until. A brief grant gets its whole ttl even
+ * without auto-renewal. Once valid_until has reached the end of max_hold, less the drift, a renewal
+ * would change nothing. */
 static bool renews(const struct claim *claim)
 {
     bool is_kept = claim->auto_renew && !claim->is_stalled;
@@ -69,7 +69,8 @@ void claim_believe(struct claim *claim, nanos asked_at, nanos valid_until)
     claim->warn_at = asked_at + timing_share(t, t->warn, length);
 }
 
-/* A hold that expired ended when its time was over, however late that is noticed. */
+/* Notes when the hold ended. One that expired ended when its time was over, even if that is
+ * noticed later. */
 static void note_end(struct claim *claim, nanos now)
 {
     assert(is_held(claim));
@@ -258,7 +259,7 @@ static bool take_validity(struct claim *claim, const struct engine_reply *reply)
         if (!claim->token_may_rise)
             return false;
         if (reply->token < claim->token)
-            return true; /* the reply is older than the upgrade */
+            return true; /* the request was sent before the upgrade */
         claim_set_token(claim, reply->token);
     }
 
@@ -281,7 +282,7 @@ static bool take_validity(struct claim *claim, const struct engine_reply *reply)
     return true;
 }
 
-/* Does the reply belong to an older request than the one in flight? */
+/* Returns true if the reply belongs to an earlier request than the one in flight. */
 static bool is_stale(const struct claim *claim, const struct engine_reply *reply)
 {
     return claim->in_flight == OP_NONE || reply->asked_at < claim->asked_at;
@@ -305,8 +306,8 @@ static nanos plan_again(const struct claim *claim, nanos now)
     return was_renewal || soon < claim->act_at ? soon : claim->act_at;
 }
 
-/* No reply, or a refusal. Even a final refusal is tried again until valid_until: there is nothing
- * to lose. */
+/* A renewal got no reply, or a refusal. Even after a final refusal it is tried again until
+ * valid_until: nothing is lost by that. */
 struct claim_effect claim_act_extend_failed(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
@@ -339,8 +340,8 @@ struct claim_effect claim_act_grant_again(struct claim *claim, const struct clai
     return take_validity(claim, event->reply) ? nothing() : lose(claim, event->now);
 }
 
-/* RELEASED comes here as well: it replies to a LEAVE that a stale grant overtook, and means that
- * nothing is held. */
+/* The hold is gone. RELEASED is handled like NOT_HELD: it replies to a LEAVE that a stale grant
+ * overtook, and means that nothing is held. */
 struct claim_effect claim_act_gone(struct claim *claim, const struct claim_event *event)
 {
     note_end(claim, event->now);

@@ -71,7 +71,8 @@ struct claim_effect claim_act_release(struct claim *claim, const struct claim_ev
     return send_release(claim, event->now);
 }
 
-/* Is this the reply to an earlier request? The reply to the release itself is still to come. */
+/* Returns true if this is the reply to an earlier request, so the reply to the release is still
+ * to come. */
 static bool is_overtaken(const struct claim *claim, const struct engine_reply *reply)
 {
     return reply && reply->asked_at < claim->asked_at;
@@ -86,8 +87,8 @@ struct claim_effect claim_act_release_answered(struct claim *claim, const struct
     return report_release(claim, (struct claim_effect){.verb = OP_NONE}, status);
 }
 
-/* Is it pointless to try again? DENIED is not final, because the right may be granted again. Nor is
- * an unknown outcome, because the release may be half done. */
+/* Returns true if trying again is pointless. DENIED is not final, because the right may be
+ * granted again. Nor is an unknown outcome, because the release may be half done. */
 static bool is_final(const struct claim_event *event)
 {
     if (event->in != INPUT_FAILED || event->reply->outcome_unknown)

@@ -19,7 +19,7 @@ static struct claim_effect send_acquire(struct claim *claim, nanos now)
     return claim_send(claim, OP_ACQUIRE, now);
 }
 
-/* Ends the wait without a grant. If the engine may still know the attempt, it is released in the
+/* Ends the wait without a grant. If the engine may still have the attempt, it is released in the
  * background. */
 static struct claim_effect deny(struct claim *claim, hf_status status, nanos now)
 {
@@ -170,7 +170,7 @@ struct claim_effect claim_act_fail(struct claim *claim, const struct claim_event
     return pause_or_deny(claim, still_waits ? HF_TIMEOUT : status, event->reply->retry_at, event);
 }
 
-/* The failure of an earlier ACQUIRE, after the claim had already paused. */
+/* An earlier ACQUIRE failed, after the claim had already paused. */
 struct claim_effect claim_act_fail_paused(struct claim *claim, const struct claim_event *event)
 {
     if (event->reply->outcome_unknown)

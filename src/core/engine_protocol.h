@@ -1,8 +1,8 @@
-/* engine_protocol.h - what client and engine say to each other: an op goes to the engine through
+/* engine_protocol.h - the messages between client and engine: an op goes to the engine through
  * submit(), replies come back.
  *
- * No engine is named here. What only some engines need is a larger struct with the op as its first
- * field: engines/admin.h for requests of administrators, and headers of the engines themselves. */
+ * No engine is named here. An op that only some engines need is a larger struct with the op as its
+ * first field: engines/admin.h has those of administrators, headers of the engines their own. */
 #pragma once
 #include "holdfast.h"
 
@@ -24,11 +24,12 @@ static inline bool id_same(const struct id *a, const struct id *b)
     return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
 }
 
-/* What a claim asks of an engine, and the replies to it. */
+/* The requests of a claim to an engine, and the replies to each. */
 enum op_verb {
     OP_NONE,
-    OP_ACQUIRE, /* GRANTED, QUEUED, BUSY or FAILED. The same attempt may ask again: that refreshes
-                   its place in the queue */
+    /* GRANTED, QUEUED, BUSY or FAILED. Sending it again for the same attempt refreshes its place
+     * in the queue. */
+    OP_ACQUIRE,
     OP_LEAVE,   /* stop waiting: RELEASED, or GRANTED if the grant came first */
     OP_EXTEND,  /* hold for at least ttl from now on: EXTENDED or NOT_HELD */
     OP_CHECK,   /* EXTENDED with the time that the hold has left, or NOT_HELD */
@@ -36,64 +37,68 @@ enum op_verb {
     OP_UPGRADE, /* the only reader becomes the writer: EXTENDED with a new token; BUSY if there are
                    other readers, and the read hold stays; or NOT_HELD */
     OP_DOWNGRADE, /* the writer becomes a reader: EXTENDED with the same token, or NOT_HELD */
-    OP_ADMIN,     /* of an administrator, not of a claim: the op is a struct admin_op */
+    OP_ADMIN,     /* from an administrator, not from a claim: the op is a struct admin_op */
 };
 
-/* What an engine offers. api.c refuses everything else with HF_UNSUPPORTED: no request is silently
- * weakened. */
+/* What an engine can do. api.c refuses everything else with HF_UNSUPPORTED: no request is
+ * silently weakened. */
 struct engine_limits {
     int64_t ttl_min_ms, ttl_max_ms;
-    int64_t drift_ppm, drift_ms; /* core/timing takes them off every validity */
-    uint32_t kinds;              /* bit per hf_kind */
-    const char *kinds_why; /* why the engine lacks the other kinds, for the message; or NULL */
-    uint32_t offers;       /* bits of enum engine_offer */
+    /* difference between clocks that core/timing subtracts from every validity */
+    int64_t drift_ppm, drift_ms;
+    uint32_t kinds; /* one bit for each hf_kind */
+    /* reason why the engine lacks the other kinds, for messages; NULL: none */
+    const char *kinds_why;
+    uint32_t offers; /* bits of enum engine_offer */
 };
 
 enum engine_offer {
-    ENGINE_QUEUES = 1,        /* has a first-come queue; without one, core retries with jitter */
-    ENGINE_REPLIES_LATER = 2, /* submit() does not reply: the caller parks, or the background thread
-                                 is notified */
-    ENGINE_CAN_DETACH = 4,    /* a hold may outlive its process */
-    ENGINE_REENTRANT = 8,     /* several clients may hold as the same owner */
+    ENGINE_QUEUES = 1, /* has a first-come queue; without one, core retries with jitter */
+    /* submit() does not reply: the caller parks, or the background thread is notified */
+    ENGINE_REPLIES_LATER = 2,
+    ENGINE_CAN_DETACH = 4, /* a hold may outlive its process */
+    ENGINE_REENTRANT = 8,  /* several clients may hold as the same owner */
     ENGINE_CAN_RESIZE = 16,
     ENGINE_CAN_BREAK = 32,
     ENGINE_CAN_CONVERT = 64, /* upgrade and downgrade */
     ENGINE_NO_BARGING = 128, /* the queue is strict: no request is granted ahead of waiters */
 };
 
-#define NO_TOKEN 1 /* for holds without a token; below every token that is given out */
+#define NO_TOKEN 1 /* token of holds without a token; it is below every granted token */
 
 /* One request to an engine. It lives in the client's lease; the engine may keep the pointer until
  * its last reply. */
 struct engine_op {
     enum op_verb verb : 8;
     hf_kind kind : 8;
-    bool queue;            /* join the queue if the lock is not free */
-    bool waits;            /* the caller waits; without a queue, by asking again */
-    bool lost;             /* RELEASE: the hold had been lost; the history says so */
-    bool barging;          /* may be granted ahead of waiters */
-    bool detached;         /* the hold outlives its process */
-    bool tokenless;        /* NO_TOKEN will do */
-    bool named;            /* the caller gave owner or attempt: others may ask with the same */
+    bool queue;     /* join the queue if the lock is not free */
+    bool waits;     /* the caller waits; if there is no queue, it asks again after pauses */
+    bool lost;      /* RELEASE: the hold was lost before; the history shows that */
+    bool barging;   /* may be granted ahead of waiters */
+    bool detached;  /* the hold outlives its process */
+    bool tokenless; /* NO_TOKEN is enough */
+    bool named;     /* the caller gave owner or attempt, so other requests may have the same */
     bool may_be_in_flight; /* an earlier op of this attempt may still arrive: leave a tombstone */
     bool batched;          /* more may follow: the submitter calls flush() after the last */
-    bool in_background;    /* replies go to the background thread; otherwise a caller parks on it */
+    /* replies go to the background thread; otherwise a caller parks for them */
+    bool in_background;
     uint32_t name_len, label_len;
     const char *name, *label;
-    struct id owner, attempt; /* who holds; which try. Exclusion goes by owner, idempotency and
-                                 release by attempt */
+    /* owner: who holds; attempt: which try. Owners exclude each other; requests are repeated and
+     * released by attempt. */
+    struct id owner, attempt;
     uint32_t units, capacity;
     int64_t ttl_ms;
-    nanos until;    /* when the engine gives up waiting for its own state, as for a mutex */
-    uint64_t token; /* the hold's token, if the sender knows it; 0: unknown */
-    /* The engine's own: */
+    nanos until;    /* until when the engine may wait for its own state, such as a mutex */
+    uint64_t token; /* token of the hold, if the caller knows it; 0: unknown */
+    /* The fields below belong to the engine. */
     union {                 /* zero at first */
         uint64_t name_hash; /* valid while the name stays the same */
         void *engine_state; /* valid until the op is forgotten */
     };
     uint64_t slot;        /* where the engine keeps this attempt; 0 at first */
-    uint32_t seen;        /* what a parked caller has already seen of that slot */
-    uint32_t connections; /* connections on which a reply may come now, a bit each */
+    uint32_t seen;        /* state of that slot that the parked caller has seen */
+    uint32_t connections; /* connections on which a reply may arrive, as bits */
 };
 
 enum reply_kind {
@@ -102,10 +107,11 @@ enum reply_kind {
     REPLY_BUSY,
     REPLY_EXTENDED,
     REPLY_RELEASED,
-    REPLY_NOT_HELD, /* the attempt does not hold, or no longer */
-    REPLY_UNKNOWN,  /* sent and never answered: unknown outcome */
-    REPLY_FAILED,   /* refused; status says why. Nothing happened, unless outcome_unknown */
-    REPLY_NOTIFY,   /* ask again now */
+    REPLY_NOT_HELD, /* the attempt holds nothing */
+    REPLY_UNKNOWN,  /* the request was sent and never answered: unknown outcome */
+    /* refused, with `status`; it had no effect unless outcome_unknown is set */
+    REPLY_FAILED,
+    REPLY_NOTIFY, /* ask again now */
     REPLY_KINDS,
 };
 
@@ -121,20 +127,22 @@ struct reply_holder {
 
 struct engine_reply {
     enum reply_kind kind;
-    nanos asked_at; /* when the request that is answered was handed to the engine, on our clock */
-    nanos good;     /* length of the hold, counted from asked_at; core takes the drift off */
+    nanos asked_at; /* when the request was handed to the engine, on our clock */
+    nanos good;     /* length of the hold, counted from asked_at; core subtracts the drift */
     uint64_t token;
-    nanos retry_at;       /* QUEUED, BUSY: when the hold ahead ends; FAILED: when the engine may be
-                             reachable; TIME_NEVER: unknown */
-    uint32_t place;       /* QUEUED: in the queue; 1 is next */
-    bool brief;           /* GRANTED: for less than the ttl; the next extend gets the rest */
+    /* QUEUED, BUSY: when the hold in the way ends; FAILED: when the engine may be reachable;
+     * TIME_NEVER: unknown */
+    nanos retry_at;
+    uint32_t place;       /* QUEUED: position in the queue; 1 is next */
+    bool brief;           /* GRANTED: for less than the ttl; the next EXTEND gets the rest */
     bool outcome_unknown; /* FAILED: all, some or none of the request was carried out */
-    bool is_elsewhere; /* GRANTED, EXTENDED: by another server than the last such reply of this op,
-                          with a clock of its own: `good` replaces what was believed */
-    hf_status status;  /* FAILED */
-    const char *text;  /* FAILED, NOT_HELD: in words; BUSY: the holder in words, or NULL; valid
-                          during the call */
-    /* BUSY, and the reply to a LEAVE: a hold that is in the way, if the engine knows one; NULL.
-     * Valid during the call. */
+    /* GRANTED, EXTENDED: the last such reply of this op came from another server, with another
+     * clock: `good` replaces the earlier end */
+    bool is_elsewhere;
+    hf_status status; /* FAILED: the reason */
+    /* FAILED, NOT_HELD: reason in words; BUSY: the holder in words, or NULL; valid during the
+     * call */
+    const char *text;
+    /* BUSY, and reply to LEAVE: a hold that is in the way; NULL: unknown. Valid during the call. */
     const struct reply_holder *holder;
 };

@@ -1,9 +1,10 @@
-/* entry_order.c - who holds, as a pure function of a list of entries. */
+/* entry_order.c - decides who holds, as a pure function of a list of entries. */
 #include "entry_order.h"
 
 #include <assert.h>
 
-/* Semaphores with different capacities are different things. */
+/* Requests are of the same class if they may share a queue; semaphores with different capacities
+ * are not. */
 struct class
 {
     enum { CLASS_NONE, CLASS_EXCLUSIVE, CLASS_READ_WRITE, CLASS_SEMAPHORE } sort;
@@ -64,7 +65,8 @@ static void let_in(struct state *state, struct queue_entry *entry)
     state->class = class_of(entry);
 }
 
-/* The first holder may be of any class; the others must share it. */
+/* Returns true if the entry fits. The first holder may be of any class; the others must share
+ * it. */
 static bool fits(const struct state *state, const struct queue_entry *entry,
                  struct queue_resize resize)
 {
@@ -75,8 +77,9 @@ static bool fits(const struct state *state, const struct queue_entry *entry,
            state->summary.used + need <= capacity;
 }
 
-/* Strict: the first entry that does not fit is a barrier. An entry that is foreign or disagrees is
- * one, too; it never becomes the measure of the others. */
+/* Judges the list. The order is strict: the first entry that does not fit stops all behind it.
+ * So does an entry of another program, or one that disagrees; it never sets the class for others.
+ */
 struct queue_summary entry_order_judge(struct queue_entry *entries, size_t count,
                                        struct queue_resize resize)
 {

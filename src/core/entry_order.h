@@ -18,17 +18,18 @@
 struct queue_entry {
     uint64_t arrival; /* order of creation; no two entries share one */
     hf_kind kind;
-    uint32_t units, capacity; /* HF_SEMAPHORE: wanted, and declared by the request */
-    bool confirmed;           /* its holder wrote that it holds: it holds whatever the capacity */
-    bool foreign;             /* of a program that is not Holdfast: exclusive, and holds alone */
-    bool holds;               /* result */
-    uint32_t place;           /* result: number in the queue, 1 is next; 0: holds */
+    /* HF_SEMAPHORE: wanted units, and the capacity that the request declared */
+    uint32_t units, capacity;
+    bool confirmed; /* the client has written that it holds, so it holds at any capacity */
+    bool foreign;   /* made by another program: exclusive, and holds alone */
+    bool holds;     /* result: it holds */
+    uint32_t place; /* result: position in the queue, 1 is next; 0: it holds */
 };
 
 /* The capacity of a semaphore after a resize. All zero: there was none, and requests declare it. */
 struct queue_resize {
-    uint32_t declared; /* what requests of this semaphore declare */
-    uint32_t capacity; /* what counts instead */
+    uint32_t declared; /* capacity that requests for this semaphore declare */
+    uint32_t capacity; /* capacity that is in force instead */
 };
 
 struct queue_summary {
@@ -43,11 +44,11 @@ struct queue_summary {
 struct queue_summary entry_order_judge(struct queue_entry *entries, size_t count,
                                        struct queue_resize resize);
 
-/* May these two stand in one queue? If not, their callers disagree about what the name is: kinds,
- * or capacities. The request that came later is refused, and until its client deletes it nobody
- * passes it. */
+/* Returns true if these two may share a queue. If not, their callers disagree about the kind or
+ * capacity of the name. The request that came later is refused, and until its client deletes it no
+ * entry passes it. */
 bool entry_order_agree(const struct queue_entry *a, const struct queue_entry *b);
 
-/* Units that an entry takes, and how many there are for entries like it. */
+/* Returns the units that an entry takes, and how many there are for entries of its kind. */
 uint32_t entry_order_need(const struct queue_entry *entry);
 uint32_t entry_order_capacity(const struct queue_entry *entry, struct queue_resize resize);

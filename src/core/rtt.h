@@ -11,5 +11,5 @@ struct rtt {
  * flight: otherwise the time includes those before it. */
 void rtt_learn(struct rtt *rtt, nanos sent_at, nanos received_at);
 
-/* How long the next request may take; 0 before the first measurement. */
+/* Returns how long the next request may take; 0 before the first measurement. */
 nanos rtt_timeout(const struct rtt *rtt);

@@ -8,11 +8,11 @@
 
 #define OP_TIMEOUT_LEAST NANOS_OF_MS(50)
 #define OP_TIMEOUT_MOST NANOS_OF_MS(500)
-#define OP_TIMEOUT_SLOW NANOS_OF_MS(2000) /* most on a slow connection */
+#define OP_TIMEOUT_SLOW NANOS_OF_MS(2000) /* longest op_timeout, on a slow connection */
 #define PATIENCE NANOS_OF_MS(5)
 #define RETRY_MIN NANOS_OF_MS(50)
 #define RETRY_MAX NANOS_OF_MS(1000)
-#define RETRY_FLOOR NANOS_OF_MS(1)     /* near 0, as full jitter wants it */
+#define RETRY_FLOOR NANOS_OF_MS(1)     /* near 0, as full jitter needs */
 #define RELEASE_FOR NANOS_OF_MS(60000) /* longer than any request can be in flight */
 #define REFRESH_LEAST NANOS_OF_MS(50)
 #define REFRESH_MOST NANOS_OF_MS(5000)
@@ -21,7 +21,7 @@
 #define MARGIN NANOS_OF_MS(4)
 #define STAGGER NANOS_OF_MS(20)
 
-/* The longest interval: a time plus a few of them cannot overflow. */
+/* Longest interval: a time plus a few of them cannot overflow. */
 #define LONGEST (TIME_NEVER / 8)
 
 static nanos least(nanos a, nanos b)
@@ -46,8 +46,9 @@ static nanos setting_or(int64_t set_ms, nanos derived)
 
 nanos timing_drift_ppm(const struct engine_limits *limits, nanos length)
 {
-    /* Quotient and remainder apart: ppm times a day in nanoseconds would come close to the end of
-     * the range. Rounded up, because a drift that is too small allows a second holder. */
+    /* Computes the drift. Quotient and remainder are separate, because ppm times a day in
+     * nanoseconds would almost overflow. The result is rounded up: a drift that is too small allows
+     * a second holder. */
     const nanos million = 1000000;
     nanos part = length / million * limits->drift_ppm;
     nanos rest = (length % million * limits->drift_ppm + million - 1) / million;
@@ -76,8 +77,8 @@ static void fill_queue(struct timing *t)
     t->stagger = STAGGER;
 }
 
-/* The setting, if there is one. Otherwise it follows from the ttl and from the time that requests
- * take on the connection. */
+/* Returns op_timeout: the setting if there is one, otherwise derived from the ttl and from how
+ * long requests take on the connection. */
 static nanos op_timeout_of(nanos ttl, const struct timing_overrides *overrides)
 {
     nanos derived = least(most(ttl / 20, OP_TIMEOUT_LEAST), OP_TIMEOUT_MOST);
@@ -85,12 +86,12 @@ static nanos op_timeout_of(nanos ttl, const struct timing_overrides *overrides)
     return most(least(setting_or(overrides->op_timeout_ms, seen), ttl / 5), 1);
 }
 
-/* Unless op_timeout is set, the answer includes time to connect: before the first connection nobody
- * knows how long requests take. */
+/* Returns `answer`. Unless op_timeout is set, it includes time to connect, because before the
+ * first connection nobody knows how long requests take. */
 static nanos answer_of(nanos op_timeout, const struct engine_limits *limits,
                        const struct timing_overrides *overrides)
 {
-    /* Twice, because the grant of another caller may be acknowledged first. */
+    /* twice, because the grant of another caller may have to be acknowledged first */
     nanos acknowledge = 2 * timing_nanos(overrides->acknowledge_ms);
     if (!(limits->offers & ENGINE_QUEUES))
         return 2 * op_timeout + acknowledge;
@@ -111,7 +112,7 @@ void timing_fill(struct timing *t, int64_t ttl_ms, const struct engine_limits *l
     t->answer = answer_of(t->op_timeout, limits, overrides);
     t->patience = least(PATIENCE, t->op_timeout);
 
-    /* Not so late that a failed renewal could not be tried again. */
+    /* early enough for a second try if a renewal fails */
     nanos latest = most(t->stop - 2 * t->op_timeout, t->stop / 3);
     t->renew = overrides->renew_permille > 0 ? ttl / 1000 * overrides->renew_permille : ttl / 3;
     t->renew = least(t->renew, latest);

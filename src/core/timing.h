@@ -11,9 +11,9 @@ struct settings;
 struct timing {
     nanos ttl;
     nanos renew; /* ttl/3, so that two more tries fit before the end */
-    nanos warn;  /* 2/3 of the ttl without a renewal */
-    nanos stop;  /* ttl less drift: after this another client may hold the lock */
-    nanos drift; /* part of the ttl that is taken off because clocks differ */
+    nanos warn;  /* 2/3 of the ttl: the warning, if there was no renewal */
+    nanos stop;  /* ttl minus drift: after this another client may hold the lock */
+    nanos drift; /* part of the ttl that is subtracted because clocks differ */
     /* Time for one request: ttl/20, between 50 ms and 500 ms; on a slow connection up to 2 s; never
      * above ttl/5. */
     nanos op_timeout;
@@ -50,22 +50,22 @@ struct timing {
  * nobody claimed, every client that had died before it is known to be dead. */
 enum { PRESENCE_MS = 850, PRESENCE_RENEW_MS = 350 };
 
-/* What settings and connection change in a timing; 0: as derived from the ttl. */
+/* Changes of a timing by settings and connection; 0: as derived from the ttl. */
 struct timing_overrides {
     int64_t op_timeout_ms, retry_min_ms, retry_max_ms;
     int64_t renew_permille; /* part of the ttl after which to renew; 0: a third */
-    int64_t acknowledge_ms; /* time for others to acknowledge a grant; 0: none has to */
+    int64_t acknowledge_ms; /* time for replicas to acknowledge a grant; 0: none have to */
     nanos takes;            /* how long requests take on the connection (rtt.h); 0: not known */
 };
 
-/* What a client's settings say: the overrides, and how far clocks may run apart. */
+/* Reads the overrides from a client's settings, and how far clocks may differ. */
 struct timing_overrides timing_overrides_of(const struct settings *settings);
 void timing_set_drift(struct engine_limits *limits, const struct settings *settings);
 
 void timing_fill(struct timing *t, int64_t ttl_ms, const struct engine_limits *limits,
                  const struct timing_overrides *overrides);
 
-/* A timing with its limits. Claims of a client with the same ttl share one. */
+/* A timing with the limits that it was made for. Claims of a client with the same ttl share one. */
 struct timing_sheet {
     struct timing t;
     struct engine_limits limits;
@@ -89,7 +89,7 @@ static inline nanos timing_sheet_answer(const struct timing_sheet *sheet)
     return atomic_load_explicit(&sheet->answer, memory_order_relaxed);
 }
 
-/* The drift over an interval of that length, rounded up. */
+/* Returns the drift over an interval of that length, rounded up. */
 nanos timing_drift_ppm(const struct engine_limits *limits, nanos length);
 static inline nanos timing_drift(const struct engine_limits *limits, nanos length)
 {
@@ -100,6 +100,6 @@ static inline nanos timing_drift(const struct engine_limits *limits, nanos lengt
  * validity changes nothing. */
 nanos timing_share(const struct timing *t, nanos part, nanos length);
 
-/* Milliseconds as nanoseconds. A value that would overflow becomes the longest interval that can
- * still be added to a time. */
+/* Converts milliseconds to nanoseconds. A value that would overflow becomes the longest interval
+ * that can still be added to a time. */
 nanos timing_nanos(int64_t ms);
