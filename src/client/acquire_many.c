@@ -12,8 +12,8 @@
 struct lease_group {
     uint32_t refs; /* one for each lease in the group, one for the call that takes them */
     size_t count;
-    bool lost;                /* one of them was lost: the others need not be waited for */
-    struct hf_lease *lease[]; /* NULL: not made yet, or freed */
+    bool lost; /* a lease of the group was lost, so no other lease needs to be waited for */
+    struct hf_lease *lease[]; /* NULL: not acquired yet, or freed */
 };
 
 static void unref_group(struct lease_group *group)
@@ -36,7 +36,7 @@ void lease_group_leave(struct hf_lease *lease)
     unref_group(group);
 }
 
-/* Cancels a lease that waits, gives up one that is held. */
+/* Cancels a lease that waits, releases one that is held. */
 static void give_up(struct hf_lease *lease)
 {
     small_mutex_lock(&lease->lock);
@@ -109,8 +109,8 @@ static hf_status sort_names(const struct hf_request *requests, size_t count, siz
     return HF_OK;
 }
 
-/* Takes one lease and renews it from then on, whatever its request says, because the next name may
- * take long. Its on_lost must not run before the caller has the handle. */
+/* Acquires one lease with renewal on, whatever its request says, because waiting for the next
+ * name may take long. Its on_lost must not run before the caller has the handle. */
 static hf_status take_one(struct hf_client *client, const struct hf_request *request,
                           nanos deadline, struct lease_group *group, size_t place)
 {
@@ -140,8 +140,9 @@ static hf_status take_one(struct hf_client *client, const struct hf_request *req
     return status;
 }
 
-/* All names are held: restores the renewal that the request asked for, and the whole ttl. If the
- * other names took next to no time, nearly all of it is left, and no request is worth the rest. */
+/* All names are held: restores the renewal that the request asked for, and extends to the whole
+ * ttl. If nearly all of the ttl is left, because the other names took almost no time, no request is
+ * sent. */
 static hf_status refill(struct hf_lease *lease, const struct hf_request *request)
 {
     small_mutex_lock(&lease->lock);
@@ -152,8 +153,8 @@ static hf_status refill(struct hf_lease *lease, const struct hf_request *request
     return is_fresh ? HF_OK : client_extend(lease, 0);
 }
 
-/* Nothing can fail any more: the caller gets the handle, and on_lost may run, also for a loss that
- * has just happened. */
+/* Nothing can fail any more: the caller gets the handle. From here on on_lost may run, also for
+ * a loss that happened before. */
 static struct hf_lease *hand_out(struct hf_lease *lease)
 {
     assert(lease && lease->muted);
@@ -213,6 +214,7 @@ hf_status client_acquire_many(struct hf_client *client, const struct hf_request 
     small_mutex_unlock(&client->lock);
     free(order);
     if (status != HF_OK)
-        error_restore(&failure); /* giving back the others may have failed, too */
+        /* releasing the others may have failed and replaced the error */
+        error_restore(&failure);
     return status;
 }

@@ -56,7 +56,7 @@ static hf_status explain_text(const struct hf_lease *lease, const char *failure_
     return error_set(status, "%s: %s", lease->op.name, cause);
 }
 
-/* For hf_error_holder(): the hold that the engine named when it refused. */
+/* Keeps the hold that the engine named when it refused, for hf_error_holder(). */
 static void explain_holder(const struct hf_lease *lease, const struct lease_failure *failure)
 {
     const struct reply_holder *holder = &failure->holder;
@@ -96,8 +96,8 @@ static hf_status explain(const struct hf_lease *lease, hf_status status)
 
 /* ---- Acquiring ---- */
 
-/* `now` is the time from which the wait counts. If the client is being closed nothing is started:
- * hf_close may have passed this lease already. */
+/* Begins an acquire. `now` is the time from which the wait counts. If the client is being
+ * closed, nothing is begun: hf_close may have passed this lease already. */
 static inline hf_status begin(struct hf_lease *lease, nanos now)
 {
     struct claim_event event = {.in = INPUT_START, .now = now};
@@ -220,15 +220,15 @@ hf_status client_cancel(struct hf_lease *lease)
 
 /* ---- What the holder does ---- */
 
-/* Says why a lease is not held to a caller that believed it was. */
+/* Sets the error text to why a lease is not held. */
 static hf_status explain_unheld(struct hf_lease *lease)
 {
     assert(!lease_is_held(lease));
     return explain(lease, lease->lost_status != HF_OK ? HF_LOST : HF_NOT_HELD);
 }
 
-/* Starts an extend or a conversion and waits for its outcome. One at a time: the claim has a single
- * report for all that are open. */
+/* Starts an extend or a conversion and waits for its outcome. Only one runs at a time, because
+ * the claim reports the end of all open ones together. */
 static hf_status finish_change(struct hf_lease *lease, struct claim_event *event)
 {
     assert(lease->callers > 0);
@@ -267,7 +267,7 @@ hf_status client_extend(struct hf_lease *lease, int64_t ttl_ms)
     return status;
 }
 
-/* A renewal that is switched on is due at once: the lease may be close to its end. */
+/* Switches the renewal. A renewal is due at once, because the lease may be close to its end. */
 hf_status client_set_renewal(struct hf_lease *lease, bool on)
 {
     small_mutex_lock(&lease->lock);
@@ -281,7 +281,8 @@ hf_status client_set_renewal(struct hf_lease *lease, bool on)
     return status;
 }
 
-/* One at a time, as for callers that block; a second one would have to wait for its turn. */
+/* Starts a change. Only one runs at a time, as for blocked callers; a second one is refused,
+ * because it could not wait. */
 static hf_status start_change(struct hf_lease *lease, struct done_call done,
                               const struct claim_event *event)
 {
@@ -384,9 +385,9 @@ static hf_status explain_ended(const struct hf_lease *lease, nanos ended_at, nan
                      failure_text);
 }
 
-/* The time of a release. A table in shared memory uses it only to tell whether the hold has
- * expired, and nobody else can get the lock before the table says so. So the clock's last tick is
- * good enough, unless a log shows the time. */
+/* Returns the time of a release. The clock's last tick is good enough unless a log shows the
+ * time: a table in shared memory uses it only to tell whether the hold has expired, and no other
+ * client gets the lock before the table says so. */
 static inline nanos release_time(const struct hf_lease *lease)
 {
     if (client_replies_later(lease->client) || lease->client->on_log)
@@ -461,9 +462,9 @@ hf_status client_release_start(struct hf_lease *lease, struct done_call done)
     return status;
 }
 
-/* keep_handles: frees a handle while the client is being closed, or after that. The memory of the
- * client goes with the last handle. The client's lock is released last: after that another thread
- * may free the memory. */
+/* keep_handles: frees a handle while the client is being closed, or later. The memory of the
+ * client is freed with its last handle. The client's lock is released last, because another thread
+ * may free the memory after that. */
 static void free_kept(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;

@@ -46,7 +46,7 @@ void background_flush(struct hf_client *client)
         client_flush(client);
 }
 
-/* A timer that is already set for an earlier time stays, even if nothing is due then: the
+/* Sets a timer. One that is set for an earlier time stays, even if nothing will be due then: the
  * background thread sets it again. So many short holds with the same handle rarely touch the heap.
  */
 void background_timer(struct hf_lease *lease, nanos when)
@@ -121,7 +121,8 @@ static bool run_due_timer(struct hf_client *client)
     if (!lease)
         return false;
 
-    if (!small_mutex_try(&lease->lock)) { /* its holder may be stuck in the engine for long */
+    /* the thread that has the lock may be inside the engine for long */
+    if (!small_mutex_try(&lease->lock)) {
         background_timer(lease, now + RETRY_AFTER);
         lease_unref(lease);
         return true;
@@ -163,7 +164,7 @@ static bool run_notified(struct hf_client *client)
     return true;
 }
 
-/* An event that concerns all leases. */
+/* A change that concerns all leases. */
 struct sweep {
     enum sweep_kind what;
     hf_status status;
@@ -230,7 +231,7 @@ static bool run_all_notified(struct hf_client *client)
     return polls > 0;
 }
 
-/* Returns true if anything was done; there may be more then. */
+/* Returns true if anything was done; then more may be due. */
 static bool run_what_is_due(struct hf_client *client)
 {
     run_sweep(client);
@@ -296,7 +297,7 @@ static void run_until_stopped(struct hf_client *client)
     }
 }
 
-/* no_thread: the thread only proves that the process is alive, and wakes the caller's loop. */
+/* no_thread: only proves that the process is alive, and wakes the caller's loop. */
 static void park_only(struct hf_client *client)
 {
     assert(client->no_thread && client->fd >= 0);
@@ -316,7 +317,7 @@ static void park_only(struct hf_client *client)
 void *background_main(void *arg)
 {
     struct hf_client *client = arg;
-    pthread_setname_np(pthread_self(), "holdfast"); /* for top and debuggers */
+    pthread_setname_np(pthread_self(), "holdfast"); /* the name in top and debuggers */
     hf_status status = client->type->enter(client->engine);
     report_started(client, status);
     if (status != HF_OK)
@@ -347,7 +348,7 @@ int64_t background_timeout(struct hf_client *client)
     return left > 0 ? (left + NANOS_OF_MS(1) - 1) / NANOS_OF_MS(1) : 0;
 }
 
-/* no_thread: does the background thread's work. */
+/* no_thread: does the work of the background thread. */
 static void process_all(struct hf_client *client)
 {
     nanos until;
@@ -380,7 +381,7 @@ hf_status background_process(struct hf_client *client)
     if (!atomic_compare_exchange_strong(&client->processor, &nobody, pthread_self()))
         return error_set(HF_INVALID, "%s: hf_process is already running", client->url);
     if (read(client->fd, &woken, sizeof woken) < 0) {
-        /* The eventfd was not written: a timer is due, or the call came for nothing. */
+        /* the eventfd was not written: a timer is due, or there was no reason for the call */
     }
 
     if (client->own_callbacks)

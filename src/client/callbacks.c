@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BATCH_TIME 100000 /* ns: after this time a batch of callbacks is flushed */
+#define BATCH_TIME 100000 /* nanoseconds after which a batch of callbacks is flushed */
 
 enum { BATCH = 256 };
 
@@ -43,7 +43,8 @@ void callbacks_return(struct hf_lease *lease)
     lease->callbacks = NULL;
 }
 
-/* A lease in the queue of due callbacks keeps them: the function that is due is not NULL. */
+/* Returns the callbacks to the pool. A lease in the queue of due callbacks keeps them: the
+ * function that is due is not NULL. */
 static void return_if_unused(struct hf_lease *lease)
 {
     const struct callbacks *c = lease->callbacks;
@@ -139,7 +140,7 @@ static void call_done(struct hf_lease *lease, const struct due_calls *calls, str
     done.fn(lease, status, done.arg);
 }
 
-/* on_lost must not begin once the handle is freed: an earlier callback may have done that. */
+/* Calls on_lost, unless an earlier callback has freed the handle: it must not begin after that. */
 static void call_lost(struct hf_lease *lease, const struct due_calls *calls)
 {
     const struct callbacks *c = &calls->callbacks;
@@ -153,7 +154,7 @@ static void call_lost(struct hf_lease *lease, const struct due_calls *calls)
     c->on_lost(lease, calls->lost, c->lost_arg);
 }
 
-/* In the order in which the events can have happened. */
+/* Calls back in the order in which the events can have happened. */
 static void call_back(struct hf_lease *lease, unsigned due)
 {
     assert(due && lease->callbacks);

@@ -37,7 +37,7 @@ static void wait_for_outcome(struct hf_lease *lease, int cancel_fd)
         small_mutex_lock(&lease->lock);
         if (is_cancelled && !lease->decided) {
             claim_driver_input(lease, INPUT_CANCEL, HF_CANCELLED);
-            cancel_fd = -1; /* the reply to the cancel is still to come */
+            cancel_fd = -1; /* the reply to the cancel is awaited */
         }
     }
     client_exit(client);
@@ -85,8 +85,9 @@ static hf_status acquire_in_background(struct hf_client *client, const struct hf
     return status;
 }
 
-/* An engine that replies at once is first asked without a wait: a free lock then costs no change of
- * threads. A server is not, because the request alone may take long if the server hangs. */
+/* Acquires. An engine that replies at once is first asked without waiting, so that a free lock
+ * needs no other thread. A server is not asked that way, because even such a request may take long
+ * if the server hangs. */
 hf_status client_acquire_cancellable(struct hf_client *client, const struct hf_request *request,
                                      struct hf_lease **lease)
 {

@@ -41,7 +41,7 @@ static void make_readable(int fd)
     }
 }
 
-/* The acquire has its outcome: a blocked caller sees it, and a `done` callback is due. */
+/* The acquire has its outcome: wakes a blocked caller, and makes a `done` callback due. */
 static void decide(struct hf_lease *lease, hf_status outcome)
 {
     lease->decided = true;
@@ -155,8 +155,8 @@ static void report(struct hf_lease *lease, struct claim_effect effect, nanos now
     wake_callers(lease);
 }
 
-/* A release by one thread ends the extend that another thread waits for. The claim has no report
- * for that. */
+/* A release by one thread ends the extend for which another thread waits. The claim has no
+ * report for that. */
 static inline void end_change_unheld(struct hf_lease *lease)
 {
     bool is_pending = lease->change.open && !lease->change.over;
@@ -181,7 +181,7 @@ static inline void arm(struct hf_lease *lease, nanos when)
         background_timer(lease, when);
 }
 
-/* The claim is over; hf_close may wait for that. */
+/* The claim is over: hf_close may wait for that. */
 static void settle(struct hf_lease *lease)
 {
     if (lease->awaited && atomic_fetch_sub(&lease->client->awaited, 1) == 1)
@@ -194,8 +194,8 @@ static bool lives(const struct hf_lease *lease)
     return lease->claim.state != CLAIM_OVER && lease->claim.state != CLAIM_NEW;
 }
 
-/* A claim that is not over needs its lease, whether or not the caller still has the handle. Called
- * after every step: the engine must also forget an op that starts and ends in one step. */
+/* Keeps the lease as long as its claim is not over, even without a handle. Called after every
+ * step: the engine must also forget an op that starts and ends in one step. */
 static inline void keep_alive(struct hf_lease *lease)
 {
     bool alive = lives(lease);
@@ -208,7 +208,7 @@ static inline void keep_alive(struct hf_lease *lease)
     } else {
         lease->client->type->forget(lease->client->engine, &lease->op);
         settle(lease);
-        lease_unref(lease); /* never the last one: the thread that drives has one too */
+        lease_unref(lease); /* never the last reference: the driving thread has one, too */
     }
 }
 
@@ -229,7 +229,7 @@ static inline bool submit(struct hf_lease *lease, struct claim_effect effect, na
     return lease->client->type->submit(lease->client->engine, op, now, reply);
 }
 
-/* A number that differs between leases and between the tries of one lease. */
+/* Returns a number that differs between leases and between the tries of one lease. */
 static uint32_t jitter(const struct hf_lease *lease)
 {
     uint32_t random;
@@ -237,7 +237,7 @@ static uint32_t jitter(const struct hf_lease *lease)
     return (random ^ lease->claim.tries * 0x9e3779b9u) * 0x85ebca6bu;
 }
 
-/* Does the reply say which hold is in the way, or at least until when? */
+/* Returns true if the reply says which hold is in the way, or at least until when. */
 static bool tells_holder(const struct engine_reply *reply)
 {
     return reply->holder || (reply->kind == REPLY_BUSY && reply->retry_at != TIME_NEVER);
@@ -274,8 +274,8 @@ static inline bool changes_failure_text(const struct hf_lease *lease,
            reply->kind == REPLY_FAILED || reply->kind == REPLY_BUSY || reply->holder;
 }
 
-/* When the reported event happened. A released hold ended when the caller released it, however long
- * the reply took. */
+/* Returns when the reported event happened. A released hold ended when the caller released it,
+ * however long the reply took. */
 static inline nanos time_of(const struct hf_lease *lease, struct claim_effect effect, nanos now)
 {
     return effect.report == REPORT_LOST || effect.report == REPORT_RELEASED ? lease->claim.ended_at
@@ -379,7 +379,8 @@ void claim_driver_take_replies(struct hf_lease *lease, nanos now)
     struct engine_reply reply;
 
     do {
-        bool is_known = later ? lease->alive : !lease->decided; /* else the engine forgot the op */
+        /* otherwise the engine has forgotten the op */
+        bool is_known = later ? lease->alive : !lease->decided;
         if (!is_known || !client->type->take_reply(client->engine, &lease->op, now, &reply))
             return;
         struct claim_event event = {.in = claim_input_of_reply(reply.kind),
@@ -440,8 +441,8 @@ static hf_status adopt(struct hf_lease *lease, uint64_t token)
     return HF_OK;
 }
 
-/* A lease for a hold that was acquired elsewhere. It is held from here on if the engine confirms
- * the hold with that token. */
+/* Makes a lease for a hold that was acquired elsewhere. It is held once the engine confirms the
+ * hold with that token. */
 hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token)
 {
     claim_driver_wait_begin(lease);
@@ -452,8 +453,8 @@ hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token)
     return status;
 }
 
-/* If the grant was shorter than its ttl, the rest is requested first; nobody waits for that reply.
- */
+/* Gives the hold up without ending it. If the grant was shorter than its ttl, the rest is
+ * requested first; no call waits for that reply. */
 void claim_driver_disown(struct hf_lease *lease)
 {
     assert(lease_is_held(lease));

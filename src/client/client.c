@@ -14,7 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* How often hf_close looks whether another thread has done the work that it waits for. */
+/* interval at which hf_close checks whether another thread has finished */
 enum { POLL_AGAIN_MS = 20 };
 
 /* ---- Calls from the engine ---- */
@@ -25,7 +25,7 @@ static void notify(void *ctx, struct engine_op *op)
     background_notify((struct hf_lease *)(void *)((char *)op - offsetof(struct hf_lease, op)));
 }
 
-/* Called inside a submit, under a lease's lock, so the loss is only noted here. */
+/* Called inside a submit, under a lease's lock, so it only notes the loss. */
 static void lost_all(void *ctx, hf_status status, const char *text)
 {
     assert(status != HF_OK && text);
@@ -82,7 +82,8 @@ static void name_client(struct hf_client *client, const struct url *url)
 {
     assert(!client->url);
 
-    const char *host = strrchr(url->body, '@'); /* a message must not show a password */
+    /* cut, so that the message shows no password */
+    const char *host = strrchr(url->body, '@');
     const char *place = host ? host + 1 : url->body;
     size_t size = strlen(url->scheme) + strlen(place) + 2;
     client->url = malloc(size);

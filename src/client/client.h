@@ -48,7 +48,7 @@ enum callback_kind {
 enum sweep_kind { SWEEP_NONE, SWEEP_CHECK, SWEEP_LOST };
 enum { CLIENT_COUNTERS = sizeof(struct hf_counters) / sizeof(uint64_t) - 1 };
 
-/* In the order of struct hf_counters. */
+/* Counters, in the order of struct hf_counters. */
 enum counter_id {
     COUNT_ASKED,
     COUNT_GRANTED,
@@ -69,12 +69,12 @@ struct pending_call {
     hf_status status : 16;
 };
 
-/* A timing sheet that all leases with the same ttl share. Under the client's lock. */
+/* A timing sheet that all leases with the same ttl share. Guarded by the client's lock. */
 struct shared_sheet {
     struct timing_sheet sheet;
     struct shared_sheet *next; /* next in its bucket */
     int64_t ttl_ms;
-    uint32_t users; /* leases in use that point to it */
+    uint32_t users; /* number of leases that point to it */
 };
 
 /* One callback of hf_acquire_start, hf_extend_start, hf_upgrade_start, hf_downgrade_start or
@@ -87,10 +87,11 @@ struct done_call {
 /* Callbacks of a lease, and the group that it was taken with. Most leases need none of these. They
  * are returned to the pool when no field is needed any more. */
 struct callbacks {
-    struct done_call done, extended, released; /* extended: also of a conversion */
+    /* calls that were started; `extended` is also for a conversion */
+    struct done_call done, extended, released;
     hf_lost_fn *on_lost;
     void *lost_arg;
-    /* The open call `change` or `release` of the lease is one of `extended` or `released`. */
+    /* the open call `change` or `release` of the lease was started with a callback */
     bool change_calls_back, release_calls_back;
     bool converts;          /* the open call `change` is a conversion that calls back */
     hf_kind converted_kind; /* kind of the lease after the conversion */
@@ -98,18 +99,18 @@ struct callbacks {
     bool has_outcome_fd;    /* a caller polls outcome_fd, which decide() makes readable */
     int outcome_fd;
     hf_status extended_status : 16, released_status : 16;
-    /* Under the client's lock: */
+    /* Guarded by the client's lock: */
     struct lease_group *group;  /* NULL: the lease was taken alone */
-    struct hf_lease *call_next; /* in the queue of leases with a callback due */
-    struct callbacks *next;     /* in the pool of unused ones */
+    struct hf_lease *call_next; /* next in the queue of leases with a callback due */
+    struct callbacks *next;     /* next in the pool of unused ones */
 };
 
 /* Why an op of a lease failed: what the engine said, and which hold is in the way. */
 struct lease_failure {
-    const char *text; /* "": nothing was said */
+    const char *text; /* text of the engine; "": none */
     bool has_holder;
     nanos until; /* when the hold in the way ends unless it is renewed; TIME_NEVER: unknown */
-    struct reply_holder holder; /* all zero: only `until` is known */
+    struct reply_holder holder; /* hold in the way; all zero: only `until` is known */
 };
 
 #define BACKGROUND_AWAKE INT64_MIN /* armed_at while the background thread is awake */
@@ -130,11 +131,12 @@ struct hf_lease {
     bool exported;      /* the hold belongs to a text */
     bool awaited;       /* hf_close waits for the last reply to it */
     bool has_block;     /* `texts` is a block */
-    bool muted;         /* the caller does not have the handle yet: on_lost must not run */
+    bool muted;         /* the caller does not have the handle yet, so on_lost must not run */
 
-    /* Under the client's lock: */
-    bool is_notified, in_call; /* in the queue `notified`; in the queue `call` */
-    uint8_t due_callbacks;     /* enum callback_kind, one bit each */
+    /* Guarded by the client's lock: */
+    /* the lease is in the queue `notified`; in the queue `call` */
+    bool is_notified, in_call;
+    uint8_t due_callbacks; /* bits of enum callback_kind */
 
     /* Extend, upgrade or downgrade. One at a time; other threads wait until it is free. */
     struct pending_call change;
@@ -145,15 +147,17 @@ struct hf_lease {
     futex_word outcome_word; /* rises with every report */
     _Atomic int lost_fd;     /* -1: hf_lease_fd was not called */
     uint64_t parked;         /* slot that one of the callers is parked on; 0: none */
-    nanos wake_at;           /* when the claim wants its TIMER */
+    nanos wake_at;           /* time when the claim wants its TIMER */
 
     struct engine_op op;
     struct claim claim;
 
-    /* Under the client's lock: */
+    /* Guarded by the client's lock: */
     struct heap_node
-        timer; /* when the background thread handles the lease; read without the lock */
-    struct hf_lease *notified_next; /* in the queue `notified`; in the pool */
+        /* time when the background thread handles the lease; its key may be read without the
+         * lock */
+        timer;
+    struct hf_lease *notified_next; /* next in the queue `notified`, or in the pool */
 
     struct callbacks *callbacks; /* NULL: none */
     struct lease_failure
@@ -163,7 +167,7 @@ struct hf_lease {
         struct {
             char *at;
             uint32_t size;
-        } block; /* made for longer texts; stays with the handle */
+        } block; /* memory for longer texts; stays with the handle */
     } texts;
 };
 
@@ -182,13 +186,14 @@ struct hf_client {
     struct engine_limits limits;
     struct settings settings;
     struct timing_overrides overrides; /* from the settings; see client_overrides() */
-    _Atomic nanos takes; /* how long requests take on the engine's connection; 0: not known */
-    char *url;           /* as opened, without its query, for messages */
+    /* time that requests take on the engine's connection; 0: not known */
+    _Atomic nanos takes;
+    char *url; /* URL without its query, for messages */
 
-    /* Threads in a call that hold no lease's lock, and CLIENT_CLOSING. One word, because a thread
-     * that leaves must not touch the client afterwards. */
+    /* Number of threads in a call that hold no lease's lock, and the bit CLIENT_CLOSING. It is
+     * one word, because a thread that leaves must not touch the client afterwards. */
     futex_word active_calls;
-    futex_word awaited; /* leases whose last reply hf_close waits for */
+    futex_word awaited; /* number of leases whose last reply hf_close waits for */
     _Atomic uint64_t count[CLIENT_COUNTERS];
 
     small_mutex lock;
@@ -200,10 +205,10 @@ struct hf_client {
     struct lease_slab *slabs; /* all leases */
     struct callbacks *unused_callbacks;
     struct shared_sheet *sheets[SHEET_BUCKETS]; /* hash table by ttl */
-    uint32_t leases;                            /* number made, in use or in the pool */
+    uint32_t leases;                            /* number of leases, in use or in the pool */
     struct lease_queue notified, call;
-    nanos armed_at;        /* when the background thread wakes; INT64_MIN while it is awake */
-    enum sweep_kind sweep; /* what happened to all leases */
+    nanos armed_at;        /* time when the background thread wakes; INT64_MIN while it is awake */
+    enum sweep_kind sweep; /* change that concerns all leases */
     hf_status lost_status;
     char lost_text[256];
     bool stop;
@@ -213,13 +218,13 @@ struct hf_client {
     int fd; /* readable when hf_process has something to do; -1: the client uses its thread alone */
     _Atomic pthread_t processor; /* the thread that is inside hf_process; 0: none */
 
-    nanos max_stall;        /* from the options; 0: none */
+    nanos max_stall;        /* value of the option; 0: none */
     _Atomic nanos alive_at; /* last sign of life of the program; max_stall counts from it */
 
     bool keep_handles; /* handles outlive hf_close */
-    /* Under the client's lock, with keep_handles: */
-    bool closed;      /* only memory is left, which goes with the last handle */
-    uint32_t handles; /* closed: handles that were not freed yet */
+    /* Guarded by the client's lock, with keep_handles: */
+    bool closed;      /* only memory is left; it is freed with the last handle */
+    uint32_t handles; /* with `closed`: number of handles that were not freed yet */
 
     pthread_t background_thread;
     futex_word background_up; /* 1: it has started, and its status is known */
@@ -230,7 +235,8 @@ struct hf_client {
     void *log_arg;
     _Atomic uint32_t log_level; /* enum hf_log_level; 0: nothing is logged */
     struct log_entry *log_first, *log_last;
-    struct started_call *ended_first, *ended_last; /* whose callback is due; under the lock */
+    /* calls whose callback is due; guarded by the lock */
+    struct started_call *ended_first, *ended_last;
 };
 
 /* ---- lease_pool.c ---- */
@@ -242,17 +248,19 @@ void lease_adapt_sheets(struct hf_client *client);
 hf_status lease_make(struct hf_client *client, const struct hf_request *request, nanos now,
                      nanos deadline, struct hf_lease **lease);
 
-/* For a thread that already has a reference. */
+/* Adds a reference, for a thread that already has one. */
 static inline void lease_ref(struct hf_lease *lease)
 {
     atomic_fetch_add_explicit(&lease->refs, 1, memory_order_relaxed);
 }
 
-/* For a thread that found the lease in a list of the client, under the client's lock. Returns false
- * if the last reference is gone and the lease is on its way to the pool. */
+/* Adds a reference, for a thread that found the lease in a list of the client, under the
+ * client's lock. Returns false if the last reference is gone: the lease is on its way to the pool.
+ */
 bool lease_ref_listed(struct hf_lease *lease);
 
-void lease_recycle(struct hf_lease *lease); /* to the pool; it has no reference left */
+/* Puts a lease without references into the pool. */
+void lease_recycle(struct hf_lease *lease);
 
 static inline void lease_unref(struct hf_lease *lease)
 {
@@ -266,7 +274,7 @@ void lease_drop(struct hf_lease *lease);
 /* Drops the reference if it is the last one. Returns whether it was. */
 bool lease_pool_last(struct hf_lease *lease);
 
-/* A walk through all leases of a client. Zeroes at first. */
+/* State of a walk through all leases of a client; zero at first. */
 struct lease_walk {
     struct lease_slab *slab;
     uint32_t next; /* index in the slab */
@@ -277,12 +285,13 @@ struct lease_walk {
  * and a walk must be continued until then. A lease that is made meanwhile may be missed. */
 struct hf_lease *lease_walk(struct hf_client *client, struct lease_walk *walk);
 
-void lease_set_error(struct hf_lease *lease, const char *text); /* copied; under the lease's lock */
+/* Copies the text. Called under the lease's lock. */
+void lease_set_error(struct hf_lease *lease, const char *text);
 
-/* A hold is in the way: adds it to what is known of the failure. Copied; under the lease's lock. */
+/* Copies the hold that is in the way into the failure. Called under the lease's lock. */
 void lease_set_holder(struct hf_lease *lease, const struct reply_holder *holder, nanos until);
 
-/* The failure of a lease, or one that says nothing. */
+/* Returns the failure of a lease; an empty one if it has none. */
 static inline const struct lease_failure *lease_failure(const struct hf_lease *lease)
 {
     static const struct lease_failure nothing = {.text = ""};
@@ -295,9 +304,11 @@ uint32_t lease_pool_count_handles(struct hf_client *client);
 void lease_pool_free(struct hf_client *client);
 
 /* ---- callbacks.c ---- */
-hf_status callbacks_ensure(struct hf_lease *lease); /* after HF_OK lease->callbacks is not NULL */
-void callbacks_return(struct hf_lease *lease);      /* to the pool; under the client's lock */
-void callbacks_free(struct hf_client *client);      /* those in the pool */
+/* After HF_OK, lease->callbacks is not NULL. */
+hf_status callbacks_ensure(struct hf_lease *lease);
+/* Returns them to the pool. Called under the client's lock. */
+void callbacks_return(struct hf_lease *lease);
+void callbacks_free(struct hf_client *client); /* Frees those in the pool. */
 
 /* A callback of the lease is due. The lease's lock is held. */
 void callbacks_due(struct hf_lease *lease, enum callback_kind callback);
@@ -319,7 +330,7 @@ void claim_driver_take_replies(struct hf_lease *lease, nanos now);
  * released meanwhile. Returns the time. */
 nanos claim_driver_park(struct hf_lease *lease, nanos until);
 
-/* A caller begins and ends to wait for replies. While one waits, it takes the replies; otherwise
+/* A caller begins or ends to wait for replies. While one waits, it takes the replies; otherwise
  * the background thread does. */
 static inline void claim_driver_wait_begin(struct hf_lease *lease)
 {
@@ -333,23 +344,25 @@ static inline void claim_driver_wait_end(struct hf_lease *lease)
 }
 
 hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token);
-void claim_driver_disown(struct hf_lease *lease); /* the hold belongs to its text alone */
+/* The hold belongs to its exported text alone. */
+void claim_driver_disown(struct hf_lease *lease);
 
 /* ---- acquire_release.c ---- */
 #define CLIENT_CLOSING 0x80000000u
 
-/* Counts the caller in `active_calls`. HF_FORKED, HF_CLOSED: not counted. */
+/* Counts the caller in `active_calls`. Returns HF_FORKED or HF_CLOSED without counting. */
 hf_status client_enter(struct hf_client *client);
 void client_exit(struct hf_client *client);
-hf_status client_refuse(const struct hf_client *client); /* HF_FORKED or HF_CLOSED, with its text */
+/* Returns HF_FORKED or HF_CLOSED, with its text. */
+hf_status client_refuse(const struct hf_client *client);
 
 static inline bool client_closing(const struct hf_client *client)
 {
     return atomic_load_explicit(&client->active_calls, memory_order_relaxed) & CLIENT_CLOSING;
 }
 
-/* For a thread that holds a lease's lock and still needs the client after it has released that
- * lock. Paired with client_exit(). */
+/* Keeps the client open, for a thread that holds a lease's lock and still needs the client after
+ * releasing that lock. Paired with client_exit(). */
 static inline void client_stay_open(struct hf_client *client)
 {
     atomic_fetch_add(&client->active_calls, 1);
@@ -367,7 +380,8 @@ hf_status client_set_renewal(struct hf_lease *lease, bool on);
 /* Starts the acquire of a lease that was made, without waiting. `now` is the time from which its
  * wait counts. The lease's lock is held. */
 hf_status client_acquire_begin(struct hf_lease *lease, nanos now);
-hf_status client_explain_outcome(const struct hf_lease *lease); /* of an acquire that failed */
+/* Returns the outcome of an acquire that failed, with its text. */
+hf_status client_explain_outcome(const struct hf_lease *lease);
 hf_status client_extend(struct hf_lease *lease, int64_t ttl_ms);
 hf_status client_extend_start(struct hf_lease *lease, int64_t ttl_ms, struct done_call done);
 hf_status client_release(struct hf_lease *lease);
@@ -394,16 +408,19 @@ hf_status client_attach(struct hf_client *client, const char *text, struct hf_le
 /* ---- acquire_many.c ---- */
 hf_status client_acquire_many(struct hf_client *client, const struct hf_request *requests,
                               size_t count, int64_t wait_ms, struct hf_lease **leases);
-void lease_group_lose(struct hf_lease *lease);  /* one lease is lost: the others are given up */
-bool lease_group_lost(struct hf_lease *lease);  /* another lease of its group was lost */
-void lease_group_leave(struct hf_lease *lease); /* under the client's lock */
+void lease_group_lose(struct hf_lease *lease); /* A lease is lost: gives up the others. */
+/* Returns true if another lease of the group was lost. */
+bool lease_group_lost(struct hf_lease *lease);
+void lease_group_leave(struct hf_lease *lease); /* Called under the client's lock. */
 
 /* ---- background.c ---- */
-void background_recheck(struct hf_client *client); /* some hold may have been revoked */
+/* A hold may have been revoked: checks all. */
+void background_recheck(struct hf_client *client);
 int64_t background_timeout(struct hf_client *client);
 hf_status background_process(struct hf_client *client);
 void *background_main(void *client);
-void background_notify(struct hf_lease *lease); /* the engine may have a reply for the lease */
+/* The engine may have a reply for the lease. */
+void background_notify(struct hf_lease *lease);
 
 /* Gives up the other leases of the group, on the background thread. The lease's lock is held. */
 void background_lose_group(struct hf_lease *lease);
@@ -418,7 +435,7 @@ void background_flush(struct hf_client *client);
 /* For a client that was opened with own_callbacks: makes its descriptor readable. */
 void background_wake_loop(struct hf_client *client);
 
-/* Is this the thread that does the background work? */
+/* Returns true on the thread that does the background work. */
 static inline bool background_is_me(const struct hf_client *client)
 {
     if (client->no_thread)
@@ -426,7 +443,7 @@ static inline bool background_is_me(const struct hf_client *client)
     return pthread_equal(client->background_thread, pthread_self());
 }
 
-/* Is this the thread that runs callbacks? */
+/* Returns true on the thread that runs callbacks. */
 static inline bool callbacks_run_here(const struct hf_client *client)
 {
     if (client->own_callbacks)
@@ -440,7 +457,7 @@ static inline void client_note_alive(struct hf_client *client)
         atomic_store_explicit(&client->alive_at, clock_boot(), memory_order_relaxed);
 }
 
-/* Was the program silent for longer than it allowed? */
+/* Returns true if the program was silent for longer than max_stall. */
 static inline bool client_is_stalled(const struct hf_client *client, nanos now)
 {
     return client->max_stall &&
@@ -461,16 +478,20 @@ hf_status client_check_url(const char *url);
 hf_status client_open_with(const struct engine_type *type, const struct url *url,
                            const struct hf_client_options *options, struct hf_client **client);
 hf_status client_close(struct hf_client *client, int64_t timeout_ms);
-hf_status client_check_close(const struct hf_client *client); /* may this thread close it? */
-void client_refuse_calls(struct hf_client *client); /* the client is being closed from here on */
-void client_free_memory(struct hf_client *client);  /* everything else was closed before */
+/* Returns HF_OK if this thread may close the client. */
+hf_status client_check_close(const struct hf_client *client);
+/* From here on new calls are refused. */
+void client_refuse_calls(struct hf_client *client);
+/* Frees the memory; everything else has been closed. */
+void client_free_memory(struct hf_client *client);
 
 /* ---- started_calls.c ---- */
 hf_status client_list_start(struct hf_client *client, int which, const char *name, hf_rows_fn *done,
                             void *arg);
 hf_status client_close_start(struct hf_client *client, int64_t timeout_ms, hf_closed_fn *done,
                              void *arg);
-bool started_calls_run(struct hf_client *client); /* one callback; false: none is due */
+/* Runs one callback. Returns false if none is due. */
+bool started_calls_run(struct hf_client *client);
 
 /* ---- secrets.c ---- */
 
@@ -498,7 +519,7 @@ hf_status client_break(struct hf_client *client, const char *name, uint64_t toke
                        const char *reason);
 hf_status client_resize(struct hf_client *client, const char *name, uint32_t capacity);
 
-/* The settings' overrides with what is known of the connection now. */
+/* Returns the settings' overrides together with what is known of the connection. */
 static inline struct timing_overrides client_overrides(const struct hf_client *client)
 {
     struct timing_overrides overrides = client->overrides;
@@ -508,7 +529,8 @@ static inline struct timing_overrides client_overrides(const struct hf_client *c
 
 /* ---- server_report.c ---- */
 
-/* For engines that have these functions. Findings are reported even if the status is not HF_OK. */
+/* Reports findings, if the engine has that function. They are reported even if the status is not
+ * HF_OK. */
 hf_status client_diagnose(struct hf_client *client, hf_finding_fn *fn, void *arg);
 hf_status client_show_servers(struct hf_client *client, const char *name, hf_server_state_fn *fn,
                               void *arg);
@@ -533,7 +555,7 @@ static inline bool lease_is_held(const struct hf_lease *lease)
     return lease->claim.state == CLAIM_HELD || lease->claim.state == CLAIM_EXTENDING;
 }
 
-/* The end of a wait that begins now. */
+/* Returns the end of a wait that begins now. */
 static inline nanos client_deadline(nanos now, int64_t wait_ms)
 {
     if (!wait_ms)

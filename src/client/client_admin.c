@@ -11,7 +11,7 @@
 
 struct shown {
     struct hf_row row;
-    size_t order; /* number in which the engine reported it */
+    size_t order; /* order in which the engine reported it */
 };
 
 struct rows {
@@ -19,7 +19,8 @@ struct rows {
     size_t count, room;
     bool out_of_memory;
     const struct name_range *page; /* NULL: all names */
-    char end[HF_NAME_MAX + 1];     /* page: the engine reported all names up to it; "": all */
+    /* last name of an incomplete page; "": everything was reported */
+    char end[HF_NAME_MAX + 1];
 };
 
 static bool make_room(struct rows *rows)
@@ -37,7 +38,7 @@ static bool make_room(struct rows *rows)
     return true;
 }
 
-/* Runs under the engine's locks, so it only copies. */
+/* Copies a row. It runs under the engine's locks, so it does nothing else. */
 static void collect(void *arg, const struct hf_row *row)
 {
     assert(row->name && row->host && row->label);
@@ -75,7 +76,7 @@ static int by_name(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* The names to list or act on, and the time by which the engine must have replied. */
+/* Returns the names to list or act on, and the time limit for the engine's reply. */
 static struct admin_target target_of(const struct hf_client *client, int which, const char *name,
                                      nanos now)
 {
@@ -86,7 +87,7 @@ static struct admin_target target_of(const struct hf_client *client, int which, 
     return (struct admin_target){.which = which, .name = name, .len = strlen(name), .until = until};
 }
 
-/* Collects the rows, sorted. */
+/* Collects the rows and sorts them. */
 static hf_status list(struct hf_client *client, int which, const char *name, struct rows *rows)
 {
     nanos now = clock_boot();
@@ -122,7 +123,8 @@ hf_status client_list(struct hf_client *client, int which, const char *name, hf_
     return status;
 }
 
-/* How many rows belong to the page. Sets `next` to the last name of the page if others follow. */
+/* Returns the number of rows of the page. Sets `next` to the last name of the page if further
+ * names exist. */
 static size_t cut_page(const struct rows *rows, char *next)
 {
     uint32_t names = 0;

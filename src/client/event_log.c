@@ -10,7 +10,7 @@
 struct log_entry {
     struct log_entry *next;
     struct hf_log_event event;
-    char text[]; /* name, correlation id, message, label: each with its NUL */
+    char text[]; /* name, correlation id, message and label, each ended by a NUL */
 };
 
 static const struct {
@@ -50,8 +50,8 @@ static struct log_entry *make_entry(const char *of, const char *correlation_id,
     return r;
 }
 
-/* The wall clock is read first. If the thread is delayed between the two readings, the result is
- * too early, never too late. */
+/* Returns the wall clock at `when`. The wall clock is read first: if the thread is delayed
+ * between the two readings, the result is too early, never too late. */
 static int64_t wall_ms_of(nanos when)
 {
     int64_t wall_us = clock_wall_us();
@@ -86,7 +86,7 @@ void event_log_report(struct hf_lease *lease, enum claim_report report, hf_statu
     struct log_entry *r = make_entry(lease->op.name, lease_correlation(lease),
                                      lease_failure(lease)->text, lease->op.label);
     if (!r)
-        return; /* without memory the log has a gap; the lease goes on */
+        return; /* without memory the event is missing in the log */
 
     const struct claim *claim = &lease->claim;
     r->event.level = kinds[report].level;

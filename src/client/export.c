@@ -74,7 +74,7 @@ static bool in_range(const struct hf_client *client, const struct hf_request *r)
     return kind && units && ttl;
 }
 
-/* The text may come from anywhere. The message does not show it, because it is a secret. */
+/* Parses a text that may come from anywhere. Messages do not show it, because it is a secret. */
 static hf_status parse(const struct hf_client *client, const char *text, struct exported *e)
 {
     char attempt[33] = "", owner[33] = "";
@@ -100,7 +100,8 @@ static hf_status parse(const struct hf_client *client, const char *text, struct 
     return name_check("text: name", r->name, r->name_len, 1, HF_NAME_MAX);
 }
 
-/* The engine is asked whether the hold exists and for how long; the text alone proves nothing. */
+/* Makes a handle from a text. The text alone proves nothing, so the engine is asked whether the
+ * hold exists, and for how long. */
 hf_status client_attach(struct hf_client *client, const char *text, struct hf_lease **out)
 {
     assert(text && out);

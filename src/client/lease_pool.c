@@ -123,9 +123,9 @@ static void give_sheet(const struct timing_sheet *sheet)
 
 /* ---- In and out of the pool ---- */
 
-/* An id that works as a key must be hard to guess: on a server, and for a detached hold. In a table
- * any process that could use the id can also read it. There it only has to be unique, and a number
- * counted up from a random start is. */
+/* Draws an id. On a server, or for a detached hold, an id must be hard to guess, because it
+ * works as a key. In a table any process that could use the id can also read it, so there a number
+ * that counts up from a random start is enough. */
 static void draw_id(struct hf_client *client, struct id *id, bool is_key)
 {
     if (is_key || client_replies_later(client)) {
@@ -188,8 +188,8 @@ void lease_recycle(struct hf_lease *lease)
     small_mutex_unlock(&client->lock);
 }
 
-/* A thread without a reference gets one under the client's lock only. So if this is the last
- * reference while that lock is held, no other can appear. */
+/* Returns true if this is the last reference. A thread without a reference gets one only under
+ * the client's lock, so no new one can appear while that lock is held. */
 bool lease_pool_last(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
@@ -296,7 +296,8 @@ void lease_pool_free(struct hf_client *client)
 
 /* ---- One request ---- */
 
-/* With its text behind it. NULL, no memory: the status alone is reported. */
+/* Returns a failure with its text behind it. NULL without memory: then only the status is
+ * reported. */
 static struct lease_failure *make_failure(const char *text)
 {
     size_t len = strlen(text);
@@ -327,8 +328,8 @@ void lease_set_holder(struct hf_lease *lease, const struct reply_holder *holder,
     lease->failure->holder = holder ? *holder : (struct reply_holder){0};
 }
 
-/* A place for `size` bytes of text, which replaces the old texts. Returns NULL if there is no
- * memory; the old texts are kept then. */
+/* Returns room for `size` bytes of text in place of the old texts. NULL without memory: the old
+ * texts are kept. */
 static char *room_for(struct hf_lease *lease, size_t size)
 {
     assert(size > 0);
@@ -379,7 +380,7 @@ static bool copy_new_texts(struct hf_lease *lease, const struct hf_request *requ
     return true;
 }
 
-/* A handle is often reused for the same name; its name is then still there. */
+/* Copies the texts. A handle is often reused for the same name, which is still there then. */
 static bool copy_texts(struct hf_lease *lease, const struct hf_request *request)
 {
     struct engine_op *op = &lease->op;
@@ -390,7 +391,7 @@ static bool copy_texts(struct hf_lease *lease, const struct hf_request *request)
     if (label || correlation || !same_name)
         return copy_new_texts(lease, request, label, correlation);
 
-    op->label = "\0"; /* the label and, behind it, the correlation id are empty */
+    op->label = "\0"; /* label and correlation id are both empty */
     op->label_len = 0;
     return true;
 }
@@ -427,7 +428,7 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
         .max_hold_ms = request->max_hold_ms,
         .auto_renew = request->flags & HF_AUTO_RENEW,
         .deadline = deadline,
-        .shared = op->named, /* another lease of the owner may upgrade the hold */
+        .shared = op->named, /* another lease of the same owner may upgrade the hold */
     };
     claim_init(&lease->claim, &terms, lease->claim.sheet);
 }

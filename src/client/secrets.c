@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The place of a setting in struct settings, or -1: no engine of this build has it. */
+/* Returns the index of a setting, or -1 if no engine of this build has it. */
 static int index_of(const struct settings *settings, const char *name)
 {
     const struct settings_table *table = settings->table;
@@ -36,7 +36,8 @@ static bool write_all(int fd, const char *text)
     return true;
 }
 
-/* A file with that text. -1: errno says why. Libraries refuse keys that others may read. */
+/* Returns a file with that text; -1: errno says why. Its mode is strict, because libraries
+ * refuse keys that others may read. */
 static int make_file(const char *text)
 {
     int fd = memfd_create("holdfast", MFD_CLOEXEC);

@@ -18,7 +18,7 @@ struct item {
         struct hf_finding finding;
         struct hf_server_state server_state;
     };
-    struct hf_row holder; /* the holder that a server state names; zeroes: none */
+    struct hf_row holder; /* the holder on that server; zeroes: none */
     char *texts;          /* the texts that the fields above point to */
 };
 
@@ -28,7 +28,7 @@ struct report {
     bool out_of_memory;
 };
 
-/* A zeroed item at the end. Returns NULL if there is no memory. */
+/* Appends a zeroed item. Returns NULL without memory. */
 static struct item *next_item(struct report *report)
 {
     assert(report->count <= report->room);
@@ -130,7 +130,8 @@ hf_status client_diagnose(struct hf_client *client, hf_finding_fn *fn, void *arg
     char failure_text[ERROR_TEXT_MAX];
 
     status = judge(client, &report, status);
-    strcpy(failure_text, error_text()); /* the caller's function may change error_text() */
+    /* kept here, because the caller's function may change error_text() */
+    strcpy(failure_text, error_text());
     for (size_t i = 0; i < report.count; i++)
         fn(arg, &report.items[i].finding);
     free_report(&report);
@@ -153,7 +154,8 @@ hf_status client_show_servers(struct hf_client *client, const char *name, hf_ser
     for (size_t i = 0; i < report.count; i++) {
         struct item *item = &report.items[i];
         if (item->server_state.holder)
-            item->server_state.holder = &item->holder; /* set here: realloc may have moved it */
+            /* set now, because realloc may have moved the item */
+            item->server_state.holder = &item->holder;
         fn(arg, &item->server_state);
     }
 

@@ -11,16 +11,16 @@
 
 struct started_call {
     struct hf_client *client;
-    int which; /* as of struct admin_target */
+    int which; /* scope, as in struct admin_target */
     hf_rows_fn *done;
     void *arg;
     hf_status status;
     struct error_state error;
-    struct started_call *next; /* in the queue of those that have ended */
+    struct started_call *next; /* next in the queue of ended calls */
     struct hf_row *rows;       /* their texts are copies */
     size_t count, room;
     bool out_of_memory;
-    char name[]; /* or prefix */
+    char name[]; /* name, or prefix */
 };
 
 /* ---- On the call's own thread ---- */
@@ -57,7 +57,7 @@ static void keep_row(void *arg, const struct hf_row *row)
     kept->label = memcpy(texts + name + host, row->label, label);
 }
 
-/* From the exit on hf_close may free the client. */
+/* Puts an ended call into the queue. After client_exit() hf_close may free the client. */
 static void put_ended(struct started_call *call)
 {
     struct hf_client *client = call->client;
@@ -145,7 +145,8 @@ hf_status client_list_start(struct hf_client *client, int which, const char *nam
     call->done = done;
     call->arg = arg;
     memcpy(call->name, name, len + 1);
-    client_stay_open(client); /* for the thread; put_ended() exits */
+    /* keeps the client open for the thread; put_ended() ends that */
+    client_stay_open(client);
     int error = start_thread(run_call, call);
     if (!error)
         return HF_OK;

@@ -1,6 +1,6 @@
-/* watch.c - hf_watch: the engine says that something changed, and the difference between two lists
- * says what. So the engine keeps nothing for watchers, and a slow watcher sees fewer steps, not
- * older ones. */
+/* watch.c - hf_watch: when the engine says that something changed, two lists are compared to
+ * find out what. So the engine keeps no state for watchers; a slow watcher sees fewer steps, but
+ * never old ones. */
 #include "client.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define LIST_PAUSE NANOS_OF_MS(20) /* shortest time between two lists */
-#define TICK NANOS_OF_MS(1000)     /* how often fn is called with NULL */
+#define TICK NANOS_OF_MS(1000)     /* interval at which fn is called with NULL */
 
 /* One holder or waiter. A holder is identified by its token, a waiter by its ticket. */
 struct snapshot_row {
@@ -106,8 +106,8 @@ static bool report(hf_watch_fn *fn, void *arg, const struct change *change,
     return fn(arg, &e);
 }
 
-/* The row with the other role that has the ticket of `s`, or NULL: a waiter that was granted keeps
- * its ticket as a holder. */
+/* Returns the row of the other role with the same ticket, or NULL: a waiter that was granted
+ * keeps its ticket as a holder. */
 static const struct snapshot_row *find_ticket(const struct snapshot *among,
                                               const struct snapshot_row *s)
 {
@@ -185,8 +185,8 @@ static hf_status take_snapshot(struct hf_client *client, const char *prefix, str
     return status;
 }
 
-/* When the first of the holds that were seen ends, unless it is renewed. No engine reports that a
- * hold has run out while nobody asks for its lock. */
+/* Returns when the first of the holds ends unless it is renewed. No engine reports that a hold
+ * has expired while no client asks for its lock. */
 static nanos first_end(const struct snapshot *s)
 {
     nanos first = INT64_MAX;
