@@ -1,4 +1,4 @@
-/* endpoint.c - how the address of a server is shown. */
+/* endpoint.c - prints the address of a server. */
 #include "endpoint.h"
 
 #include <stdio.h>

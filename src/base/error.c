@@ -14,7 +14,8 @@
  * library late cannot load it at all. So the holder is on the heap. */
 static _Thread_local char last_text[ERROR_TEXT_MAX];
 static _Thread_local hf_status last_status;
-static _Thread_local struct error_holder *last_holder; /* NULL: this thread never had one */
+/* NULL: this thread has not needed one */
+static _Thread_local struct error_holder *last_holder;
 static pthread_once_t holder_once = PTHREAD_ONCE_INIT;
 static pthread_key_t holder_key;
 
@@ -61,7 +62,7 @@ static void make_key(void)
     pthread_key_create(&holder_key, free); /* the thread's end frees it */
 }
 
-/* NULL: no memory. */
+/* Returns NULL without memory. */
 static struct error_holder *need_holder(void)
 {
     pthread_once(&holder_once, make_key);

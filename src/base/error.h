@@ -11,13 +11,13 @@
 hf_status error_set(hf_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
-/* Never NULL; valid until this thread's next error_set. */
+/* Returns the text; never NULL, and valid until this thread's next error_set. */
 const char *error_text(void);
-/* The status of this thread's last error_set, for functions that return something else. */
+/* Returns the status of this thread's last error_set, for functions that return something else. */
 hf_status error_status(void);
 
-/* Adds to this thread's last error who holds the lock that it is about. The next error_set()
- * forgets that. The row's texts are copied. */
+/* Adds the holder of the lock to this thread's last error. The next error_set() clears it. The
+ * row's texts are copied. */
 void error_set_holder(const struct hf_row *holder);
 /* Fills in as much as holder->size has room for. Returns false if no holder was set. */
 bool error_holder(struct hf_row *holder);
@@ -25,7 +25,7 @@ bool error_holder(struct hf_row *holder);
 /* One thread's last error. It can be kept while other calls of the thread may fail. */
 struct error_holder {
     bool is_set;
-    struct hf_row row; /* its texts are those below */
+    struct hf_row row; /* its texts point to the fields below */
     char name[HF_NAME_MAX + 1], host[65], label[HF_LABEL_MAX + 1];
 };
 struct error_state {

@@ -7,7 +7,7 @@
 
 /* Member of the struct that has the timer. A zeroed node is in no heap. */
 struct heap_node {
-    _Atomic int64_t key; /* INT64_MAX after removal; readable by threads that do not own the heap */
+    _Atomic int64_t key; /* INT64_MAX after removal; any thread may read it */
     uint32_t index;      /* position + 1; 0: in no heap */
 };
 
@@ -27,7 +27,7 @@ void heap_put(struct heap *heap, struct heap_node *node, int64_t key);
 /* Removes the node, if it is in the heap. */
 void heap_remove(struct heap *heap, struct heap_node *node);
 
-/* The node with the smallest key; NULL if the heap is empty. Equal keys have no order. */
+/* Returns the node with the smallest key; NULL if the heap is empty. Equal keys have no order. */
 struct heap_node *heap_first(const struct heap *heap);
 
 /* Removes all nodes and frees the array. The heap is empty and can be used again. */

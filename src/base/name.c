@@ -23,7 +23,7 @@ static const struct lead *find_lead(uint8_t byte)
     return NULL;
 }
 
-/* The length of the multi-byte character at `s`; 0 if there is no valid one. */
+/* Returns the length of the multi-byte character at `s`; 0 if it is not valid. */
 static size_t measure(const uint8_t *s, size_t left)
 {
     const struct lead *lead = find_lead(s[0]);

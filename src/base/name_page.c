@@ -43,7 +43,7 @@ const char *name_page_at(const struct name_page *page, uint32_t place)
     return page->slot[page->order[place]];
 }
 
-/* The place of the first name that is not before `name`. */
+/* Returns the position of the first name that is not before `name`. */
 static uint32_t place_of(const struct name_page *page, const char *name)
 {
     uint32_t low = 0, high = page->count;
@@ -58,7 +58,7 @@ static uint32_t place_of(const struct name_page *page, const char *name)
     return low;
 }
 
-/* A full page gives the slot of its last name to the new one. */
+/* Returns a slot for a new name: on a full page that of the last name. */
 static uint32_t take_slot(struct name_page *page)
 {
     if (page->count < page->range.most)

@@ -3,20 +3,20 @@
 #pragma once
 #include "holdfast.h"
 
-/* Which names a page may have, and how many. */
+/* The names that a page may have, and their number. */
 struct name_range {
     const char *after;  /* only names behind it in byte order; "": all */
-    const char *except; /* no name that begins with it; "": none is left out */
-    uint32_t most;      /* number of names in a page; 0: all names, which are no page */
+    const char *except; /* no names that begin with it; "": no exception */
+    uint32_t most;      /* most names in a page; 0: all names, so there is only one page */
     bool foreign;       /* also locks of other programs that nobody here waits for */
 };
 
 struct name_page {
     struct name_range range;
-    char (*slot)[HF_NAME_MAX + 1]; /* the names, in no order */
-    uint32_t *order;               /* index into slot, in byte order of the names */
+    char (*slot)[HF_NAME_MAX + 1]; /* the names, in no particular order */
+    uint32_t *order;               /* indexes into slot, sorted by name */
     uint32_t count;
-    bool has_more; /* a name was met that belongs behind the last one */
+    bool has_more; /* there are further names behind the last one */
 };
 
 bool name_range_has(const struct name_range *range, const char *name);
@@ -29,8 +29,8 @@ void name_page_free(struct name_page *page);
  * already there is not added again. */
 void name_page_add(struct name_page *page, const char *name, size_t len);
 
-/* The name at that place, from 0. */
+/* Returns the name at that position, from 0. */
 const char *name_page_at(const struct name_page *page, uint32_t place);
 
-/* The last name up to which the page has all; NULL: no name follows the page. */
+/* Returns the last name of a full page: everything up to it is there. NULL: no name follows. */
 const char *name_page_end(const struct name_page *page);

@@ -22,13 +22,13 @@ static const struct setting_row rows[] = {
 };
 const struct setting_rows settings_of_all = {rows, sizeof rows / sizeof *rows};
 
-/* A setting as it was found somewhere. */
+/* A setting that was found in the URL or the environment. */
 struct given {
     const struct setting_row *row;
-    const char *key; /* as written there: "ttl", "HOLDFAST_TTL" */
+    const char *key; /* its key there: "ttl", "HOLDFAST_TTL" */
     const char *value;
     const char *source; /* as in struct settings */
-    const char *from;   /* `source` as a part of a message: "the URL" */
+    const char *from;   /* `source` in words, for messages: "the URL" */
 };
 
 static void join_row(struct settings_table *table, const struct setting_row *row)
@@ -96,8 +96,8 @@ static hf_status refuse_range(const struct given *given)
 
     switch (row->unit) {
     case HF_UNIT_MS:
-        /* A negative minimum only means that `forever` is allowed; the smallest number is still 0.
-         */
+        /* A negative minimum only means that `forever` is accepted; the smallest number is still
+         * 0. */
         duration_print(row->min < 0 ? 0 : row->min, least);
         duration_print(row->max, most);
         return refuse(given, "not between %s and %s", least, most);
@@ -123,7 +123,7 @@ static bool is_in_range(const struct hf_setting *row, int64_t value)
     return value >= row->min && value <= row->max;
 }
 
-/* Digits only: neither sign nor blanks. */
+/* Reads a number of digits only, without sign or blanks. */
 static bool read_number(const char *text, int base, int64_t *value)
 {
     if (*text == '\0')
@@ -233,7 +233,7 @@ hf_status settings_from_environment(struct settings *settings, char *(*lookup)(c
     return HF_OK;
 }
 
-/* NULL: no setting has that name. */
+/* Returns NULL if no setting has that name. */
 static const struct setting_row *find_setting(const struct settings_table *table, const char *name,
                                               size_t len)
 {
@@ -243,7 +243,7 @@ static const struct setting_row *find_setting(const struct settings_table *table
     return NULL;
 }
 
-/* One `name=value` of a query, where every setting may stand; `seen`: those that came before. */
+/* Reads one `name=value` of a query; `seen`: the names that came before. */
 static hf_status read_pair(struct settings *settings, const char *pair, size_t len,
                            bool seen[SETTINGS_MAX])
 {

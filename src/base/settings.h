@@ -7,10 +7,12 @@
 
 /* One row of a table. */
 struct setting_row {
-    size_t index; /* its place in struct settings; a build without some engine leaves gaps */
+    /* position in struct settings; there are gaps if some engine is not in the build */
+    size_t index;
     struct hf_setting setting;
-    const char *text;    /* HF_UNIT_TEXT: the default */
-    const char *choices; /* HF_UNIT_TEXT: separated by blanks; NULL: any text */
+    const char *text; /* HF_UNIT_TEXT: the default */
+    /* HF_UNIT_TEXT: allowed words, separated by blanks; NULL: any text */
+    const char *choices;
 };
 
 struct setting_rows {
@@ -30,7 +32,8 @@ enum setting_id {
 #include "settings.def"
 #undef SETTING
 };
-extern const struct setting_rows settings_of_all; /* the table of base */
+/* table of the settings that every engine has */
+extern const struct setting_rows settings_of_all;
 
 #define SETTINGS_MAX 80
 #define SETTING_TEXT_MAX 256
@@ -42,20 +45,20 @@ struct settings_table {
     const struct setting_row *from[SETTINGS_MAX];
 };
 
-/* Adds rows to the table. Rows that are in it already may come again; two settings that share an
- * index are a mistake of the programmer. */
+/* Adds rows to the table. Rows that are in it already are skipped; two settings with the same
+ * index are a programming error. */
 void settings_table_join(struct settings_table *table, const struct setting_rows *rows);
 
 /* The arrays are indexed by setting_row.index. */
 struct settings {
     const struct settings_table *table;
-    int64_t value[SETTINGS_MAX]; /* in the setting's unit; length of a text in bytes; -1: follows
-                                    from other settings */
+    /* value in the setting's unit; length of a text in bytes; -1: follows from other settings */
+    int64_t value[SETTINGS_MAX];
     const char *source[SETTINGS_MAX];          /* "default", "environment", "url" */
     char text[SETTINGS_MAX][SETTING_TEXT_MAX]; /* HF_UNIT_TEXT; "": none */
 };
 
-/* Keeps the table. */
+/* Sets every setting to its default, and keeps a pointer to the table. */
 void settings_defaults(struct settings *settings, const struct settings_table *table);
 
 /* Reads HOLDFAST_<NAME> for every setting that may stand in the environment. HF_CONFIG names
@@ -67,6 +70,6 @@ hf_status settings_from_environment(struct settings *settings, char *(*lookup)(c
  * Call it last, also with an empty query: it then checks that the settings agree with each other.
  */
 hf_status settings_from_query(struct settings *settings, const char *query);
-/* The same, but leaves out words that are no setting and that `passes_on` knows. NULL: none. */
+/* The same, but skips words that `passes_on` accepts, which are no settings. NULL: skips none. */
 hf_status settings_from_query_except(struct settings *settings, const char *query,
                                      bool (*passes_on)(const char *name, size_t len));

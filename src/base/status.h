@@ -9,9 +9,9 @@ struct status_row {
     bool retry;
 };
 
-/* The row of a status. A number that is not a status has the row "UNKNOWN", with the exit code of
- * an internal error. Never NULL. */
+/* Returns the row of a status; for any other number the row "UNKNOWN", with the exit code of an
+ * internal error. Never NULL. */
 const struct status_row *status_row(int status);
 
-/* All rows, in the order of status.def. */
+/* Returns all rows, in the order of status.def. */
 const struct status_row *status_rows(size_t *count);

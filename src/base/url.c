@@ -17,7 +17,7 @@ static bool may_be_in_scheme(char c)
     return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
 }
 
-/* The length of the scheme at the start of text; 0: there is none. */
+/* Returns the length of the scheme at the start of text; 0: none. */
 static size_t measure_scheme(const char *text)
 {
     size_t len = 0;
@@ -99,7 +99,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The byte of a percent escape; -1 if the % is not followed by two hexadecimal digits. */
+/* Returns the byte of a percent escape; -1 if no two hexadecimal digits follow. */
 static int read_escape(const char *text, size_t left)
 {
     int high = left > 2 ? hex_digit(text[1]) : -1;

@@ -15,9 +15,10 @@ struct buffer {
 /* Makes room for `len` more bytes and returns it. NULL: no memory, or above the bound; nothing
  * changed. */
 char *buffer_reserve(struct buffer *buffer, size_t len);
-bool buffer_append(struct buffer *buffer, const void *bytes, size_t len); /* all or nothing */
-void buffer_take(struct buffer *buffer, size_t len);                      /* removes them */
-void buffer_free(struct buffer *buffer);                                  /* and empties it */
+/* Appends all bytes or none. */
+bool buffer_append(struct buffer *buffer, const void *bytes, size_t len);
+void buffer_take(struct buffer *buffer, size_t len); /* removes them */
+void buffer_free(struct buffer *buffer);             /* Removes all bytes and frees the memory. */
 
 static inline size_t buffer_len(const struct buffer *buffer)
 {

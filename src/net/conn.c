@@ -24,14 +24,15 @@ enum { TLS_RECORD = 16 * 1024 + 512 }; /* the largest record with header and pad
 
 struct conn {
     enum { RESOLVING, CONNECTING, HANDSHAKE, UP, FAILED } state;
-    int fd; /* the socket; -1: none */
+    int fd; /* descriptor of the socket; -1: none */
     struct endpoint to;
-    struct resolver *resolver;            /* RESOLVING; else NULL */
-    struct addrinfo *found, *next, *last; /* all addresses; the next to try; the last to try */
-    struct tls *tls;                      /* NULL: no TLS */
-    struct buffer out;                    /* plain bytes to send */
-    struct buffer sealed;                 /* TLS: encrypted bytes to send */
-    bool mute;                            /* sending failed; earlier replies may still be read */
+    struct resolver *resolver; /* RESOLVING: the resolver; otherwise NULL */
+    /* all addresses; the next one to try; the last one to try */
+    struct addrinfo *found, *next, *last;
+    struct tls *tls;      /* its TLS session; NULL: none */
+    struct buffer out;    /* plain bytes to send */
+    struct buffer sealed; /* TLS: encrypted bytes to send */
+    bool mute;            /* sending failed; earlier replies may still be read */
     hf_status status;
     char error_text[ERROR_TEXT_MAX];
 };
@@ -63,7 +64,7 @@ static void fail(struct conn *conn, hf_status status, const char *cause)
     conn_shut(conn);
 }
 
-/* For the middle of a sentence: "connection refused". */
+/* Returns the error in words for the middle of a sentence: "connection refused". */
 static const char *errno_text(int error, char *text, size_t size)
 {
     snprintf(text, size, "%s", strerror(error));
@@ -77,7 +78,8 @@ static void fail_by_errno(struct conn *conn, int error)
     fail(conn, HF_UNAVAILABLE, errno_text(error, text, sizeof text));
 }
 
-/* The server may have sent a reason before it closed, so its last bytes are read first. */
+/* Fails after everything received was read, because the server may have sent a reason before it
+ * closed. */
 static void fail_sending(struct conn *conn, hf_status status, const char *cause)
 {
     if (conn->mute)
@@ -145,10 +147,10 @@ static int begin_connect(struct conn *conn, const struct sockaddr *address, sock
     }
     if (connect(conn->fd, address, len) == 0)
         return 0;
-    return errno == EINTR ? EINPROGRESS : errno; /* an interrupted connect goes on */
+    return errno == EINTR ? EINPROGRESS : errno; /* an interrupted connect continues */
 }
 
-/* The address to try after `one`; the list is a ring. NULL: all were tried. */
+/* Returns the address to try after `one`; the list is a ring. NULL: all were tried. */
 static struct addrinfo *next_address(const struct conn *conn, struct addrinfo *one)
 {
     if (one == conn->last)
@@ -277,8 +279,8 @@ struct conn *conn_dial(const struct endpoint *to)
     return conn;
 }
 
-/* A byte that the server sent in plain text behind its consent would be taken for one that TLS
- * protects. So the caller, which reads those bytes before this call, must refuse them. */
+/* Begins TLS. A byte that the server sent in plain text behind its consent would be taken for
+ * one that TLS protects, so the caller, which has read those bytes, must refuse them. */
 bool conn_start_tls(struct conn *conn)
 {
     assert(conn->state == UP || conn->state == FAILED);

@@ -21,7 +21,8 @@ enum conn_state { CONN_OPENING, CONN_UP, CONN_FAILED };
 struct conn *conn_dial(const struct endpoint *to);
 void conn_free(struct conn *conn); /* closes */
 
-/* Is there something to read, or a failure to see, without waiting for the descriptor? */
+/* Returns true if there is something to read, or a failure to report, without waiting for the
+ * descriptor. */
 bool conn_ready(const struct conn *conn);
 int conn_fd(const struct conn *conn);
 short conn_events(const struct conn *conn);
@@ -33,7 +34,8 @@ enum conn_state conn_state(const struct conn *conn);
  * is done. Returns false if it failed. */
 bool conn_start_tls(struct conn *conn);
 
-/* Why it failed: HF_UNAVAILABLE, or HF_CONFIG if a retry cannot help; and the error text. */
+/* Returns why it failed: HF_UNAVAILABLE, or HF_CONFIG if a retry cannot help; with the error
+ * text. */
 hf_status conn_status(const struct conn *conn);
 const char *conn_error_text(const struct conn *conn);
 
@@ -57,7 +59,8 @@ bool conn_can_recv_wait(const struct conn *conn);
 
 /* Returns the number of bytes, 0 at the end of the stream, or -errno. */
 ssize_t conn_recv_wait(int fd, char *bytes, size_t size);
-ssize_t conn_recv_now(int fd, char *bytes, size_t size); /* the same without sleeping */
+/* Like conn_recv_wait(), but does not sleep. */
+ssize_t conn_recv_now(int fd, char *bytes, size_t size);
 
 /* Takes the result of conn_recv_wait() or conn_recv_now(); otherwise as conn_read(). */
 bool conn_recv_waited(struct conn *conn, ssize_t came, size_t size, size_t *got, bool *more);

@@ -16,7 +16,7 @@
 struct resolver {
     _Atomic int refs;
     _Atomic bool done; /* `error` and `found` are final */
-    int error;         /* EAI_ */
+    int error;         /* code of getaddrinfo() */
     struct addrinfo *found;
     int fd;
     char port[32];

@@ -17,7 +17,7 @@
 
 struct tls {
     SSL *ssl;
-    BIO *in, *out;        /* belong to ssl */
+    BIO *in, *out;        /* both belong to `ssl` */
     bool has_certificate; /* we have a certificate of our own */
     bool asked_for_one;   /* the server asked for our certificate */
     bool has_received;    /* the first byte has arrived */
@@ -27,7 +27,7 @@ struct tls {
 
 /* ---- Making a session ---- */
 
-/* Says what is wrong with a file that OpenSSL could not use. */
+/* Sets the error to what is wrong with a file that OpenSSL could not use. */
 static hf_status bad_file(const char *path, const char *lacks)
 {
     if (access(path, R_OK) != 0)
@@ -93,14 +93,14 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-/* The name that the certificate must have. */
+/* Returns the name that the certificate must have. */
 static const char *expected_name(const struct endpoint *to)
 {
     return *to->server_name ? to->server_name : to->host;
 }
 
-/* In wire format a protocol is its length and its name. SSL_set_alpn_protos() returns 0 if it
- * succeeds. */
+/* Offers an ALPN protocol. In wire format it is a length and a name. SSL_set_alpn_protos()
+ * returns 0 on success. */
 static bool offer_protocol(SSL *ssl, const char *protocol)
 {
     unsigned char wire[32];
@@ -158,7 +158,8 @@ hf_status tls_new(struct tls **out, const struct endpoint *to)
     if (!*expected_name(to))
         return error_set(HF_CONFIG, "TLS needs a host whose name can be verified");
 
-    /* No clean-up at exit: the background thread may still use OpenSSL while the process ends. */
+    /* OpenSSL must not clean up at exit: the background thread may still use it while the
+     * process ends. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     ERR_clear_error();
     struct tls *tls = calloc(1, sizeof *tls);
@@ -208,7 +209,7 @@ static hf_status refused_certificate(long flaw)
     }
 }
 
-/* The server ended the session with an alert. */
+/* Sets the error to the alert with which the server ended the session. */
 static hf_status alerted(const struct tls *tls, int alert, const char *reason)
 {
     if (tls->asked_for_one && !tls->has_certificate)

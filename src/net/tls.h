@@ -15,14 +15,15 @@ struct tls;
 /* Reads the files of the endpoint each time, so that replaced files count from the next connection
  * on. On failure *tls is NULL. */
 hf_status tls_new(struct tls **tls, const struct endpoint *to);
-void tls_free(struct tls *tls); /* NULL is fine */
+void tls_free(struct tls *tls); /* Frees the session; NULL is allowed. */
 
-hf_status tls_take_in(struct tls *tls, const char *bytes, size_t len); /* received bytes */
-hf_status tls_handshake(struct tls *tls, bool *done); /* goes on with the handshake */
+/* Passes received bytes to the session. */
+hf_status tls_take_in(struct tls *tls, const char *bytes, size_t len);
+hf_status tls_handshake(struct tls *tls, bool *done); /* Continues the handshake. */
 hf_status tls_read(struct tls *tls, char *bytes, size_t size, size_t *got);
-bool tls_more(const struct tls *tls); /* received bytes wait to be read */
+bool tls_more(const struct tls *tls); /* Returns true if received bytes can be read. */
 hf_status tls_write(struct tls *tls, const char *bytes, size_t len);
-void tls_shutdown(struct tls *tls); /* tells the server that no more bytes follow */
+void tls_shutdown(struct tls *tls); /* Tells the server that no further bytes follow. */
 
 /* Moves the encrypted bytes to send into `out`; to be called after each of the calls above. Returns
  * false if there is no memory. */

@@ -17,12 +17,12 @@ int64_t clock_boot(void)
     return read_clock(CLOCK_BOOTTIME);
 }
 
-/* CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time that the machine slept. In a time namespace it may
- * be negative. CLOCK_MONOTONIC has a coarse, cheaper form; CLOCK_BOOTTIME has none. */
+/* CLOCK_BOOTTIME minus CLOCK_MONOTONIC: the time that the machine slept. In a time namespace it
+ * may be negative. Only CLOCK_MONOTONIC has a coarse, cheaper form. */
 static _Atomic int64_t asleep = INT64_MIN / 2;
 
-/* The boot time is read first, so the measured time is never too long. The true value only grows,
- * so the largest measurement is the best. */
+/* Measures it. The boot time is read first, so the result is never too large. The true value
+ * only grows, so the largest measurement is the best. */
 void clock_tune(void)
 {
     int64_t boot = clock_boot(), measured = boot - clock_monotonic();

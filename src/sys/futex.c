@@ -54,7 +54,7 @@ bool futex_wait_two(futex_word *a, uint32_t expect_a, futex_word *b, uint32_t ex
         return true;
 
     return errno == EAGAIN || errno == EINTR ||
-           /* another error: the system call is missing, or a filter forbids it (EPERM) */
+           /* any other error: the system call is missing, or a filter forbids it (EPERM) */
            errno == ETIMEDOUT;
 }
 

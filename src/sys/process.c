@@ -58,7 +58,8 @@ static int read_namespace(const char *path, uint64_t *inode)
     *inode = 0;
     if (stat(path, &st) == 0)
         *inode = st.st_ino;
-    else if (errno != ENOENT) /* a kernel without this kind of namespace: all processes share it */
+    /* a kernel without this kind of namespace: all processes share one */
+    else if (errno != ENOENT)
         return errno;
     return 0;
 }
@@ -90,7 +91,8 @@ char process_state(int64_t pid)
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (read_small(path, text, sizeof text) <= 0)
         return 0;
-    const char *end = strrchr(text, ')'); /* the last one: the name itself may contain any byte */
+    /* the last one, because the name itself may contain any byte */
+    const char *end = strrchr(text, ')');
     return end && end[1] == ' ' ? end[2] : 0;
 }
 

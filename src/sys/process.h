@@ -14,12 +14,13 @@ struct process_domain {
 /* Returns 0, or an errno, with *what naming the file that could not be read. */
 int process_domain_read(struct process_domain *place, const char **what);
 
-/* State letter from /proc/PID/stat (R S D T t Z ...); 0: there is no such process. */
+/* Returns the state letter in /proc/PID/stat (R S D T t Z ...); 0: no such process. */
 char process_state(int64_t pid);
 
-/* The process that a thread belongs to; 0: there is no such thread. */
+/* Returns the process that a thread belongs to; 0: no such thread. */
 int64_t process_of_thread(int64_t thread);
 
-const char *process_host_name(void); /* of this machine; read once */
+const char *process_host_name(void); /* Returns the name of this machine, read once. */
 int64_t process_id(void);
-int process_cpu_count(void); /* of the machine, at least 1; limits of the process are ignored */
+/* Returns the number of CPUs of the machine, at least 1, whatever the limits of the process. */
+int process_cpu_count(void);

@@ -14,12 +14,12 @@
 
 enum { PAGE = 4096, SMALL_STACK = 64 * 1024 };
 
-/* A waiter wakes this often to see whether the word still names a living thread. It also bounds the
- * time lost when a waiter dies between its wake and its lock. */
+/* Interval at which a waiter checks whether the word still names a living thread. It also limits
+ * the time lost when a waiter dies between its wake and its lock. */
 #define CHECK_EVERY 20000000 /* ns */
 
-/* Other threads of a dead process may run for the microsecond that the kernel needs to interrupt
- * them, and the sleeping thread may have ended before. Wait that long before the repair. */
+/* Wait before a repair. Other threads of a dead process may run for the microsecond that the
+ * kernel needs to interrupt them, and the sleeping thread may have ended before. */
 #define LAST_INSTRUCTIONS 200000 /* ns */
 
 /* ---- The owner ---- */
@@ -210,8 +210,8 @@ enum robust_mutex_result robust_mutex_try_marked(const struct robust_owner *owne
     return robust_mutex_held(seen) ? ROBUST_MUTEX_TIMEOUT : lock_free(owner, mutex, seen, 0);
 }
 
-/* The kernel marks the words of a thread that ends. So a word with the id of no thread was written
- * by somebody else. */
+/* Returns true if no thread has the id in the word. The kernel marks the words of a thread that
+ * ends, so somebody else wrote it. */
 static bool names_nobody(uint32_t value)
 {
     return syscall(SYS_tkill, value & FUTEX_TID_MASK, 0) != 0 && errno == ESRCH;
@@ -241,7 +241,8 @@ enum robust_mutex_result robust_mutex_lock(const struct robust_owner *owner,
     for (uint32_t slept = 0; result == ROBUST_MUTEX_TIMEOUT; slept = FUTEX_WAITERS) {
         uint32_t value = atomic_load(&mutex->word);
         int64_t now = clock_boot();
-        if (!robust_mutex_held(value)) { /* others may sleep as well, so the flag stays */
+        /* other threads may sleep as well, so the flag stays */
+        if (!robust_mutex_held(value)) {
             result = lock_free(owner, mutex, value, slept);
             continue;
         }

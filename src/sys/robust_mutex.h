@@ -31,13 +31,13 @@ struct robust_list_head;
 enum { ROBUST_SLOTS = 2 };
 
 struct robust_owner {
-    uint32_t id;                   /* thread id of the sleeper */
-    size_t file_pages;             /* pages of the file that the view maps, from its beginning */
-    char *view;                    /* file_pages and a page for each slot, then as many of links */
-    struct robust_list_head *head; /* behind the links */
+    uint32_t id;       /* thread id of the sleeper */
+    size_t file_pages; /* pages of the file that the view maps, from its beginning */
+    char *view;        /* file_pages, then one page for each slot, then as many pages of links */
+    struct robust_list_head *head; /* head of the kernel's list, behind the links */
     futex_word *slot[ROBUST_SLOTS];
     futex_word ready, stop;
-    int error; /* errno of starting the thread; 0: it runs */
+    int error; /* errno of the start of the thread; 0: it runs */
     pthread_t thread;
 };
 
@@ -66,8 +66,8 @@ enum robust_mutex_result robust_mutex_try_marked(const struct robust_owner *owne
                                                  struct robust_mutex *mutex, uint32_t seen);
 /* The rare half of robust_mutex_unlock(): some flag was set. */
 void robust_mutex_unlock_marked(struct robust_mutex *mutex);
-/* After ROBUST_MUTEX_OWNER_DIED, when all is repaired. Without this call the unlock passes the mark
- * on to the next owner. */
+/* Call it after ROBUST_MUTEX_OWNER_DIED, when everything is repaired. Without it the unlock
+ * passes the mark on to the next owner. */
 void robust_mutex_make_consistent(struct robust_mutex *mutex);
 
 static inline enum robust_mutex_result robust_mutex_try(const struct robust_owner *owner,
@@ -87,15 +87,15 @@ static inline void robust_mutex_unlock(const struct robust_owner *owner, struct 
         robust_mutex_unlock_marked(mutex);
 }
 
-/* Whether some thread holds the mutex, by the word's value. */
+/* Returns true if the value of a word says that some thread holds the mutex. */
 bool robust_mutex_held(uint32_t value);
 
 /* Asks the kernel to wake one watcher when the owner unlocks or dies. Returns the value to sleep
  * on, or 0 if nobody holds the mutex. */
 uint32_t robust_mutex_watch(struct robust_mutex *mutex);
 
-/* Whether this owner holds the mutex, by the word. */
+/* Returns true if this owner holds the mutex, by its word. */
 bool robust_mutex_is_mine(const struct robust_owner *owner, struct robust_mutex *mutex);
 
-/* The thread id in the word; 0: nobody holds the mutex. */
+/* Returns the thread id in the word; 0: the mutex is free. */
 int64_t robust_mutex_owner(struct robust_mutex *mutex);

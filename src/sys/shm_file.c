@@ -16,7 +16,7 @@ int shm_file_home(char *path, size_t size)
 {
     snprintf(path, size, "/dev/shm/holdfast-%u", (unsigned)geteuid());
     if (mkdir(path, 0700) == 0 ? chmod(path, 0700) != 0
-                               : errno != EEXIST) /* whatever the umask is */
+                               : errno != EEXIST) /* independent of the umask */
         return errno;
 
     struct stat st;
@@ -90,7 +90,7 @@ int shm_file_create(const char *path, mode_t mode, int64_t size, char *temporary
     struct shm_file_stat st;
     int error = check_file(*fd, &st);
 
-    /* Not through open(): the umask must not decide who shares a table. */
+    /* set by fchmod: the umask of open() must not decide who shares a table */
     if (!error && fchmod(*fd, mode) != 0)
         error = errno;
 

@@ -1,4 +1,4 @@
-/* shm_guard.c - a program survives that somebody truncates a file that it has mapped. */
+/* shm_guard.c - lets a program survive when a file that it has mapped is truncated. */
 #include "shm_guard.h"
 
 #include <assert.h>
@@ -13,16 +13,17 @@ enum { PLACES = 64, PAGE = 4096 };
 /* The handler reads these at any time, so each is stored at once: the address last when a mapping
  * comes, and first when it goes. */
 static struct {
-    _Atomic uintptr_t begin; /* 0: free */
+    _Atomic uintptr_t begin; /* address of the mapping; 0: this entry is free */
     _Atomic size_t size;
     _Atomic bool *_Atomic hit;
 } places[PLACES];
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding and removing */
-static unsigned guarded;                                 /* mappings; under the lock */
-static bool is_installed;                                /* under the lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards adding and removing */
+static unsigned guarded;  /* number of guarded mappings; guarded by the lock */
+static bool is_installed; /* guarded by the lock */
 
-/* Private zeros from the faulting page to the end of the mapping. The instruction runs again. */
+/* Maps private zeros from the faulting page to the end of the mapping, so that the instruction
+ * can run again. */
 static bool mend(uintptr_t at)
 {
     for (unsigned i = 0; i < PLACES; i++) {
@@ -38,9 +39,9 @@ static bool mend(uintptr_t at)
     return false;
 }
 
-/* Only system calls and atomic loads: any code may have been interrupted. With the default action
- * back, a fault that is not ours happens again and ends the program; a signal that was sent is sent
- * again. */
+/* Handles SIGBUS. It makes only system calls and atomic loads, because any code may have been
+ * interrupted. For a fault outside our mappings it restores the default action: the fault happens
+ * again and ends the program; a signal that was sent is sent again. */
 static void on_sigbus(int signal, siginfo_t *info, void *context)
 {
     (void)context;
@@ -62,7 +63,7 @@ static void install(void)
     is_installed = is_free && sigaction(SIGBUS, &ours, NULL) == 0;
 }
 
-/* Only if the program has not put its own there meanwhile. */
+/* Removes the handler, unless the program has installed its own meanwhile. */
 static void uninstall(void)
 {
     struct sigaction now, standard = {.sa_handler = SIG_DFL};

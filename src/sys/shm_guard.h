@@ -1,4 +1,4 @@
-/* shm_guard.h - a program survives that somebody truncates a file that it has mapped.
+/* shm_guard.h - lets a program survive when a file that it has mapped is truncated.
  *
  * Such a file has no memory behind its new end, and the kernel answers an access there with SIGBUS.
  * A handler for the whole program is installed only if the program has none itself. It acts only on
@@ -13,5 +13,5 @@
  * place, or if the program has a handler of its own, the mapping stays unguarded. */
 void shm_guard_add(char *map, size_t size, _Atomic bool *hit);
 void shm_guard_remove(const char *map);
-/* For a thread that blocks all signals: a fault while SIGBUS is blocked would end the program. */
+/* Unblocks SIGBUS in a thread that blocks all signals: otherwise a fault would end the program. */
 void shm_guard_this_thread(void);
