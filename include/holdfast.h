@@ -57,7 +57,8 @@ extern "C" {
 #define HF_VERSION_MINOR 2
 #define HF_VERSION_PATCH 0
 
-/* Values of wait_ms: wait until granted or cancelled; what URL or environment say, else 0. */
+/* Special values of wait_ms: wait until granted or cancelled; use the value of URL or
+ * environment, which is 0 if they have none. */
 #define HF_FOREVER (-1)
 #define HF_WAIT_DEFAULT (-2)
 

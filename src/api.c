@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { ID_MAX = 64, MANY_MAX = 1024 };
-#define WAIT_MAX_MS ((int64_t)1 << 40) /* 34 years; deadlines cannot overflow */
+#define WAIT_MAX_MS ((int64_t)1 << 40) /* 34 years: a deadline cannot overflow */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
@@ -84,7 +84,7 @@ static hf_status missing(const char *what)
     return error_set(HF_INVALID, "%s: must not be NULL", what);
 }
 
-/* Of three arguments the name of the first that is NULL. */
+/* Returns the name of the first of three arguments that is NULL. */
 static const char *first_missing(const void *one, const char *one_name, const void *two,
                                  const char *two_name, const char *three_name)
 {
@@ -159,7 +159,7 @@ static hf_status check_texts(const struct hf_request *r)
     return status == HF_OK ? check_id("attempt", r->attempt) : status;
 }
 
-/* Every kind is a lease on some units of a capacity. */
+/* Derives units and capacity: every kind is a lease on some units of a capacity. */
 static inline hf_status check_units(struct hf_request *r)
 {
     switch (r->kind) {
@@ -252,7 +252,7 @@ static inline hf_status check_request(const struct hf_client *client,
     return status;
 }
 
-/* For calls that hold a lease's lock for as long as they are inside. */
+/* Checks that the client is usable, for calls that hold a lease's lock while they run. */
 static hf_status check_ours(const hf_client *client)
 {
     return fork_guard_ours(&client->mark) ? HF_OK : client_refuse(client);
@@ -280,8 +280,9 @@ static hf_status enter_lease(hf_lease *lease)
 
 /* ---- Clients ---- */
 
-/* Without a URL the one of the environment counts, else the table of this machine. An empty URL is
- * refused: an unset variable of a script must not select other locks than its author meant. */
+/* Chooses the URL: the argument, else that of the environment, else the table of this machine.
+ * An empty URL is refused: an unset variable in a script must not select other locks than its
+ * author meant. */
 static hf_status choose_url(const char **url, bool environment)
 {
     const char *from = *url ? "the URL" : "HOLDFAST_URL";
@@ -630,7 +631,8 @@ void hf_lease_free(hf_lease *lease)
         client_lease_free(lease);
 }
 
-/* A forked child has a copy of the handle, but the lease belongs to the parent. */
+/* Returns false in a forked child: it has a copy of the handle, but the lease belongs to the
+ * parent. */
 static bool is_ours(const hf_lease *lease)
 {
     return lease && fork_guard_ours(&lease->client->mark);
