@@ -93,9 +93,9 @@ static bool add_line(struct auth_tokens *access, char *line, const char *path, i
     return true;
 }
 
-/* Whether nobody else could have written or chosen the file that was opened. Links are followed,
- * because orchestrators mount secrets as links: what counts are the owners of the link and of the
- * file behind it. */
+/* Returns true if nobody else can have written or chosen the opened file. Symbolic links are
+ * followed, because orchestrators mount secrets that way: the owners of the link and of the file
+ * behind it count. */
 static bool is_private(FILE *file, const char *path)
 {
     struct stat info, link;

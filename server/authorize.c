@@ -35,7 +35,8 @@ static bool is_our_host(const struct server *server, struct piece host)
     return false;
 }
 
-/* Whether the request comes from a page that this service served: its Origin is the Host. */
+/* Returns true if the request comes from a page that this service served: its Origin is the
+ * Host. */
 static bool is_our_origin(const struct exchange *x, const struct piece *origin)
 {
     for (size_t scheme = 7; scheme <= 8; scheme++) {
@@ -67,7 +68,7 @@ static bool find_caller(struct server *server, struct exchange *x)
     return x->caller != NULL;
 }
 
-/* Counts a wrong token, but not a missing one: that is how a browser asks first. */
+/* Counts a wrong token, but not a missing one: a browser's first request has none. */
 static void note_failure(struct server *server, const struct exchange *x)
 {
     if (request_head_field(&x->head, "authorization"))

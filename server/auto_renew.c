@@ -26,7 +26,7 @@ static void note_end(struct auto_renewed *auto_renewed)
 
 bool auto_renew_add(const char *id, hf_lease *lease)
 {
-    if (!hf_lease_ok(lease)) { /* lost already: on_lost has run and will not remove it */
+    if (!hf_lease_ok(lease)) { /* lost already, so on_lost has run and will not remove it */
         hf_lease_free(lease);
         return true;
     }
@@ -93,7 +93,7 @@ void auto_renew_leave(struct auto_renewed *auto_renewed, bool ended)
 {
     if (ended)
         take_out(auto_renewed);
-    /* An extension by the client is not a renewal of ours. */
+    /* the client's extension does not count as a renewal by the service */
     else
         note_end(auto_renewed);
     if (--auto_renewed->users == 0 && auto_renewed->over)

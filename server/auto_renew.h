@@ -6,14 +6,14 @@
 
 struct auto_renewed;
 
-/* Takes the lease over; false: out of memory. */
+/* Takes the lease over. Returns false without memory. */
 bool auto_renew_add(const char *id, hf_lease *lease);
 
 /* Finds a lease and keeps it until auto_renew_leave. NULL if this instance does not renew it. */
 struct auto_renewed *auto_renew_enter(const char *id, size_t len);
-bool auto_renew_has(const char *id); /* whether this instance renews it */
+bool auto_renew_has(const char *id); /* Returns true if this instance renews it. */
 hf_lease *auto_renew_lease(const struct auto_renewed *auto_renewed);
-/* Ended: the lease is not held any more. */
+/* `ended`: the lease is not held any more. */
 void auto_renew_leave(struct auto_renewed *auto_renewed, bool ended);
 
 /* Calls fn for every lease that was renewed since the last call, with the time that was left

@@ -14,9 +14,9 @@ struct survey {
     struct lock_state *lock_state;
     struct hold *holds;
     size_t count, room;
-    uint32_t needed; /* units: the most that this request or a waiter ahead needs */
+    uint32_t needed; /* units: most units that this request or a waiter ahead needs */
     int64_t free;    /* free units */
-    bool unknown;    /* a hold has no end, or memory ran out */
+    bool unknown;    /* some hold has no end, or memory ran out */
 };
 
 static void note_hold(struct survey *survey, const struct hf_row *row)
@@ -58,8 +58,8 @@ static int by_end(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Time until enough holds have ended: all of them for a writer, the first for one permit. -1 if
- * unknown. */
+/* Returns the time until enough holds have ended: all of them for a writer, the first one for a
+ * permit. -1: unknown. */
 static int64_t wait_for_units(struct survey *survey)
 {
     int64_t free = survey->free, left_ms = -1;

@@ -121,7 +121,7 @@ void connection_flush(struct connection *c)
     struct evbuffer *out = bufferevent_get_output(c->bev);
 
     if (!c->tls) {
-        evbuffer_unfreeze(out, 1); /* the bufferevent freezes the front of its output */
+        evbuffer_unfreeze(out, 1); /* the bufferevent has frozen the front of its output */
         /* If it fails, the bufferevent's next write reports why. */
         (void)evbuffer_write(out, bufferevent_getfd(c->bev));
         evbuffer_freeze(out, 1);

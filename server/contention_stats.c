@@ -15,7 +15,7 @@ bool contention_open(struct contention *patterns, size_t most)
     return patterns->all != NULL;
 }
 
-/* Finds or adds a name. If the table is full, the name whose last wait is longest ago is
+/* Finds or adds a name. If the table is full, the name that was waited for least recently is
  * dropped. */
 static struct contention_bucket *find(struct contention *patterns, const char *name)
 {

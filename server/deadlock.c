@@ -7,15 +7,16 @@
 #include <string.h>
 
 #define NONE SIZE_MAX
-#define WAITS_MAX 8 /* a client with more waits at a time is a crowd, whose links say nothing */
+/* a client with more waits at a time stands for many users, so its links say nothing */
+#define WAITS_MAX 8
 
 struct graph {
     const struct wait_entry *entries;
     size_t count, lock_count;
-    size_t *lock_of;   /* of each entry: index of its lock */
-    size_t *first;     /* of each lock: its first entry */
-    size_t *waits_for; /* of each entry: lock that it waits for; NONE if it can move */
-    size_t *walk;      /* of each lock: number of the walk that passed it; 0: none */
+    size_t *lock_of;   /* for each entry: index of its lock */
+    size_t *first;     /* for each lock: its first entry */
+    size_t *waits_for; /* for each entry: lock that it waits for; NONE if it can move */
+    size_t *walk;      /* for each lock: number of the walk that passed it; 0: none */
     const struct wait_entry **by_client; /* all entries, sorted by client */
     const struct wait_entry **path;      /* holders of the present walk */
 };
@@ -133,7 +134,7 @@ static void join_clients(struct graph *g, const struct deadlock_report *report)
 
 /* ---- What can move ---- */
 
-/* Applies the rules once. Returns whether anything more can move now. */
+/* Applies the rules once. Returns true if anything was added that can move. */
 static bool spread(struct graph *g)
 {
     bool changed = false;
@@ -150,7 +151,7 @@ static bool spread(struct graph *g)
 
 /* ---- Circles ---- */
 
-/* The first holder of a lock that cannot move, or NONE. */
+/* Returns the first holder of a lock that cannot move, or NONE. */
 static size_t stuck_holder(const struct graph *g, size_t lock)
 {
     for (size_t i = g->first[lock]; i < g->first[lock + 1]; i++)
@@ -176,7 +177,7 @@ static void report_circle(const struct graph *g, size_t from, size_t end,
     free(circle);
 }
 
-/* Follows what cannot move from one lock on, until it meets itself or an earlier walk. */
+/* Follows waits from one lock that cannot move, until the walk meets itself or an earlier one. */
 static void walk(struct graph *g, size_t lock, size_t number, const struct deadlock_report *report)
 {
     size_t count = 0, holder = stuck_holder(g, lock);

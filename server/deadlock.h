@@ -12,25 +12,27 @@
 /* One holder or one waiter. */
 struct wait_entry {
     const char *name; /* name of the lock */
-    bool holds;       /* false: waits */
+    bool holds;       /* it holds; false: it waits */
     bool semaphore;
-    uint64_t token;     /* a holder's token */
-    const char *client; /* equal for the holds and waits of one client; NULL if not known */
+    uint64_t token;     /* holder: its token */
+    const char *client; /* equal for all holds and waits of one client; NULL: unknown */
 };
 
 /* A circle: the holder of names[i] waits for names[i + 1], that of the last one for names[0]. */
 typedef void deadlock_circle_fn(void *arg, const struct wait_entry *const *holders, size_t count);
-/* The holder entries[i] waits for the lock `name`. */
+/* Called if the holder entries[i] waits for the lock `name`. */
 typedef void deadlock_edge_fn(void *arg, size_t holder, const char *name);
 
 struct deadlock_report {
     deadlock_edge_fn *edge;
-    deadlock_circle_fn *circle; /* once for each circle; begins with the smallest name */
+    /* called for each circle, beginning with its smallest name */
+    deadlock_circle_fn *circle;
     void *arg;
 };
 
-/* Entries of one name must be adjacent. A client that waits more than once at a time has several
- * threads; nothing is claimed of its holds then. A wait for a lock that the same client holds is
- * not counted either: another thread may hold it. Returns false if out of memory. */
+/* Finds deadlocks. Entries of one name must be adjacent. A client that waits more than once at a
+ * time has several threads, so nothing is claimed of its holds. A wait for a lock that the same
+ * client holds is not counted either, because another thread may hold it. Returns false without
+ * memory. */
 bool deadlock_find(const struct wait_entry *entries, size_t count,
                    const struct deadlock_report *report);

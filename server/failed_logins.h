@@ -8,12 +8,13 @@ enum { LOGIN_SLOTS = 1024 };
 
 struct failed_logins {
     struct {
-        uint64_t address; /* hash; a newer address replaces an older one in the same slot */
+        /* hash of the address; a newer address replaces an older one in the same slot */
+        uint64_t address;
         int64_t minute;
         uint32_t count;
     } slot[LOGIN_SLOTS];
 };
 
 void failed_logins_note(struct failed_logins *logins, const char *address);
-/* Whether an address has failed `most` times in this minute. */
+/* Returns true if an address has failed `most` times in this minute. */
 bool failed_logins_blocks(const struct failed_logins *logins, const char *address, int64_t most);

@@ -17,7 +17,7 @@ struct grant {
     char id[LEASE_ID_MAX];
 };
 
-/* The grant is released: it does not run to its end. */
+/* The grant is released before its end: removes it from the ledger. */
 static void end_in_ledger(const struct grant *grant)
 {
     char exported[HF_EXPORT_MAX];
@@ -106,7 +106,7 @@ void wait_granted(struct wait *wait)
                             .replayed = wait->replayed,
                             .renews = wait->renews && !wait->replayed,
                             .requesters = 1};
-    /* Owned by the grant until its answer is written. */
+    /* the grant owns it until its answer is written */
     wait->idempotency = (struct idempotency){.key_lock = NULL};
     bool fine = print_grant(grant, wait);
     for (struct exchange *x; (x = wait_take_requester(wait));) {

@@ -28,10 +28,11 @@ enum { PROBE_ENGINE, PROBE_REDLOCK, PROBES };
 struct check {
     struct exchange *x;
     struct server *server;
-    bool ready; /* answers /readyz, otherwise /health */
+    bool ready; /* it answers /readyz; otherwise /health */
     int64_t began_ms, took_ms;
     struct probe probes[PROBES];
-    size_t count, settled, jobs; /* jobs: workers that still wait for their engine */
+    /* `jobs`: number of workers that still wait for their engine */
+    size_t count, settled, jobs;
 };
 
 static void no_row(void *arg, const struct hf_row *row)
@@ -170,8 +171,8 @@ static void start_probe(struct probe *probe)
     lock_client_do(probe->engine, server->workers, &probe->job);
 }
 
-/* /readyz asks the engine only: --redlock-url serves one route, and other requests may still be
- * sent here. */
+/* Queries the engines. /readyz asks only the engine of --url: --redlock-url serves one route,
+ * and other requests may still be sent here. */
 static void query_engines(struct exchange *x, bool ready)
 {
     struct server *server = server_of(x);

@@ -9,8 +9,9 @@
 enum { HOUR_MINUTES = 60, HOUR_SAMPLES = 4096 };
 
 struct hour_minute {
-    int64_t minute;       /* since 1970; another one than expected: no data */
-    size_t held, waiting; /* most at a poll */
+    /* minute since 1970 that the numbers are for; any other value: no data */
+    int64_t minute;
+    size_t held, waiting; /* highest number at a poll */
     uint64_t grants;
 };
 

@@ -38,7 +38,8 @@ static int by_address(const void *left, const void *right)
                   16);
 }
 
-/* The key of an IPv6 address is its network: one customer has all addresses of it. */
+/* Makes the key of an address. For IPv6 it is the network, because one customer has all
+ * addresses of it. */
 static bool address_key(const struct sockaddr *from, uint8_t bytes[16])
 {
     memset(bytes, 0, 16);
@@ -93,7 +94,7 @@ void http_leave_address(struct http *http, struct address *address)
     free(address);
 }
 
-/* The status that refuses one connection more, or 0. */
+/* Returns the status that refuses one more connection, or 0. */
 static int over_limit(const struct http *http, const struct address *address)
 {
     if (http->count > http->o.limits.connections)
@@ -120,7 +121,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         return;
     }
 
-    /* Fails for a unix socket, which has no such option. */
+    /* fails harmlessly for a unix socket, which has no such option */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     struct connection *c = connection_new(http, fd, tls);
     if (!c)

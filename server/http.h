@@ -32,9 +32,10 @@ struct exchange {
     bool streams, closes;
     struct evbuffer *extra; /* further header fields of the answer */
 
-    const struct route *route;   /* NULL until the route is found */
-    struct piece arguments[2];   /* parts of the path that match {...} of the route, not decoded */
-    const struct caller *caller; /* who makes the request; NULL if no token is required */
+    const struct route *route; /* route of the request; NULL until it is found */
+    struct piece arguments[2]; /* parts of the path that match {...} of the route, not decoded */
+    /* caller that the token identifies; NULL if no token is required */
+    const struct caller *caller;
     /* The client disconnected before the answer; may be NULL. */
     void (*disconnected)(struct exchange *x);
     void (*settled)(struct exchange *x, bool delivered); /* may be NULL */
@@ -52,13 +53,13 @@ struct http_limits {
 struct http_options {
     struct event_base *base;
     struct http_limits limits;
-    SSL_CTX *tls; /* NULL: no TLS; not owned */
+    SSL_CTX *tls; /* context for TLS; NULL: none; not owned */
     void (*handle)(void *arg, struct exchange *x);
     /* Answers a request that could not be read. */
     void (*refuse)(void *arg, struct exchange *x, int status, const char *why);
     /* After every answer, for log and counters. */
     void (*ended)(void *arg, const struct exchange *x, bool delivered);
-    /* accept() fails for now; called once until it succeeds again. */
+    /* Called when accept() begins to fail, and not again until it has succeeded. */
     void (*accept_failed)(void *arg, const char *why);
     void *arg;
 };
@@ -78,7 +79,7 @@ int http_listening(const struct http *http, size_t i);
 /* Closes idle connections at once, and the others after their answer. */
 void http_drain(struct http *http);
 size_t http_connections(const struct http *http);
-void *http_arg(const struct http *http); /* `arg` of its options */
+void *http_arg(const struct http *http); /* Returns `arg` of the options. */
 
 /* An answer is any number of header fields, then the body. */
 __attribute__((format(printf, 3, 4))) void exchange_field(struct exchange *x, const char *name,

@@ -20,8 +20,7 @@
 #include <string.h>
 
 #define RECORD_MS                                                                                  \
-    (INT64_C(10) * 60 * 1000) /* how long a record outlives wait and ttl, at least                 \
-                               */
+    (INT64_C(10) * 60 * 1000) /* shortest time for which a record outlives wait and ttl */
 #define KEY_MAX 255
 #define KEY_LOCK_SUFFIX "/turn"
 #define KEY_LOCK_TTL_MS                                                                            \

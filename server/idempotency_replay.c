@@ -14,7 +14,7 @@
 
 #define PACKED_BYTES                                                                               \
     (SHA256_DIGEST_LENGTH + 1 + 4 + 4 + 8 + 8 +                                                    \
-     8) /* two ids, kind, units, capacity, ttl, token, time */
+     8) /* its parts: two ids, kind, units, capacity, ttl, token, time */
 #define NOTE_BYTES sizeof(((struct replay_note *)0)->name)
 
 static unsigned long long record_token(const struct wait *wait)
@@ -139,7 +139,7 @@ bool idempotency_replay_request(const struct wait *wait, struct replay_note *not
 struct recall {
     struct job job;
     struct wait *wait;
-    char label[HF_LABEL_MAX + 1]; /* empty: nothing was granted yet */
+    char label[HF_LABEL_MAX + 1]; /* label of the note; empty: nothing was granted yet */
     hf_lease *lease;
     hf_status status;
 };

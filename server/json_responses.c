@@ -9,7 +9,7 @@
 
 static void answer_with(struct exchange *x, int status, const char *type, json_t *json)
 {
-    /* 1.1, not 1.1000000000000001. */
+    /* prints 1.1, not 1.1000000000000001 */
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(json);
     exchange_field(x, "Cache-Control", "no-store");

@@ -101,7 +101,7 @@ bool lease_id_read(const char *id, size_t len, char exported[HF_EXPORT_MAX], int
         return false;
 
     text[size] = 0;
-    /* 0 for ids without a time, which older versions made. */
+    /* 0 for ids of older versions, which have no time */
     *granted_ms = strtoll(text, &rest, 10);
     *granted_ms = *granted_ms > 0 ? *granted_ms : 0;
     rest += *rest == ' ';

@@ -210,7 +210,7 @@ static void take_result(struct ledger_entry *entry, const struct check *check)
         lease_ledger_end(entry, end_found(entry));
     } else if (check->status != HF_OK) {
         arm(entry, RETRY_MS);
-    } else if (ends_ms > entry->ends_ms + CHECK_MAX_MS) { /* extended elsewhere */
+    } else if (ends_ms > entry->ends_ms + CHECK_MAX_MS) { /* another instance has extended it */
         lease_ledger_extended(entry, check->left_ms);
     } else {
         entry->is_checked = true;

@@ -10,11 +10,12 @@
 
 enum lease_end {
     END_NONE,      /* still held, as far as this instance knows */
-    END_RELEASED,  /* through this instance */
-    END_BROKEN,    /* through this instance */
-    END_EXPIRED,   /* its ttl passed */
-    END_ELSEWHERE, /* before its time, but not through this instance */
-    END_REPORTED,  /* a lease that is renewed here: the library reports and counts its end */
+    END_RELEASED,  /* a release through this instance */
+    END_BROKEN,    /* a break through this instance */
+    END_EXPIRED,   /* its ttl has passed */
+    END_ELSEWHERE, /* ended early, but not through this instance */
+    /* a lease that this instance renews: the library reports and counts its end */
+    END_REPORTED,
 };
 
 struct ledger_entry {
@@ -26,12 +27,12 @@ struct ledger_entry {
     enum lease_end end;
     char correlation[HF_CORRELATION_MAX + 1], label[HF_LABEL_MAX + 1];
 
-    /* For lease_ledger.c. */
+    /* The fields below belong to lease_ledger.c. */
     struct lease_ledger *ledger;
     struct ledger_entry *next, *older, *newer;
     struct event *timer;
     char *exported; /* NULL after the end */
-    char *owner;    /* owner that the request named; NULL if none, and after the end */
+    char *owner;    /* owner in the request; NULL: none, or the lease has ended */
     bool is_renewed, is_checked, may_be_released, is_busy;
 };
 

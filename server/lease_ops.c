@@ -19,7 +19,9 @@ struct holding {
     struct server *server;
     enum action action;
     struct auto_renewed
-        *auto_renewed; /* NULL: not renewed here, so a handle is attached for this request */
+        /* its entry in auto_renew; NULL: this instance does not renew it, so a handle is
+         * attached for this request */
+        *auto_renewed;
     char text[HF_EXPORT_MAX];
     struct lease_facts facts; /* parsed from `text` */
     int64_t granted_ms;       /* time of the grant in milliseconds since 1970; 0 if unknown */
@@ -111,8 +113,8 @@ void lease_ops_forget_lines(void)
         (void)lease_ops_has_line(own_lines->token);
 }
 
-/* Time since the grant, or -1 if unknown. The time in the id, from another instance's clock, is
- * used only if this instance did not grant the lease. */
+/* Returns the time since the grant; -1: unknown. The time in the id comes from another
+ * instance's clock, so it is used only if this instance did not grant the lease. */
 static int64_t held_ms(const struct holding *h)
 {
     const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
@@ -122,7 +124,7 @@ static int64_t held_ms(const struct holding *h)
     return ms > 0 ? ms : 0;
 }
 
-/* How long an ended lease was held: until its last end that this instance knows of. */
+/* Returns how long an ended lease was held: until the last end that this instance knows of. */
 static int64_t held_until_end_ms(const struct holding *h)
 {
     const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
@@ -200,8 +202,8 @@ static void note_released(const struct holding *h)
         lease_ledger_end(entry, END_RELEASED);
 }
 
-/* The client came for a lease that is not held any more. If it ended by its time, that is worth one
- * line. A lease that was broken through this instance has its line already. */
+/* The client asked for a lease that is not held any more. If its time ran out, that is logged
+ * once. A lease that was broken through this instance has its line already. */
 static void note_lost(const struct holding *h)
 {
     struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);

@@ -90,12 +90,13 @@ void wait_start_lock(struct wait *wait)
 
     wait->phase = PHASE_LOCK;
     wait->lease = NULL;
-    if (!wait->requesters) { /* every client left while the record was written */
+    if (!wait->requesters) { /* all clients left while the record was being written */
         wait_free(wait);
         return;
     }
 
-    if (wait->request.wait_ms > 0) { /* minus the time spent waiting for the key's lock */
+    /* subtracts the time spent waiting for the key's lock */
+    if (wait->request.wait_ms > 0) {
         int64_t left = wait->until_ms - clock_ms();
         wait->request.wait_ms = left > 0 ? left : 0;
     }

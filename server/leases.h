@@ -6,18 +6,19 @@
 #define RECORD_PREFIX "holdfast.idempotency/"
 
 bool is_own_name(const char *name);
-void answer_own_name(struct exchange *x); /* 403 */
+void answer_own_name(struct exchange *x); /* Answers 403. */
 
 struct leases *leases_new(struct server *server);
 void leases_free(struct leases *leases);
 
-/* Grants nothing any more: waiters are refused, and leases that are renewed here are released. */
+/* Grants nothing from here on: waiters are refused, and leases that are renewed here are
+ * released. */
 void leases_stop(struct leases *leases);
 size_t leases_waiting(const struct leases *leases);
-/* No acquire is pending and no release is in flight. */
+/* Returns true if no acquire is pending and no release is in flight. */
 bool leases_idle(const struct leases *leases);
 
-/* Holder and waiters of a name for a refusal: holder, place, waiters, retryAfterMs. */
+/* State of a name for a refusal: holder, place, waiters, retryAfterMs. */
 struct lock_state {
     json_t *holder; /* NULL if unknown */
     uint32_t waiters;

@@ -15,7 +15,8 @@
 #define EXIT_UNAVAILABLE 69
 #define EXIT_CONFIG 78
 #define BACKLOG 1024
-#define RESUMED_S 600 /* an expired certificate stays usable for this long at most */
+/* longest time for which an expired certificate can still be used by resuming a session */
+#define RESUMED_S 600
 #define PORT_MAX 65535
 #define FIRST_GIVEN 3 /* first descriptor that systemd passes */
 
@@ -34,13 +35,13 @@ static int refuse(const char *text, const char *why)
     return EXIT_CONFIG;
 }
 
-/* getaddrinfo would use the low 16 bits of a larger number. */
+/* getaddrinfo would silently use the low 16 bits of a larger number */
 static bool is_beyond_ports(const char *port)
 {
     return port[strspn(port, "0123456789")] == 0 && strtoul(port, NULL, 10) > PORT_MAX;
 }
 
-/* "HOST:PORT", "[::1]:PORT" or ":PORT". */
+/* Looks up "HOST:PORT", "[::1]:PORT" or ":PORT". */
 static int look_up(const char *text, struct addrinfo **found)
 {
     char host[256];
@@ -73,7 +74,7 @@ static bool is_loopback(const struct sockaddr *address)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
-/* Whether every caller must show a token or a certificate. */
+/* Returns true if every caller must show a token or a certificate. */
 static bool requires_credentials(const struct server *server)
 {
     return setting_text(&server->settings, SET_TOKEN_FILE) ||
@@ -133,7 +134,7 @@ static int take(struct server *server, const char *text, int fd, bool tls)
     return http_listen(server->http, fd, tls) ? 0 : cannot(text, fd);
 }
 
-/* Removes a socket that a killed service left behind: nobody accepts connections on it. */
+/* Removes a socket on which nobody accepts connections, left behind by a killed service. */
 static void remove_stale(const struct sockaddr_un *address)
 {
     struct stat info;

@@ -11,7 +11,7 @@ struct lock_client {
     bool at_once;
 };
 
-/* Whether jobs may run on the loop's own thread: the engine asks no server. */
+/* Returns true if jobs may run on the loop's own thread, because the engine asks no server. */
 static bool answers_at_once(const hf_client *client)
 {
     struct hf_capabilities capabilities = {.size = sizeof capabilities};

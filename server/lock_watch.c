@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLE_MS 100   /* how long a change stays in the queue */
+#define SETTLE_MS 100   /* time for which a change stays in the queue */
 #define RESTART_MS 1000 /* pause after a watch that failed */
-#define QUEUE_MAX 10000 /* changes; further ones are dropped */
+#define QUEUE_MAX 10000 /* most changes in the queue; further ones are dropped */
 
 struct seen_change {
     struct seen_change *next;
@@ -55,7 +55,8 @@ static void put(struct lock_watch *watch, struct seen_change *seen)
         free(seen);
 }
 
-/* A watch begins with everything that is held or waits already: that is no change. */
+/* Returns true for what a watch begins with: everything that is held or waits already is no
+ * change. */
 static bool is_old(const struct lock_watch *watch, const struct hf_log_event *event)
 {
     bool begins = strcmp(event->event, "granted") == 0 || strcmp(event->event, "queued") == 0;
@@ -93,7 +94,8 @@ static bool on_change(void *arg, const struct hf_log_event *event)
 static void *run(void *arg)
 {
     struct lock_watch *watch = arg;
-    (void)!hf_watch(watch->client, NULL, on_change, watch); /* the poll reports a silent engine */
+    /* the poll reports an engine that does not answer */
+    (void)!hf_watch(watch->client, NULL, on_change, watch);
     atomic_store(&watch->is_over, true);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* lock_watch.h - the library's watch on a thread of its own, while somebody wants to know. */
+/* lock_watch.h - the library's watch, on a thread of its own while a page is open. */
 #pragma once
 #include "snapshot_stream.h"
 
@@ -10,5 +10,5 @@ void lock_watch_run(struct lock_watch *watch, bool wanted);
  * own, exact report of the same change comes first. */
 void lock_watch_drain(struct lock_watch *watch,
                       void (*fn)(void *arg, const struct lease_change *change), void *arg);
-/* After hf_close, which ends a watch that runs. */
+/* Call it after hf_close, which ends a running watch. */
 void lock_watch_free(struct lock_watch *watch);

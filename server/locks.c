@@ -13,7 +13,7 @@
 
 #define LIMIT_STANDARD 100
 #define LIMIT_MOST HF_PAGE_MAX
-#define PAGES_MOST 16 /* pages of the engine that one request reads */
+#define PAGES_MOST 16 /* most pages of the engine that one request reads */
 #define REASON_MAX 200
 
 enum query { SEE_LIST, SEE_ONE, SEE_HISTORY };
@@ -25,7 +25,7 @@ struct admin_request {
     enum query query;
     char name[HF_NAME_MAX + 1]; /* name of the lock; list: prefix of the names */
     char *state;                /* list: NULL, "held" or "waiting" */
-    /* List: the last name that was seen; "" in the answer: there are no more. */
+    /* List: last name that was read; "" in the answer: there are no more. */
     char cursor[HF_NAME_MAX + 1];
     int64_t limit;
     json_t *rows;
@@ -71,7 +71,7 @@ static bool is_wanted(const struct admin_request *s, json_t *lock)
     return strcmp(s->state, "held") == 0 ? held : waited;
 }
 
-/* Takes all rows of the name of the first row. Returns how many. */
+/* Takes all rows that have the name of the first row. Returns their number. */
 static size_t take_lock(struct admin_request *s, size_t first)
 {
     const char *name = text_of(json_array_get(s->rows, first), "name");
@@ -93,7 +93,7 @@ static size_t take_lock(struct admin_request *s, size_t first)
     return at - first;
 }
 
-/* Moves the rows of a page into the answer, until that is full. Returns whether some are left. */
+/* Moves the rows of a page into the answer until it is full. Returns true if some rows are left. */
 static bool take_rows(struct admin_request *s)
 {
     size_t at = 0, count = json_array_size(s->rows);
@@ -104,9 +104,9 @@ static bool take_rows(struct admin_request *s)
     return at < count;
 }
 
-/* Reads pages of the engine until the answer is full or all names were seen. One that finds little
- * in many pages ends early: its answer is short, and the cursor leads on. The names of the service
- * itself are not read. */
+/* Reads pages of the engine until the answer is full or all names were read. It stops early if
+ * many pages contain little: then the answer is short, and the cursor continues the list. The
+ * service's own names are not read. */
 static void read_list(struct admin_request *s, hf_client *client)
 {
     char next[HF_NAME_MAX + 1];
@@ -314,9 +314,10 @@ struct breaking {
     char label[HF_LABEL_MAX + 1]; /* label of the hold */
     int64_t token;
     char *host;              /* host that the caller saw; NULL if not given */
-    int64_t pid;             /* the same; -1 if not given */
+    int64_t pid;             /* pid that the caller saw; -1 if not given */
     int64_t ttl_ms, held_ms; /* -1 if unknown */
-    size_t matches, others;  /* holders with that token: by the host and pid given; by others */
+    /* number of holders with that token: of the given host and pid; of others */
+    size_t matches, others;
     hf_status status;
     char message[512];
 };
@@ -344,9 +345,10 @@ static void note_hold(void *arg, const struct hf_row *row)
     snprintf(b->label, sizeof b->label, "%s", row->label);
 }
 
-/* A token names one hold, except 1, which every hold without a fencing token has. So the caller may
- * also say which host and pid it saw; a hold of somebody else is not broken. If the engine cannot
- * show the lock, the break is tried only for a caller that gave the token alone. */
+/* Breaks a hold. A token names one hold, except 1, which every hold without a fencing token has.
+ * So the caller may also give the host and pid that it saw; a hold of another process is not
+ * broken. If the engine cannot show the lock, the break is tried only for a caller that gave the
+ * token alone. */
 static void do_break(struct job *job)
 {
     struct breaking *b = (struct breaking *)(void *)job;

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define GROUPS_MAX 200 /* further labels are counted as "other" */
+#define GROUPS_MAX 200 /* most labels; further ones are counted as "other" */
 
 static const double BOUNDS[BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                        0.25,  0.5,    1,     2.5,  10,    60,   600};
@@ -126,7 +126,8 @@ static void note_released(struct metrics *metrics, const struct hf_log_event *ev
 
     metrics->released++;
     if (handoff->granted_ms <
-        event->wall_ms) /* the grant of an earlier hold, released through another instance */
+        /* that grant belongs to an earlier hold, which was released through another instance */
+        event->wall_ms)
         handoff->granted_ms = 0;
     handoff->released_ms = event->wall_ms;
     measure_handoff(metrics, handoff);

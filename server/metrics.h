@@ -8,7 +8,7 @@
 enum { BUCKETS = 14 };
 
 struct histogram {
-    uint64_t bucket[BUCKETS + 1]; /* the last bucket: above all bounds */
+    uint64_t bucket[BUCKETS + 1]; /* the last bucket is above all bounds */
     uint64_t count;
     double sum;
 };
@@ -26,13 +26,14 @@ struct metrics_group {
  * order. */
 struct handoff {
     uint64_t name;                              /* hash of the name */
-    int64_t released_ms, granted_ms, waited_ms; /* 0 until reported */
+    int64_t released_ms, granted_ms, waited_ms; /* times; 0 until reported */
 };
 enum { HANDOFFS = 256, ENDS = 1024, WARNINGS = 256 };
 
 struct metrics {
     struct handoff handoffs[HANDOFFS];
-    uint64_t warned[WARNINGS]; /* tokens that the library warned about: not renewed in time */
+    /* tokens of leases that the library warned about, because they were not renewed in time */
+    uint64_t warned[WARNINGS];
     uint64_t ends[ENDS]; /* hashes of leases whose end was counted, so that it is counted once */
     int64_t max_hold_ms; /* leases are renewed for this long at most */
     struct histogram wait, hold, hand_off, renew_slack, round_trip;
@@ -51,6 +52,6 @@ void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int
 /* A lease was released over HTTP through an attached handle, which does not know when it was
  * granted. held_ms is -1 if unknown. */
 void metrics_released(struct metrics *metrics, const char *exported, int64_t held_ms);
-/* Whether this is the first that is heard of the end of a lease. */
+/* Returns true if the end of a lease was not reported before. */
 bool metrics_first_end(struct metrics *metrics, const char *exported);
 void metrics_free(struct metrics *metrics);

@@ -15,7 +15,7 @@
 
 #define EXIT_NOT_FOUND 127
 #define FIRST_FREE 3     /* descriptor behind stdin, stdout and stderr */
-#define KILL_ROUNDS 1000 /* a descendant that forks is met again in the next round */
+#define KILL_ROUNDS 1000 /* a descendant that forks is found in the next round */
 #define KILL_PAUSE_US 2000
 
 /* What guard and command report to the service before the command runs: its pid, or why it does

@@ -129,8 +129,8 @@ void wait_cancel(struct wait *wait)
         hf_cancel(wait->lease);
 }
 
-/* Without the key's lock another instance may wait or hold under the same attempt, so nothing is
- * cancelled then. */
+/* Gives up a wait. Without the key's lock another instance may wait or hold under the same
+ * attempt; then nothing is cancelled. */
 static void give_up(struct wait *wait)
 {
     if (!wait->idempotency.key_lock || hf_lease_ok(wait->idempotency.key_lock))

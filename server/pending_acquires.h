@@ -62,13 +62,13 @@ struct leases {
 
 void wait_count(struct wait *wait);
 void wait_uncount(struct wait *wait);
-/* Whether one more may wait; false after it answered. */
+/* Returns true if one more may wait; false after it answered. */
 bool wait_may(struct exchange *x, struct wait *wait);
 void wait_counts_free(struct leases *leases);
 
-void wait_cancel(struct wait *wait); /* leaves the queue, if it is in one */
+void wait_cancel(struct wait *wait); /* Leaves the queue, if the wait is in one. */
 void wait_free(struct wait *wait);
-bool wait_join(struct wait *wait, struct exchange *x); /* false: out of memory */
+bool wait_join(struct wait *wait, struct exchange *x); /* Returns false without memory. */
 /* Removes a requester so that it can be answered. NULL if there is none left. */
 struct exchange *wait_take_requester(struct wait *wait);
 
@@ -80,24 +80,26 @@ bool wait_read(struct exchange *x, struct wait *wait, json_t *body);
 /* ---- leases.c ---- */
 
 void wait_start_lock(struct wait *wait);
-void wait_refused(struct wait *wait);              /* answers all requesters and frees the wait */
-void leases_watch_renewals(struct leases *leases); /* starts checking for renewals */
+void wait_refused(struct wait *wait);              /* Answers all requesters and frees the wait. */
+void leases_watch_renewals(struct leases *leases); /* Starts checking for renewals. */
 /* hf_done_fn of every acquire of a wait: key lock, record, lock, note. */
 void wait_done(hf_lease *lease, hf_status outcome, void *wait);
 
 /* ---- idempotency.c ---- */
 
-/* False after it answered. */
+/* Returns false after it answered. */
 bool idempotency_read(struct exchange *x, struct wait *wait, json_t *body);
-/* The wait under the same key in this instance, or NULL. */
+/* Returns the wait under the same key in this instance, or NULL. */
 struct wait *idempotency_shared(struct leases *leases, const struct wait *wanted);
 void idempotency_start(struct wait *wait);
-void idempotency_done(struct wait *wait);       /* key lock, record or note has its outcome */
-void idempotency_start_lock(struct wait *wait); /* nothing was granted under its key yet */
-void idempotency_start_note(struct wait *wait); /* the lock is granted */
+/* The key's lock, the record or the note has its outcome. */
+void idempotency_done(struct wait *wait);
+/* Nothing was granted under the key yet: starts the lock. */
+void idempotency_start_lock(struct wait *wait);
+void idempotency_start_note(struct wait *wait); /* The lock is granted: starts the note. */
 void hex_print(const unsigned char hash[SHA256_DIGEST_LENGTH], char text[HEX_BYTES]);
 void hex_digest(const void *data, size_t len, char text[HEX_BYTES]);
-/* A text that differs for every caller. */
+/* Prints a text that differs for every caller. */
 void caller_print(const struct exchange *x, char text[CALLER_BYTES]);
 struct hf_request idempotency_record_request(const char *name,
                                              const struct idempotency *idempotency);
@@ -108,7 +110,7 @@ struct replay_note {
     struct hf_request request; /* points to the texts below */
     char name[sizeof RECORD_PREFIX + HEX_BYTES + 24], label[HF_LABEL_MAX + 1];
 };
-/* False: the lease is already lost. */
+/* Returns false if the lease is already lost. */
 bool idempotency_replay_request(const struct wait *wait, struct replay_note *note);
 /* Repeats the answer given under its key, or continues with the lock. */
 void idempotency_replay(struct wait *wait);
@@ -123,4 +125,4 @@ void wait_granted(struct wait *wait);
  * key needs another attempt. */
 void release_job(struct leases *leases, hf_lease *lease, struct idempotency *idempotency,
                  bool again);
-bool lease_leave_behind(hf_lease *lease); /* makes the lease outlive its handle */
+bool lease_leave_behind(hf_lease *lease); /* Makes the lease outlive its handle. */

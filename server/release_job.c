@@ -1,5 +1,5 @@
-/* release_job.c - releases a lease that nobody has, on a worker, together with the locks of its
- * key. */
+/* release_job.c - releases a lease that no client has, on a worker, together with the locks of
+ * its key. */
 #include "lock_client.h"
 #include "pending_acquires.h"
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 struct release_job {
     struct job job;
     struct leases *leases;
-    hf_lease *lease; /* NULL: only the locks of the key */
+    hf_lease *lease; /* lease to release; NULL: only the locks of the key */
     struct idempotency idempotency;
     bool again; /* the next try under the key needs another attempt */
 };
@@ -47,7 +47,7 @@ static void do_release_job(struct job *job)
     bool renewed = releasing->idempotency.record && releasing->again && ours &&
                    renew_record(lock_client_client(releasing->leases->server->engine),
                                 &releasing->idempotency);
-    /* Its name contains the old token. */
+    /* the name of the note contains the old token */
     if (renewed && releasing->idempotency.note)
         (void)hf_release(releasing->idempotency.note);
     if (key_lock)

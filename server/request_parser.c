@@ -172,7 +172,7 @@ static int read_field(struct reading *r, struct request_head *head, struct piece
     bool has_value = field->name.len > 0 && line.len > 0 && line.at[0] == ':';
     if (!has_value)
         return refuse(r, 400, "a header field is not NAME: VALUE");
-    /* CGI reads _ as -. */
+    /* CGI programs read _ as - */
     if (piece_is_caseless(field->name, "content_length") ||
         piece_is_caseless(field->name, "transfer_encoding"))
         return refuse(r, 400, "a header field looks like one that frames the body");
@@ -280,7 +280,7 @@ static int read_connection_fields(struct reading *r, struct request_head *head)
         head->is_http10 ? lists(connection, "keep-alive") : !lists(connection, "close");
     if (count_fields(head, "connection") > 1)
         head->keep_alive = false;
-    /* Not upgraded: what follows would be another protocol. */
+    /* refused: what follows an upgrade would be another protocol */
     if (request_head_field(head, "upgrade") && lists(connection, "upgrade"))
         head->keep_alive = false;
     if (expect && !piece_is_caseless(*expect, "100-continue"))

@@ -32,15 +32,16 @@ struct request_head {
     bool expects_continue; /* Expect: 100-continue */
 };
 
-/* The length of the head with its empty line, or 0 if the end has not arrived. A bare line feed
- * ends a head too, so that its error is reported at once. */
+/* Returns the length of the head with its empty line; 0 if its end has not arrived. A bare line
+ * feed ends a head, too, so that its error is reported at once. */
 size_t request_head_end(const char *text, size_t len);
 
 /* Parses a head of `len` bytes, the empty line included. Returns 0, or the HTTP status of the
  * refusal with the reason in *why. The pieces point into `text`. */
 int request_head_read(struct request_head *head, const char *text, size_t len, const char **why);
 
-/* The value of a field by its name in lower case, or NULL. If the field is repeated: the first. */
+/* Returns the value of a field by its name in lower case, or NULL. If the field is repeated, the
+ * first one. */
 const struct piece *request_head_field(const struct request_head *head, const char *name);
 bool piece_is(struct piece piece, const char *text);
 bool piece_is_caseless(struct piece piece, const char *text);

@@ -21,11 +21,11 @@ struct route {
 extern const struct route ROUTES[];
 extern const size_t ROUTE_COUNT;
 
-/* The operationId of a route: its operation in camel case. */
+/* Length of an operationId: the operation in camel case. */
 enum { ROUTE_ID_BYTES = 32 };
 void route_id(const struct route *route, char id[ROUTE_ID_BYTES]);
 
-/* Whether no route at the path of a request needs a token, and there is one. */
+/* Returns true if the path of a request has a route and none of its routes needs a token. */
 bool routes_is_public(const struct exchange *x);
 
 /* Finds the route of a request and calls its handler, or answers 404 or 405. */

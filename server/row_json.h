@@ -5,7 +5,7 @@
 
 json_t *row_json(const struct hf_row *row);
 
-/* A text from the engine; empty if it is not UTF-8. */
+/* Returns a text from the engine as JSON; empty if it is not UTF-8. */
 json_t *text_json(const char *text);
 
 /* One past hold. */

@@ -31,15 +31,15 @@ struct run {
     struct job job;
     struct run_under_lock *run_under_lock;
     struct run *next, *prev;
-    struct exchange *x; /* NULL: the client left, or was answered */
+    struct exchange *x; /* request to answer; NULL: the client left, or was answered */
     hf_client *client;
     hf_lease *lease;
     bool quorum;
     char name[HF_NAME_MAX + 1], correlation[HF_CORRELATION_MAX + 1], message[512];
     int64_t duration_ms, began_ms;
-    const struct operation *operation; /* NULL: sleep */
+    const struct operation *operation; /* command to run; NULL: a sleep */
     struct event *timer;
-    struct operation_process process; /* while is_running */
+    struct operation_process process; /* valid while is_running */
     bool is_running;
     int exit_status;
     bool lost;

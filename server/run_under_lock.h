@@ -4,6 +4,7 @@
 
 /* 0, or an exit code after a message about an operation in the settings. */
 int run_under_lock_open(struct server *server, struct run_under_lock **run_under_lock);
-void run_under_lock_stop(struct run_under_lock *run_under_lock); /* ends what runs */
+/* Ends the operations that run. */
+void run_under_lock_stop(struct run_under_lock *run_under_lock);
 bool run_under_lock_idle(const struct run_under_lock *run_under_lock);
 void run_under_lock_free(struct run_under_lock *run_under_lock);

@@ -67,7 +67,8 @@ static void on_log(void *arg, const struct hf_log_event *event)
     if (is_own)
         return;
     metrics_note(&server->metrics, event, setting_number(&server->settings, SET_METRICS_DEPTH));
-    if (event->level == HF_LOG_DEBUG || is_written_elsewhere(event)) /* DEBUG: every renewal */
+    /* at this level each renewal is logged */
+    if (event->level == HF_LOG_DEBUG || is_written_elsewhere(event))
         return;
 
     struct caller_label labels = caller_label_read(event->label);
@@ -356,7 +357,7 @@ static void close_service(struct service *service)
     server->stopping = true;
     if (server->view)
         snapshot_stop(server->view);
-    if (server->workers) /* first: jobs that are done still answer */
+    if (server->workers) /* first, because jobs that are done still answer */
         workers_stop(server->workers);
     server->workers = NULL;
     if (server->http)

@@ -32,10 +32,10 @@ struct snapshot_stream {
     struct server *server;
     struct event *timer;
     struct stream *streams;
-    bool is_polling, stopped; /* is_polling: a job is in flight */
+    bool is_polling, stopped; /* is_polling: a poll is in flight */
     json_t *past;             /* changes, newest last */
-    json_t *fresh;            /* changes that the pages do not have yet */
-    struct event *flush;      /* sends them */
+    json_t *fresh;            /* changes that were not sent to the pages yet */
+    struct event *flush;      /* timer that sends them */
     struct lock_watch *watch;
     int64_t polled_at, counted_at, told_at, asked_at;
     struct snapshot latest;
@@ -50,10 +50,10 @@ struct poll {
     json_t *rows;
     hf_status status;
     int64_t took_ms;
-    bool counts; /* also counts the servers of the quorum */
+    bool counts; /* the poll also counts the servers of the quorum */
     size_t servers_up;
     json_t *clients; /* the client of each row; NULL if the poll failed */
-    bool asks;       /* also asks for the version of the engine's server */
+    bool asks;       /* the poll also asks for the version of the engine's server */
     char server[BOARD_SERVER_BYTES];
 };
 
@@ -217,8 +217,8 @@ static bool is_end(const char *event)
     return false;
 }
 
-/* Whether the grant or the end of that hold is known already. What this instance knows of its own
- * leases has exact times and comes first; a break is reported before the loss that it causes. */
+/* Returns true if the grant or end of that hold is known already. Reports of this instance about
+ * its own leases are exact and come first; a break is reported before the loss that it causes. */
 static bool is_known(const struct snapshot_stream *view, const struct lease_change *change)
 {
     char token[24];
@@ -471,7 +471,7 @@ void route_events(struct exchange *x)
     json_t *nothing = json_object();
     push_rows(stream, "past", "changes", view->past, nothing);
     json_decref(nothing);
-    view->told_at = 0; /* with the next poll */
+    view->told_at = 0; /* tells it with the next poll */
     lock_watch_run(view->watch, true);
     arm_flush(view);
     start_poll(view);

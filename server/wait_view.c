@@ -25,7 +25,7 @@ static bool is_holder(const json_t *row)
 
 /* ---- Clients: processes ---- */
 
-/* A row whose process is its client. */
+/* Returns true if the process in the row is its client. */
 static bool has_process(const json_t *row)
 {
     bool is_bound = !json_is_true(json_object_get(row, "detached")) &&
@@ -56,8 +56,8 @@ static json_int_t parent_of(json_int_t process)
     return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* The client of a waiter on this machine: its process, or the nearest one above that holds
- * something. `holders` has the clients that hold. */
+/* Prints the client of a waiter on this machine: its own process, or the nearest ancestor that
+ * holds something. `holders` has the clients that hold. */
 static void print_waiter(const json_t *row, const json_t *holders, char text[CLIENT_BYTES])
 {
     json_int_t own = json_integer_value(json_object_get(row, "pid")), pid = own;
@@ -96,7 +96,8 @@ json_t *wait_view_clients(const json_t *rows)
         const json_t *row = json_array_get(rows, i);
         bool is_near_waiter = !is_holder(row) && strcmp(text_of(row, "host"), host) == 0;
         json_int_t pid = json_integer_value(json_object_get(row, "pid"));
-        bool is_process = has_process(row) && pid != getpid(); /* this one has many clients */
+        /* this process has many clients */
+        bool is_process = has_process(row) && pid != getpid();
         if (is_process && is_near_waiter)
             print_waiter(row, holders, text);
         else
@@ -112,7 +113,7 @@ json_t *wait_view_clients(const json_t *rows)
 
 struct entries {
     struct wait_entry *all;
-    const json_t **rows; /* of each entry; NULL for a wait through this instance */
+    const json_t **rows; /* row of each entry; NULL for a wait through this instance */
     size_t count, room;
 };
 
@@ -124,7 +125,7 @@ static void add_entry(struct entries *entries, const struct wait_entry *entry, c
     entries->all[entries->count++] = *entry;
 }
 
-/* Key of a hold in the object of owners. */
+/* Prints the key of a hold in the object of owners. */
 static void print_hold(const char *name, uint64_t token, char text[HF_NAME_MAX + 24])
 {
     snprintf(text, HF_NAME_MAX + 24, "%llu %s", (unsigned long long)token, name);
@@ -178,7 +179,7 @@ static void add_rows(struct entries *entries, const json_t *rows, const json_t *
     }
 }
 
-/* Waits through this instance whose owner is known. */
+/* Adds the waits through this instance whose owner is known. */
 static void add_waits(struct entries *entries, const struct leases *leases)
 {
     for (const struct wait *wait = leases->waits; wait; wait = wait->next) {
@@ -242,7 +243,8 @@ struct findings {
     struct wait_view *view;
     const struct server *server;
     const struct entries *entries;
-    json_t *suspected, *deadlocks; /* all circles of this poll; those that the last poll saw, too */
+    /* all circles of this poll; those that the last poll has seen, too */
+    json_t *suspected, *deadlocks;
 };
 
 static void note_edge(void *arg, size_t holder, const char *name)
