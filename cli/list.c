@@ -216,8 +216,8 @@ struct listing {
     const char *name;
     struct row_list rows;
     struct server_votes server_votes;
-    int code; /* exit code of the rows: without a majority there are no rows, but there are servers
-                 to print */
+    /* exit code; without a majority there are no rows, but the servers' states are printed */
+    int code;
 };
 
 static int read_listing(const struct cli_options *options, struct listing *listing)

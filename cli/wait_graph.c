@@ -89,7 +89,7 @@ static bool holder_moves(const struct wait_graph *graph, size_t holder)
     return !waits;
 }
 
-/* Applies the rules once; returns true if anything more moves now. */
+/* Applies the rules once. Returns true if anything was added that can move. */
 static bool spread(struct wait_graph *graph)
 {
     bool changed = false;
