@@ -76,7 +76,7 @@ bool library_retries(hf_status status, int tries)
     if (!hf_status_retry(status) || tries >= TRIES_MOST)
         library_must(status);
 
-    static atomic_bool said; /* print the message once: there may be thousands */
+    static atomic_bool said; /* the message is printed once: there may be thousands */
     if (!atomic_exchange(&said, true))
         fprintf(stderr, "%s; trying again\n", hf_error_text());
     return true;

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RECORDED_MOST = 8 }; /* connections */
+enum { RECORDED_MOST = 8 }; /* most connections */
 
 struct recording { /* the bytes that the client of one connection sent */
     char *bytes;

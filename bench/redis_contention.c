@@ -153,7 +153,8 @@ static void try_often(const struct bench *b, struct tries *tries, int count)
     if (!lease)
         bench_fail("no memory");
 
-    hf_lease_free(hold(client, request, LOCK_NAME "-warm", 0)); /* connects */
+    /* acquires once to connect */
+    hf_lease_free(hold(client, request, LOCK_NAME "-warm", 0));
     request.wait_ms = 0;
     atomic_fetch_add(&tries->ready, 1);
 
@@ -189,7 +190,7 @@ int run_tries(const struct bench *b)
 
     atomic_store(&tries->go_ns, now_ns());
     for (int i = 0; i < TRY_PROCESSES;
-         i++) /* in any order: the others may wait for one that failed */
+         i++) /* in any order: processes may wait for one that has failed */
         if (wait(&how) < 0 || how != 0)
             bench_fail("a process that tried failed");
 
@@ -213,7 +214,8 @@ struct killed {
 static void hold_until_killed(const struct bench *b, struct killed *killed, const char *name)
 {
     hf_client *client = library_open(b, false);
-    hf_lease_free(hold(client, request_of(b), LOCK_NAME "-warm", 0)); /* connects */
+    /* acquires once to connect */
+    hf_lease_free(hold(client, request_of(b), LOCK_NAME "-warm", 0));
     int64_t asked = now_ns();
 
     hold(client, request_of(b), name, KILLED_TTL_MS);

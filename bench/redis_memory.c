@@ -112,7 +112,8 @@ int run_renewals(const struct bench *b)
     request.wait_ms = 0;
 
     for (int i = 0; i < b->workers; i++)
-        lease[i] = (hf_lease *)client; /* so that the pages of the array are counted before */
+        /* writes the array, so that its pages are counted before */
+        lease[i] = (hf_lease *)client;
     result.rss_before_kb = (double)rss_kb(0);
     hold_all(client, request, b->workers, lease);
     result.rss_kb = (double)rss_kb(0);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define TTL_MS 10000
-#define QUORUM_TTL_MS 1000 /* a server counts only after it has run for that long */
+#define QUORUM_TTL_MS 1000 /* a server's vote counts only after it has run for this long */
 
 bool is_workload(const char *workload, const char *prefix)
 {

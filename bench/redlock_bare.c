@@ -30,8 +30,9 @@ struct quorum {
     struct member member[SERVERS_MOST];
     struct pollfd fds[SERVERS_MOST];
     uint64_t cycle;
-    enum step step;       /* of this cycle */
-    int yes[STEPS], same; /* votes in this cycle; servers that proposed the highest token */
+    enum step step; /* step of the present cycle */
+    /* votes in this cycle; number of servers that proposed the highest token */
+    int yes[STEPS], same;
     char id[ID_LEN], token[TOKEN_LEN]; /* token: the highest that was proposed */
 };
 

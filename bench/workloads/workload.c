@@ -20,11 +20,11 @@
 #define HANDOFF_SECTION_MS 2
 /* Time until all workers wait. Before that, the first ones are alone. */
 #define SETTLES_NS 50000000
-/* Number of workers that connect at once. A server cannot accept a thousand in time. */
+/* most workers that connect at the same time: a server cannot accept a thousand in time */
 #define CONNECT_AT_ONCE 50
 
 struct worker {
-    uint64_t counted, all; /* cycles that ended in time; all cycles */
+    uint64_t counted, all; /* number of cycles that ended in time; of all cycles */
     double cpu_us;
     int64_t rss_kb;
     struct times cycles, handoffs;
@@ -34,10 +34,12 @@ struct worker {
 struct workload {
     atomic_int ready, inside;
     atomic_int gate; /* a futex; 1: go */
-    int64_t go_ns;   /* cycles count from then on */
+    int64_t go_ns;   /* time from which cycles count */
     atomic_int_fast64_t until_ns;
-    atomic_int_fast64_t given_ns;                 /* last release; 0: the lock was acquired since */
-    atomic_int_fast64_t taken_ns, longest_gap_ns; /* last acquire, longest time between two */
+    /* time of the last release; 0: the lock was acquired since */
+    atomic_int_fast64_t given_ns;
+    /* time of the last acquire; longest time between two */
+    atomic_int_fast64_t taken_ns, longest_gap_ns;
     atomic_uint_fast64_t overlaps;
     struct worker worker[];
 };
@@ -138,7 +140,8 @@ static void get_ready(struct post *post)
 static void work(struct post *post, int number)
 {
     pin(post->b->cpu);
-    prctl(PR_SET_TIMERSLACK, 1); /* else a section of 1 ms would take 1.05 ms */
+    /* the default slack of 50 us would make a section of 1 ms last 1.05 ms */
+    prctl(PR_SET_TIMERSLACK, 1);
     post->lock = post->kind->open(post->b, number);
     get_ready(post);
     double before = cpu_us(0);
