@@ -54,7 +54,7 @@ enum { PRESENCE_MS = 850, PRESENCE_RENEW_MS = 350 };
 struct timing_overrides {
     int64_t op_timeout_ms, retry_min_ms, retry_max_ms;
     int64_t renew_permille; /* part of the ttl after which to renew; 0: a third */
-    int64_t acknowledge_ms; /* time for replicas to acknowledge a grant; 0: none have to */
+    int64_t acknowledge_ms; /* time for others to acknowledge a grant; 0: none has to */
     nanos takes;            /* how long requests take on the connection (rtt.h); 0: not known */
 };
 
