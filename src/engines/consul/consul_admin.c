@@ -13,6 +13,7 @@ static void free_admin(struct consul_admin *admin)
         free(admin->row[i].name);
         free(admin->row[i].key);
     }
+
     free(admin->row);
     free(admin);
 }
@@ -23,9 +24,11 @@ static void drop_admin(struct consul *c, struct consul_admin *admin)
     while (*at != admin)
         at = &(*at)->next;
     *at = admin->next;
+
     for (struct consul_call *call = consul_commands(c)->calls; call; call = call->next)
         if (call->admin == admin)
             consul_call_abandon(call);
+
     if (admin->op)
         admin->op->engine_state = NULL;
     free_admin(admin);
@@ -120,6 +123,7 @@ void consul_admins_advance(struct consul *c, nanos now)
         c->has_backlog = c->admins != NULL;
         return;
     }
+
     for (struct consul_admin *admin = c->admins; admin; admin = next) {
         next = admin->next;
         if (admin->begun)
@@ -148,6 +152,7 @@ void consul_admin_submit(struct consul *c, struct engine_op *op, nanos now)
     c->admins = admin;
     op->engine_state = admin;
     op->connections = 1u << CONNECTION_COMMANDS;
+
     if (consul_connection_need(commands, now))
         consul_admins_advance(c, now);
     else if (commands->state == CONNECTION_DOWN)
@@ -162,10 +167,12 @@ static bool split_key(const struct consul *c, const struct consul_pair *pair, st
 {
     if (pair->key_len <= c->prefix_len || memcmp(pair->key, c->prefix, c->prefix_len) != 0)
         return false;
+
     const char *begin = pair->key + c->prefix_len, *end = pair->key + pair->key_len;
     const char *slash = memchr(begin, '/', (size_t)(end - begin));
     if (*begin == '.' || !slash || slash + 1 == end)
         return false;
+
     *name = (struct slice){begin, (size_t)(slash - begin)};
     *tail = (struct slice){slash + 1, (size_t)(end - slash - 1)};
     return true;
@@ -175,10 +182,12 @@ static bool make_room(struct consul_admin *admin)
 {
     if (admin->count < admin->room)
         return true;
+
     size_t room = admin->room ? 2 * admin->room : 16;
     struct admin_row *row = realloc(admin->row, room * sizeof *row);
     if (!row)
         return false;
+
     admin->row = row;
     admin->room = room;
     return true;
@@ -194,6 +203,7 @@ static bool take_row(const struct consul *c, struct consul_admin *admin,
     char text[HF_NAME_MAX + 1];
     if (!split_key(c, pair, &name, &tail))
         return true;
+
     bool is_lock = consul_value_is_lock(tail);
     struct view_lock lock = {0};
     if (is_lock)
@@ -256,16 +266,19 @@ static bool judge_shared(struct admin_row *row, size_t count)
     struct queue_entry *queue = malloc(count * sizeof *queue);
     if (!queue)
         return false;
+
     for (size_t i = 0; i < count; i++) {
         queue[i] = row[i].value.queue;
         queue[i].arrival = i + 1;
     }
+
     struct queue_summary summary = entry_order_judge(queue, count, (struct queue_resize){0, 0});
     for (size_t i = 0; i < count; i++) {
         row[i].value.queue = queue[i];
         row[i].used = (uint32_t)summary.used;
         row[i].token = queue[i].holds ? row[i].value.token : 0;
     }
+
     free(queue);
     return true;
 }
@@ -277,6 +290,7 @@ static bool judge_name(struct admin_row *row, size_t count)
     bool skips_lock = row[0].is_lock && row[0].attempt[0];
     if (is_shared)
         return judge_shared(row + skips_lock, count - skips_lock);
+
     judge_exclusive(row, count);
     return true;
 }
@@ -299,6 +313,7 @@ static bool judge_all(struct consul_admin *admin)
         if (!judge_name(admin->row + from, to - from))
             return false;
     }
+
     return true;
 }
 
@@ -315,6 +330,7 @@ static int64_t left_ms_of(const struct consul *c, const struct admin_row *row)
         if (same)
             return left > 0 ? left / NANOS_OF_MS(1) : 0;
     }
+
     int64_t wall_ms = c->last_now / NANOS_OF_MS(1) + c->wall_offset_ms;
     int64_t rest = row->value.ttl_ms - (wall_ms - row->value.at_ms);
     if (row->value.queue.foreign)
@@ -364,6 +380,7 @@ static void show_all(struct consul *c, struct consul_admin *admin)
                     show_row(c, admin, row);
             }
     }
+
     consul_admin_reply(c, admin, REPLY_RELEASED, HF_OK, NULL);
 }
 
@@ -376,6 +393,7 @@ static const struct admin_row *find_hold(const struct consul_admin *admin, uint6
         if (row->value.queue.holds && !row->is_lock && row->token == token)
             return row;
     }
+
     return NULL;
 }
 
@@ -392,12 +410,14 @@ static void break_hold(struct consul *c, struct consul_admin *admin, nanos now)
     txn_begin(&c->body);
     txn_add(&c->body, &(struct txn_op){.verb = "check-index", .key = key, .index = found->changed});
     txn_add(&c->body, &(struct txn_op){.verb = "delete", .key = key});
+
     if (found->value.queue.kind == HF_EXCLUSIVE) {
         struct slice lock_key = {lock->key, strlen(lock->key)};
         txn_add(&c->body,
                 &(struct txn_op){.verb = "check-index", .key = lock_key, .index = lock->changed});
         txn_add(&c->body, &(struct txn_op){.verb = "delete", .key = lock_key});
     }
+
     txn_end(&c->body);
     text_clear(&c->head);
     text_print(&c->head, "PUT /v1/txn");
@@ -414,6 +434,7 @@ static void on_rows(struct consul *c, struct consul_admin *admin, const struct c
     bool good = true;
     for (size_t i = 0; good && i < reply_pairs(reply); i++)
         good = !reply_pair(reply, i, &pair) || take_row(c, admin, &pair);
+
     if (!good || !judge_all(admin))
         consul_admin_reply(c, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for the list");
     else if (admin_op_of(admin->op)->verb == ADMIN_BREAK)
@@ -429,6 +450,7 @@ void consul_admin_on_reply(struct consul *c, struct consul_call *call,
     bool denied =
         reply->status == 401 || reply->status == 403 || strstr(reply->text, "Permission denied");
     bool usable = !denied && (reply->status == 200 || reply->status == 404 || reply->status == 409);
+
     if (admin_op_of(admin->op)->verb == ADMIN_DIAGNOSE)
         consul_diagnose_on_reply(c, admin, reply, now);
     else if (!usable && admin->breaks && !denied)

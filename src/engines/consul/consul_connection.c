@@ -40,11 +40,13 @@ static bool send_request(struct consul_connection *connection)
     struct consul *c = connection->consul;
     const struct wire_engine_host *host = c->host;
     text_print(&c->head, " HTTP/1.1\r\nHost: %.300s\r\n", c->where);
+
     if (c->endpoints.password[0]) {
         text_print(&c->head, "X-Consul-Token: ");
         text_bytes(&c->head, c->endpoints.password, strlen(c->endpoints.password));
         text_print(&c->head, "\r\n");
     }
+
     text_print(&c->head, "Content-Length: %zu\r\n\r\n", c->body.len);
     text_bytes(&c->head, c->body.at, c->body.len);
     bool written = !c->head.failed && !c->body.failed;
@@ -211,6 +213,7 @@ bool consul_connection_need(struct consul_connection *connection, nanos now)
         assert(c->endpoint);
         c->host->dial(c->host->ctx, connection->number, c->endpoint);
     }
+
     return connection->state == CONNECTION_UP;
 }
 
@@ -231,6 +234,7 @@ void consul_connection_up(struct consul_connection *connection, nanos now)
         consul_entries_notify_waiters(c);
         c->host->recheck(c->host->ctx);
     }
+
     connection->was_up = true;
     consul_entries_advance(c, now);
     consul_admins_advance(c, now);
@@ -252,6 +256,7 @@ static hf_status status_of(const struct consul_reply *reply, bool *not_processed
     bool no_leader =
         strstr(reply->text, "No cluster leader") || strstr(reply->text, "is not the leader");
     *not_processed = true;
+
     switch (reply->status) {
     case 200:
     case 404:
@@ -269,6 +274,7 @@ static hf_status status_of(const struct consul_reply *reply, bool *not_processed
     default:
         break;
     }
+
     if (reply->status == 500 && strstr(reply->text, "Invalid Session TTL"))
         return HF_OK;
     if (reply->status >= 500) {
@@ -285,6 +291,7 @@ static void refuse_internal(struct consul_connection *connection, const struct c
     reset_owner(call);
     if (call->kind == CALL_DESTROY_SESSION)
         return;
+
     if (status == HF_UNAVAILABLE || call->kind == CALL_QUERY)
         /* This agent has no leader. Another one may have: redial. */
         connection->is_broken = true;
@@ -300,12 +307,14 @@ static void refuse(struct consul_connection *connection, struct consul_call *cal
     snprintf(text, sizeof text, "HTTP status %u: %.160s", reply->status, reply->text);
     text[strcspn(text, "\r\n")] = '\0';
     set_why(connection, status, text);
+
     if (call->admin)
         consul_admin_on_reply(c, call, reply, now);
     else if (call->entry)
         consul_entry_on_cut(c, call, not_processed, status, connection->why, now);
     else
         refuse_internal(connection, call, status);
+
     if (status == HF_UNAVAILABLE && c->endpoints.count > 1)
         connection->is_broken = true;
 }
@@ -365,6 +374,7 @@ static void on_response(struct consul_connection *connection, nanos now)
     } else {
         refuse(connection, call, status, not_processed, &reply, now);
     }
+
     consul_json_free(reply.json);
     free(call);
 }
@@ -394,6 +404,7 @@ void consul_connection_bytes(struct consul_connection *connection, const char *b
     struct http_response *response = &connection->response;
     connection->status = HF_OK;
     connection->read_at = now;
+
     while (len > 0 && connection->state == CONNECTION_UP && !connection->is_broken) {
         size_t taken = http_response_take(response, bytes, len);
         bytes += taken;
@@ -430,8 +441,10 @@ nanos consul_connection_tick(struct consul_connection *connection, nanos now)
             connection->read_at > first->sent_at ? connection->read_at : first->sent_at;
         due = quiet_since + first->patience;
     }
+
     if (now < due)
         return due;
+
     bool was_up = connection->state == CONNECTION_UP;
     consul_connection_drop(connection, HF_UNAVAILABLE,
                            was_up ? "no answer came in time" : "connecting took too long", now);

@@ -47,6 +47,7 @@ static void judge_self(struct consul *c, struct consul_admin *admin,
              "the token may not read the agent's configuration");
         return;
     }
+
     find(c, admin, "version", HF_HEALTH_NOTE, "keep the machine of the leader from pausing",
          "Consul %s: a leader that stood still for more than two ttl may end live sessions later; "
          "the holder is told at once, and tokens rise; lock_delay closes the gap",
@@ -56,6 +57,7 @@ static void judge_self(struct consul *c, struct consul_admin *admin,
          shortest[0] && strcmp(shortest, "0s") != 0 ? shortest : "10s",
          c->limits.ttl_min_ms / 1000);
     const json_t *most = json_object_get(debug, "HTTPMaxConnsPerClient");
+
     if (json_is_integer(most) && json_integer_value(most) > 0)
         find(c, admin, "connections", HF_HEALTH_OK, "",
              "the agent takes %" JSON_INTEGER_FORMAT
@@ -92,6 +94,7 @@ static void judge_access(struct consul *c, struct consul_admin *admin)
         find(c, admin, "acl", HF_HEALTH_NOTE,
              "enable ACLs, and give a token with write on the prefix",
              "no token is given: whoever reaches the agent can take and break locks");
+
     if (!c->endpoint->tls)
         find(c, admin, "tls", HF_HEALTH_NOTE, "use consuls://", "the connection is not encrypted");
 }
@@ -113,10 +116,12 @@ void consul_diagnose_on_reply(struct consul *c, struct consul_admin *admin,
         judge_leader(c, admin, reply);
     else
         judge_peers(c, admin, reply);
+
     if (++admin->step < STEPS) {
         consul_diagnose_begin(c, admin, now);
         return;
     }
+
     judge_access(c, admin);
     consul_admin_reply(c, admin, REPLY_RELEASED, HF_OK, NULL);
 }

@@ -31,6 +31,7 @@ static bool make_room(struct consul_text *text, size_t more)
         return false;
     if (text->len + more <= text->room)
         return true;
+
     while (room < text->len + more)
         room *= 2;
     char *at = realloc(text->at, room);
@@ -82,6 +83,7 @@ static void add_string(struct consul_text *text, struct slice value)
             text_bytes(text, "\\", 1);
         text_bytes(text, &value.at[i], 1);
     }
+
     text_bytes(text, "\"", 1);
 }
 
@@ -102,6 +104,7 @@ static void add_base64(struct consul_text *text, struct slice value)
                        part > 2 ? digits64[bits & 63] : '='};
         text_bytes(text, out, sizeof out);
     }
+
     text_bytes(text, "\"", 1);
 }
 
@@ -116,6 +119,7 @@ static size_t read_base64(const char *from, char *out, size_t size)
         if (++count % 4 != 1)
             out[len++] = (char)(bits >> (2 * (3 - (count - 1) % 4)) & 0xff);
     }
+
     return len;
 }
 
@@ -137,10 +141,12 @@ void txn_add(struct consul_text *text, const struct txn_op *op)
         text_print(text, ",\"Index\":%" PRIu64, op->index);
     if (op->flags)
         text_print(text, ",\"Flags\":%" PRIu64, op->flags);
+
     if (op->value.len) {
         text_print(text, ",\"Value\":");
         add_base64(text, op->value);
     }
+
     text_bytes(text, "}}", 2);
 }
 

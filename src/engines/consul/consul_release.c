@@ -10,6 +10,7 @@ void consul_release_over(struct consul *c, struct consul_entry *entry)
 {
     if (!entry->is_ending)
         return;
+
     assert(entry->name->deleting > 0 && c->deleting > 0);
     entry->is_ending = false;
     entry->name->deleting--;
@@ -45,6 +46,7 @@ static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
                               .verb = "check-session", .key = key, .session = entry->session->id});
         txn_add(&c->body, &(struct txn_op){.verb = "delete", .key = key});
     }
+
     txn_end(&c->body);
     consul_entry_attach_call(entry, consul_call_txn(c, CALL_DELETE, false, now));
 }
@@ -62,11 +64,13 @@ void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos no
     note_ending(c, entry);
     if (is_unknown && entry->session && !consul_epoch_need(c, entry->session, now))
         return;
+
     bool leaves = entry->stage == ENTRY_QUEUED && entry->verb == OP_LEAVE && entry->changed;
     bool is_known = entry->sent.kind == HF_EXCLUSIVE
                         ? leaves && !consul_view_has_lock(entry)
                         : entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
     bool is_simple = is_known && !is_unknown && !entry->is_lost && !entry->ends_blindly;
+
     if (is_simple && entry->session && entry->session->state == SESSION_ALIVE)
         send_delete(c, entry, now);
     else
@@ -133,6 +137,7 @@ static void send_end(struct consul *c, struct consul_entry *entry, ptrdiff_t own
     const struct consul_name *name = entry->name;
     ptrdiff_t next = next_exclusive(name, 0, own);
     txn_begin(&c->body);
+
     if (consul_view_has_lock(entry)) {
         struct slice key = consul_value_key(name, CONSUL_LOCK_TAIL);
         txn_add(&c->body,
@@ -143,10 +148,12 @@ static void send_end(struct consul *c, struct consul_entry *entry, ptrdiff_t own
             txn_add(&c->body, &(struct txn_op){.verb = "delete",
                                                .key = consul_value_key(name, CONSUL_LOCK_TAIL)});
     }
+
     if (own >= 0 && !keeps_entry)
         txn_add(&c->body, &(struct txn_op){.verb = "delete-cas",
                                            .key = consul_value_key(name, entry->id),
                                            .index = name->row[own].changed});
+
     txn_end(&c->body);
     consul_entry_attach_call(entry,
                              consul_call_txn(c, keeps_entry ? CALL_PASS : CALL_END, false, now));
@@ -182,6 +189,7 @@ static void finish(struct consul *c, struct consul_entry *entry, bool was_held)
         consul_entry_reply_refusal(c, entry);
         return;
     }
+
     entry->refusal = HF_OK;
     if (entry->verb == OP_RELEASE || entry->verb == OP_LEAVE)
         consul_entry_reply(
@@ -200,10 +208,12 @@ static void on_read(struct consul *c, struct consul_entry *entry, const struct c
         consul_entry_fail(c, entry, HF_NO_MEMORY, "no memory for the queue", now);
         return;
     }
+
     ptrdiff_t own = consul_view_judge(entry->name, entry);
     bool has_lock = consul_view_has_lock(entry);
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
     entry->ends_hold = own >= 0 && (!exclusive || has_lock);
+
     if (own < 0 && !has_lock)
         finish(c, entry, false);
     else

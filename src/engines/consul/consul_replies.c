@@ -30,6 +30,7 @@ static bool is_session_good(struct consul *c, struct consul_entry *entry, nanos 
     struct consul_session *session = entry->session;
     if (consul_session_end(session) - now > session->length / 4)
         return true;
+
     if (consul_session_keep(c, session, now - session->length / 4, now))
         consul_entry_send_verify(c, entry, now);
     return false;
@@ -40,6 +41,7 @@ void consul_entry_continue_grant(struct consul *c, struct consul_entry *entry, n
     assert(entry->is_granted);
     if (entry->call)
         return;
+
     bool is_alive = entry->session && entry->session->state == SESSION_ALIVE;
     if (!is_alive) {
         entry->is_granted = false;
@@ -136,10 +138,12 @@ static void wait_in_queue(struct consul *c, struct consul_entry *entry, ptrdiff_
         refuse(c, entry, HF_BUSY, "", now);
         return;
     }
+
     consul_view_catch_up(c, entry->name, now);
     consul_view_need(c, entry->name, now);
     if (entry->verb != OP_ACQUIRE)
         return;
+
     nanos pause = entry->name->query ? CONSUL_REFRESH + place * CONSUL_PER_PLACE : CONSUL_POLL;
     consul_entry_reply(
         c, entry,
@@ -231,6 +235,7 @@ static void on_place(struct consul *c, struct consul_entry *entry, const struct 
         consul_view_read(c, entry->name, now);
         return;
     }
+
     bool taken = found && !entry->awaits_view && consul_view_take(entry->name, reply, pair.changed);
     if (is_overtaken(entry))
         consul_entry_advance(c, entry, now);
@@ -281,10 +286,12 @@ static void on_try_read(struct consul *c, struct consul_entry *entry,
         consul_entry_again(c, entry, now);
         return;
     }
+
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
     bool is_there = consul_view_judge(name, entry) >= 0;
     bool is_free = exclusive ? !consul_view_is_busy(name) : consul_view_would_hold(name, entry);
     entry->was_read = true;
+
     if (!is_there && disagrees(entry))
         refuse_mismatch(c, entry, now);
     else if (!is_there && (!is_free || entry->tries >= TRIES_MAX))
@@ -301,12 +308,14 @@ static void on_refresh(struct consul *c, struct consul_entry *entry,
         consul_entry_again(c, entry, now);
         return;
     }
+
     ptrdiff_t row = consul_view_judge(name, entry);
     if (row < 0) {
         consul_entry_set_stage(entry, ENTRY_NONE);
         consul_entry_again(c, entry, now);
         return;
     }
+
     entry->just_created = false;
     if (entry->stage == ENTRY_UNKNOWN)
         learn(c, entry, name->row[row].session, name->queue[row].arrival, name->row[row].changed);
@@ -340,10 +349,12 @@ static void on_take(struct consul *c, struct consul_entry *entry, const struct c
     bool is_delayed = strstr(why, "lock delay");
     if (is_delayed)
         entry->take_at = now + CONSUL_DELAYED;
+
     if (strstr(why, "invalid session"))
         consul_session_lost(c, entry->session);
     else if (op == 0)
         consul_entry_set_stage(entry, ENTRY_NONE);
+
     ptrdiff_t row = consul_view_judge(entry->name, entry);
     if (is_overtaken(entry))
         consul_entry_advance(c, entry, now);
@@ -394,9 +405,11 @@ static void on_claimed(struct consul *c, struct consul_entry *entry,
         consul_entry_advance(c, entry, now);
         return;
     }
+
     entry->is_granted = false;
     consul_entry_set_stage(entry, ENTRY_NONE);
     consul_session_attach(entry, NULL);
+
     if (entry->verb == OP_NONE)
         consul_entry_reply(c, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
     else
@@ -436,6 +449,7 @@ static void on_seen(struct consul *c, struct consul_entry *entry, nanos now)
     bool is_proven =
         session && session->proven_at &&
         (entry->verb == OP_CHECK || session->proven_at >= entry->asked_at - CONSUL_SHARE);
+
     if (!extends)
         consul_entry_advance(c, entry, now);
     else if (is_proven)
@@ -462,6 +476,7 @@ static bool is_whole(struct consul_entry *entry, const struct consul_reply *repl
 
     if (!reply_find(reply, consul_value_key(entry->name, CONSUL_LOCK_TAIL), &lock))
         return false;
+
     consul_view_take_lock(entry->name, &lock);
     *token = entry->name->lock.token;
     return consul_view_has_lock(entry) && strcmp(lock.session, pair->session) == 0;
@@ -485,6 +500,7 @@ static void on_verified(struct consul *c, struct consul_entry *entry,
         }
         return;
     }
+
     learn(c, entry, pair.session, pair.created, pair.changed);
     if (!entry->token)
         entry->token = token;
@@ -506,12 +522,14 @@ static void on_moved(struct consul *c, struct consul_entry *entry, struct consul
         on_seen(c, entry, now);
         return;
     }
+
     reply_failed_op(reply, &why);
     if (strstr(why, to->id) && strstr(why, "invalid session"))
         consul_session_lost(c, to);
     else
         /* The next read shows which session has the entry. */
         consul_session_attach(entry, NULL);
+
     consul_entry_again(c, entry, now);
 }
 
@@ -523,6 +541,7 @@ void consul_entry_on_reply(struct consul *c, struct consul_call *call,
     struct consul_entry *entry = call->entry;
     assert(entry->call == call);
     entry->call = NULL;
+
     switch (call->kind) {
     case CALL_ACQUIRE:
         if (reply->status == 200)
@@ -566,19 +585,23 @@ void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_pr
     enum call_kind kind = call->kind;
     bool places = kind == CALL_ACQUIRE, ends = kind == CALL_END || kind == CALL_DELETE;
     entry->call = NULL;
+
     if (places && !not_processed) {
         consul_entry_set_stage(entry, ENTRY_UNKNOWN);
         entry->session->must_raise_epoch = true;
     }
+
     if (kind == CALL_MOVE && !not_processed)
         /* The next read shows which session has the entry. */
         consul_session_attach(entry, NULL);
     if (kind == CALL_CLAIM || kind == CALL_VERIFY)
         entry->is_granted = false; /* The queue is read again. */
+
     if (ends && !not_processed) {
         entry->ends_blindly = true;
         entry->refusal = HF_OK;
     }
+
     consul_release_over(c, entry);
     if (consul_entry_tries_on(entry, status))
         return;

@@ -21,6 +21,7 @@ struct consul_session *consul_session_of(struct consul *c, int64_t seconds,
     struct consul_session *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
+
     s->seconds = seconds;
     s->is_private = attempt;
     if (attempt)
@@ -74,6 +75,7 @@ void consul_session_attach(struct consul_entry *entry, struct consul_session *se
 {
     if (entry->session == session)
         return;
+
     bool waits = entry->counts_as_waiter;
     consul_session_count_waiter(entry, false);
     if (entry->session)
@@ -98,6 +100,7 @@ static void begin(struct consul *c, struct consul_session *session, nanos now)
     struct consul_call *call = consul_call(consul_commands(c), CALL_CREATE_SESSION, now);
     if (!call)
         return;
+
     consul_call_abandon(call);
     call->session = session;
     session->state = SESSION_ASKED_FOR;
@@ -111,6 +114,7 @@ static bool need_alive(struct consul *c, struct consul_session *session, nanos n
         begin(c, session, now);
     if (session->state != SESSION_ALIVE)
         return false;
+
     bool is_fresh = consul_session_end(session) - now > session->length / 3;
     return is_fresh || consul_session_keep(c, session, now - session->length / 3, now);
 }
@@ -138,6 +142,7 @@ static void raise_epoch(struct consul *c, struct consul_session *session, nanos 
     struct consul_call *call = consul_call_txn(c, CALL_RAISE_EPOCH, false, now);
     if (!call)
         return;
+
     consul_call_abandon(call);
     call->session = session;
     session->raising = true;
@@ -173,6 +178,7 @@ bool consul_session_keep(struct consul *c, struct consul_session *session, nanos
     struct consul_call *call = consul_call(consul_commands(c), CALL_RENEW_SESSION, now);
     if (!call)
         return false;
+
     consul_call_abandon(call);
     call->session = session;
     session->renewal = call;
@@ -198,6 +204,7 @@ static void lose_entry(struct consul *c, struct consul_entry *entry)
         c->host->recheck(c->host->ctx);
     if (!waited)
         return;
+
     consul_entry_set_stage(entry, ENTRY_NONE);
     if (entry->op && entry->verb == OP_NONE)
         consul_entry_reply(c, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
@@ -211,6 +218,7 @@ void consul_session_lost(struct consul *c, struct consul_session *session)
     session->epoch = 0;
     /* A request that arrives late names the session that has ended. */
     session->must_raise_epoch = false;
+
     for (struct consul_entry *entry = c->entries; entry; entry = entry->next)
         if (entry->session == session)
             lose_entry(c, entry);
@@ -254,6 +262,7 @@ static void on_raised(struct consul *c, const struct consul_call *call,
     struct consul_session *session = call->session;
     struct consul_pair pair;
     session->raising = false;
+
     if (reply->status == 200 && reply_pair(reply, 0, &pair)) {
         session->epoch = pair.changed;
         session->must_raise_epoch = false;
@@ -272,6 +281,7 @@ void consul_session_on_reply(struct consul *c, const struct consul_call *call,
         on_renewed(c, call, reply);
     else if (call->kind == CALL_RAISE_EPOCH)
         on_raised(c, call, reply);
+
     consul_entries_advance(c, now);
 }
 
@@ -289,6 +299,7 @@ static void destroy(struct consul *c, const struct consul_session *session, nano
 {
     if (session->state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP)
         return;
+
     text_clear(&c->head);
     text_clear(&c->body);
     text_print(&c->head, "PUT /v1/session/destroy/%s", session->id);
@@ -320,6 +331,7 @@ nanos consul_session_tick(struct consul *c, nanos now)
     drop_unused(c);
     if (consul_commands(c)->state != CONNECTION_UP)
         return next;
+
     for (struct consul_session *s = c->sessions; s; s = s->next) {
         if (s->state != SESSION_ALIVE || !s->waiters)
             continue;
@@ -330,6 +342,7 @@ nanos consul_session_tick(struct consul *c, nanos now)
         nanos again = now >= due ? now + s->length / 3 : due;
         next = again < next ? again : next;
     }
+
     return next;
 }
 
@@ -339,12 +352,14 @@ static bool is_needed(const struct consul *c, const struct consul_session *sessi
 {
     if (session->is_private || session->has_left_hold || (c->lock_delay_ms && session->entries))
         return true;
+
     for (const struct consul_entry *entry = c->entries; entry; entry = entry->next) {
         bool is_place = entry->stage != ENTRY_HELD && !entry->ends_hold;
         bool is_given_up = !entry->op && (is_place || hurries);
         if (entry->session == session && !is_given_up)
             return true;
     }
+
     return false;
 }
 

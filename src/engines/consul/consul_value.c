@@ -43,6 +43,7 @@ size_t consul_value_encode_name(char *out, const char *name, size_t len)
         else
             out[to++] = (char)byte;
     }
+
     return to;
 }
 
@@ -61,6 +62,7 @@ size_t consul_value_decode_name(char *out, size_t size, const char *name, size_t
         out[to++] = (char)strtoul(digits, NULL, 16);
         i += 2;
     }
+
     out[to] = '\0';
     return to;
 }
@@ -103,6 +105,7 @@ bool consul_value_is_own(struct slice tail)
 {
     if (tail.len != CONSUL_ID_TEXT)
         return false;
+
     for (size_t i = 0; i < tail.len; i++)
         if (!isdigit((unsigned char)tail.at[i]) && (tail.at[i] < 'a' || tail.at[i] > 'f'))
             return false;
@@ -147,6 +150,7 @@ bool consul_value_read(struct consul_value *value, const struct consul_pair *pai
         value->queue.foreign = true;
         value->queue.units = value->queue.capacity = 1;
     }
+
     return true;
 }
 

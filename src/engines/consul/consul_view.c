@@ -34,6 +34,7 @@ static struct consul_name *make_name(struct consul *c, const char *base, size_t 
         free(copy);
         return NULL;
     }
+
     memcpy(copy, base, len);
     name->base = copy;
     name->base_len = len;
@@ -49,6 +50,7 @@ struct consul_name *consul_name_of(struct consul *c, const char *text, size_t le
     memcpy(base, c->prefix, c->prefix_len);
     size_t end = c->prefix_len + consul_value_encode_name(base + c->prefix_len, text, len);
     base[end++] = '/';
+
     for (struct consul_name *name = c->names; name; name = name->next)
         if (name->base_len == end && memcmp(name->base, base, end) == 0)
             return name;
@@ -64,6 +66,7 @@ static const struct consul_entry *first_waiter(const struct consul_name *name)
         if (waits && (!first || entry->created < first->created))
             first = entry;
     }
+
     return first;
 }
 
@@ -91,6 +94,7 @@ static bool grow(struct consul_name *name)
     struct view_row *row = queue ? realloc(name->row, room * sizeof *row) : NULL;
     if (!row)
         return false;
+
     name->row = row;
     name->room = room;
     return true;
@@ -131,10 +135,12 @@ static bool add_row(struct consul_name *name, const struct consul_pair *pair)
     row->hash = consul_view_hash(tail.at, tail.len);
     row->changed = pair->changed;
     row->tail[0] = '\0';
+
     if (consul_value_is_own(tail)) {
         memcpy(row->tail, tail.at, tail.len);
         row->tail[tail.len] = '\0';
     }
+
     memcpy(row->session, pair->session, strlen(pair->session) + 1);
     memcpy(row->value, pair->value, pair->value_len + 1);
     name->queue[name->count++] = value.queue;
@@ -156,6 +162,7 @@ static bool add_native(struct consul_name *name)
         return true;
     if (!has_room(name))
         return false;
+
     name->row[name->count] = (struct view_row){.changed = lock->changed};
     name->queue[name->count++] =
         (struct queue_entry){.arrival = lock->changed, .foreign = true, .units = 1, .capacity = 1};
@@ -186,6 +193,7 @@ static bool sort_rows(struct consul_name *name)
         order[i] = (struct arrival){name->queue[i].arrival, i};
     if (has_memory && count)
         qsort(order, count, sizeof *order, by_arrival);
+
     for (size_t i = 0; has_memory && i < count; i++) {
         queue[i] = name->queue[order[i].row];
         row[i] = name->row[order[i].row];
@@ -194,10 +202,12 @@ static bool sort_rows(struct consul_name *name)
     free(order);
     free(has_memory ? (void *)name->queue : (void *)queue);
     free(has_memory ? (void *)name->row : (void *)row);
+
     if (has_memory) {
         name->queue = queue;
         name->row = row;
     }
+
     return has_memory;
 }
 
@@ -232,6 +242,7 @@ static size_t first_of_tree(const struct consul_reply *reply)
         next.key_len = pair.key_len;
         has_next = true;
     }
+
     return i;
 }
 
@@ -242,6 +253,7 @@ bool consul_view_take(struct consul_name *name, const struct consul_reply *reply
     name->count = 0;
     name->index = index;
     name->lock = (struct view_lock){0};
+
     for (size_t i = first_of_tree(reply); done && i < reply_pairs(reply); i++) {
         if (!reply_pair(reply, i, &pair))
             continue;
@@ -250,6 +262,7 @@ bool consul_view_take(struct consul_name *name, const struct consul_reply *reply
         else
             done = add_row(name, &pair);
     }
+
     done = done && add_native(name) && sort_rows(name);
     if (!done)
         name->count = 0;
@@ -279,6 +292,7 @@ bool consul_view_would_hold(struct consul_name *name, const struct consul_entry 
     const struct engine_op *op = &entry->sent;
     if (name->count == name->room && !grow(name))
         return false;
+
     name->queue[name->count] = (struct queue_entry){
         .arrival = UINT64_MAX, .kind = op->kind, .units = op->units, .capacity = op->capacity};
     entry_order_judge(name->queue, name->count + 1, no_resize);
@@ -303,9 +317,11 @@ void consul_view_read(struct consul *c, struct consul_name *name, nanos now)
     name->reads_again = name->reading != NULL;
     if (name->reading || consul_commands(c)->state != CONNECTION_UP)
         return;
+
     struct consul_call *call = consul_call_tree(c, CALL_READ_VIEW, name, now);
     if (!call)
         return;
+
     consul_call_abandon(call);
     call->name = name;
     name->reading = call;
@@ -350,6 +366,7 @@ static void decide_all(struct consul *c, struct consul_name *name, nanos now)
             consul_entry_decide(c, entry, now);
         }
     }
+
     if (!holds_are_whole)
         c->host->recheck(c->host->ctx);
 }
@@ -373,6 +390,7 @@ void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now)
     bool is_behind = name->index < name->query_index && name->caught_up_to != name->query_index;
     if (!is_behind)
         return;
+
     /* Only once: the index reported for an absent key is not that key's index. */
     name->caught_up_to = name->query_index;
     consul_view_read(c, name, now);
@@ -387,6 +405,7 @@ static enum query_target target_of(struct consul_name *name, const struct consul
         return QUERY_TREE;
     if (!waiter)
         return QUERY_LOCK;
+
     ptrdiff_t row = consul_view_judge(name, waiter);
     bool behind_holder = row == 1 && !consul_view_has_lock(waiter) && name->lock.attempt[0] &&
                          strcmp(name->lock.attempt, name->row[0].tail) == 0;
@@ -412,6 +431,7 @@ static void send_query(struct consul *c, struct consul_name *name, nanos now)
     enum query_target target = target_of(name, waiter);
     uint64_t index = index_of(name, target, waiter);
     struct slice key = {name->base, name->base_len};
+
     if (target == QUERY_LOCK)
         key = consul_value_key(name, CONSUL_LOCK_TAIL);
     else if (target == QUERY_ENTRY)
@@ -445,6 +465,7 @@ static struct consul_connection *find_connection(struct consul *c, bool waits)
         if (may_be_taken)
             found = connection;
     }
+
     return found;
 }
 
@@ -454,6 +475,7 @@ static void give_connection(struct consul *c, struct consul_name *name, nanos no
     if (!connection)
         /* No connection is left: waiters poll, and holders notice a loss at their next renewal. */
         return;
+
     if (connection->name) {
         connection->name->query = NULL;
         connection->name = NULL;
@@ -462,6 +484,7 @@ static void give_connection(struct consul *c, struct consul_name *name, nanos no
         connection->dial_at = now;
         connection->failures = 0;
     }
+
     connection->name = name;
     name->query = connection;
     name->query_index = 0;
@@ -474,6 +497,7 @@ static bool is_confirming(const struct consul_name *name)
 {
     if (!name->shared)
         return false;
+
     for (const struct consul_entry *entry = name->entries; entry; entry = entry->beside)
         if (entry->stage == ENTRY_QUEUED && entry->is_granted)
             return true;
@@ -488,8 +512,10 @@ void consul_view_need(struct consul *c, struct consul_name *name, nanos now)
         name->query->name = NULL;
         name->query = NULL;
     }
+
     if (!wanted || consul_commands(c)->state != CONNECTION_UP)
         return;
+
     if (!name->query)
         give_connection(c, name, now);
     bool may_query = name->query && !name->query->calls && !name->reading;
@@ -517,6 +543,7 @@ static void on_lock(struct consul *c, struct consul_name *name, const struct con
         consul_view_take_lock(name, &pair);
     else
         name->lock = (struct view_lock){0};
+
     holder = entry_with_lock(name);
     if (had_hold && (!holder || holder->stage != ENTRY_HELD))
         c->host->recheck(c->host->ctx);
@@ -541,6 +568,7 @@ void consul_view_on_query(struct consul *c, struct consul_name *name,
         consul_view_read(c, name, now);
     else if (has_changed && consul_view_take(name, reply, reply->index))
         decide_all(c, name, now);
+
     consul_view_need(c, name, now);
 }
 
@@ -550,6 +578,7 @@ void consul_view_query_lost(struct consul *c, struct consul_connection *connecti
     struct consul_name *name = connection->name;
     if (!name)
         return;
+
     name->query_index = 0;
     name->target = QUERY_NONE;
     if (has_watched_hold(name))
@@ -591,6 +620,7 @@ nanos consul_views_tick(struct consul *c, nanos now)
         next = end < next ? end : next;
         at = &name->next;
     }
+
     return next;
 }
 

@@ -35,9 +35,11 @@ void etcd_admin_drop(struct etcd *e, struct etcd_admin *admin)
     while (*at != admin)
         at = &(*at)->next;
     *at = admin->next;
+
     for (struct etcd_call *call = commands(e)->calls; call; call = call->next)
         if (call->admin == admin)
             etcd_call_abandon(call);
+
     if (admin->op)
         admin->op->engine_state = NULL;
     free_admin(admin);
@@ -88,6 +90,7 @@ struct etcd_call *etcd_admin_call(struct etcd *e, struct etcd_admin *admin, cons
         call->admin = admin;
     else
         etcd_admin_reply(e, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for a request");
+
     return call;
 }
 
@@ -142,6 +145,7 @@ void etcd_admins_advance(struct etcd *e, nanos now)
         e->has_backlog = true;
         return;
     }
+
     for (struct etcd_admin *admin = e->admins; admin; admin = next) {
         next = admin->next;
         if (admin->begun)
@@ -170,6 +174,7 @@ void etcd_admin_submit(struct etcd *e, struct engine_op *op, nanos now)
     e->admins = admin;
     op->engine_state = admin;
     op->connections = 1u << CONNECTION_COMMANDS;
+
     if (etcd_connection_need(commands(e), now))
         etcd_admins_advance(e, now);
     else if (commands(e)->state == CONNECTION_DOWN)
@@ -184,10 +189,12 @@ static bool split_key(const struct etcd *e, struct slice key, struct slice *name
 {
     if (key.len <= e->prefix_len || memcmp(key.at, e->prefix, e->prefix_len) != 0)
         return false;
+
     const char *begin = key.at + e->prefix_len, *end = key.at + key.len;
     const char *slash = memchr(begin, '/', (size_t)(end - begin));
     if (*begin == '.' || !slash || slash + 1 == end)
         return false;
+
     *name = (struct slice){begin, (size_t)(slash - begin)};
     *tail = (struct slice){slash + 1, (size_t)(end - slash - 1)};
     return true;
@@ -213,9 +220,11 @@ static bool take_row(const struct etcd *e, struct etcd_admin *admin, const struc
     char text[HF_NAME_MAX + 1];
     if (!split_key(e, pair->key, &name, &tail) || !etcd_value_read(&value, pair, tail))
         return true;
+
     struct admin_row *row = add_row(admin);
     if (!row)
         return false;
+
     etcd_value_decode_name(text, sizeof text, name.at, name.len);
     *row = (struct admin_row){.name = strdup(text),
                               .key = strndup(pair->key.at, pair->key.len),
@@ -243,6 +252,7 @@ static bool judge_name(struct etcd_admin *admin, size_t from, size_t to)
     struct queue_entry *queue = malloc((to - from) * sizeof *queue);
     if (!queue)
         return false;
+
     for (size_t i = from; i < to; i++)
         queue[i - from] = admin->row[i].value.queue;
     struct queue_summary summary = entry_order_judge(queue, to - from, (struct queue_resize){0, 0});
@@ -250,6 +260,7 @@ static bool judge_name(struct etcd_admin *admin, size_t from, size_t to)
         admin->row[i].value.queue = queue[i - from];
         admin->row[i].used = (uint32_t)summary.used;
     }
+
     free(queue);
     return true;
 }
@@ -265,6 +276,7 @@ static bool judge_all(struct etcd_admin *admin)
         if (!judge_name(admin, from, to))
             return false;
     }
+
     return true;
 }
 
@@ -281,6 +293,7 @@ static uint64_t own_token(const struct etcd *e, const struct admin_row *row)
         if (same && entry->token)
             return entry->token;
     }
+
     return token_of(row);
 }
 
@@ -325,6 +338,7 @@ static void show_all(struct etcd *e, struct etcd_admin *admin)
                 if (admin->row[i].value.queue.holds != waiters)
                     show_row(e, admin, &admin->row[i]);
     }
+
     etcd_admin_reply(e, admin, REPLY_RELEASED, HF_OK, NULL);
 }
 
@@ -342,6 +356,7 @@ static void send_lease_reads(struct etcd *e, struct etcd_admin *admin, nanos now
         etcd_admin_call(e, admin, ttl_path, now);
         return;
     }
+
     show_all(e, admin);
 }
 
@@ -367,6 +382,7 @@ static void break_hold(struct etcd *e, struct etcd_admin *admin, nanos now)
         if (row->value.queue.holds && matches)
             found = row;
     }
+
     if (!found) {
         etcd_admin_reply(e, admin, REPLY_NOT_HELD, HF_OK, NULL);
         return;
@@ -388,6 +404,7 @@ static void on_rows(struct etcd *e, struct etcd_admin *admin, struct message *m,
     bool good = true;
     while (good && message_next_pair(&m->pairs, &pair))
         good = take_row(e, admin, &pair);
+
     if (!good || !judge_all(admin))
         etcd_admin_reply(e, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for the list");
     else if (admin_op_of(admin->op)->verb == ADMIN_BREAK)
@@ -407,9 +424,11 @@ void etcd_admin_on_reply(struct etcd *e, struct etcd_call *call, const char *byt
         etcd_diagnose_on_reply(e, admin, bytes, len, now);
         return;
     }
+
     enum message_kind kind = leases ? MESSAGE_LEASE : MESSAGE_RANGE;
     if (admin->breaks)
         kind = MESSAGE_TXN;
+
     if (!message_read(&m, kind, bytes, len))
         etcd_admin_reply(e, admin, REPLY_FAILED, HF_UNAVAILABLE, "the reply cannot be read");
     else if (admin->breaks)
@@ -427,6 +446,7 @@ void etcd_admin_on_end(struct etcd *e, struct etcd_call *call, const struct http
     struct etcd_admin *admin = call->admin;
     (void)now;
     bool denied = end->code == 7 || end->code == 16 || strstr(end->text, "user name is empty");
+
     if (admin->breaks && end->code < 0)
         etcd_admin_reply(e, admin, REPLY_UNKNOWN, HF_OK, end->text);
     else

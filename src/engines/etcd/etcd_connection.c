@@ -63,10 +63,12 @@ static void free_call(struct etcd_call *call)
         call->next->link = call->link;
     call->connection->unclaimed -= call->unclaimed;
     call->connection->in_flight--;
+
     if (call->deletes_in) {
         call->deletes_in->deleting--;
         call->connection->etcd->deleting--;
     }
+
     free(call);
 }
 
@@ -103,6 +105,7 @@ static struct etcd_call *start_call(struct etcd_connection *c, enum call_kind ki
         free(call);
         return NULL;
     }
+
     c->in_flight++;
     call->next = c->calls;
     call->link = &c->calls;
@@ -134,6 +137,7 @@ static void set_why(struct etcd_connection *c, hf_status status, const char *why
     assert(status != HF_OK && why);
     const struct etcd *e = c->etcd;
     c->status = status;
+
     if (strstr(why, e->where))
         snprintf(c->why, sizeof c->why, "%.300s", why);
     else
@@ -214,6 +218,7 @@ static void go_down(struct etcd_connection *c, hf_status status, const char *why
     e->connection[CONNECTION_WATCHES].is_broken |=
         e->connection[CONNECTION_WATCHES].state != CONNECTION_DOWN;
     bool dials_again = status == HF_UNAVAILABLE && c->dial_at <= now;
+
     if (!dials_again) {
         etcd_entries_fail_unsent(e, c);
         etcd_admins_fail(e, c);
@@ -248,6 +253,7 @@ bool etcd_connection_need(struct etcd_connection *c, nanos now)
         }
         e->host->dial(e->host->ctx, c->number, e->endpoint);
     }
+
     return c->state == CONNECTION_UP;
 }
 
@@ -262,6 +268,7 @@ static void become_up(struct etcd_connection *c, nanos now)
         etcd_views_resume(e, now);
         return;
     }
+
     endpoints_keep(&e->endpoints, e->endpoint);
     etcd_entries_notify_waiters(e);
     etcd_entries_advance(e, now);
@@ -308,6 +315,7 @@ void etcd_connection_up(struct etcd_connection *c, nanos now)
         authenticate(c, now);
     else
         become_up(c, now);
+
     etcd_connection_flush(e, now);
 }
 
@@ -318,6 +326,7 @@ static void on_authenticated(struct etcd_connection *c, const struct message *m,
         c->is_broken = true;
         return;
     }
+
     memcpy(e->token, m->token.at, m->token.len);
     e->token[m->token.len] = '\0';
     become_up(c, now);
@@ -404,6 +413,7 @@ static void on_message(void *ctx, void *which, const char *bytes, size_t len)
         c->is_broken = true;
         return;
     }
+
     call->answered = true;
     m.call = call->number;
     check_cluster(e, call, &m.header, e->last_now);
@@ -441,6 +451,7 @@ static void on_authenticate_refused(struct etcd_connection *c, const struct http
         become_up(c, now);
         return;
     }
+
     set_why(c, refused ? HF_DENIED : HF_UNAVAILABLE, end->text);
     c->is_broken = true;
 }
@@ -460,6 +471,7 @@ static void on_internal_refused(struct etcd_connection *c, struct etcd_call *cal
     if (end->code == GRPC_DENIED || end->code == GRPC_INVALID)
         status = HF_DENIED;
     set_why(c, status, end->text);
+
     if (status == HF_UNAVAILABLE)
         c->is_broken = true;
     else
@@ -495,6 +507,7 @@ static void refuse(struct etcd_connection *c, struct etcd_call *call, const stru
     } else if (!call->unclaimed || call->session || call->name) {
         on_internal_refused(c, call, end, now);
     }
+
     if (end->code == GRPC_UNAVAILABLE && e->endpoints.count > 1)
         c->is_broken = true; /* This member has no leader. Another one may have: redial. */
 }
@@ -505,6 +518,7 @@ static void on_end(void *ctx, void *which, const struct http2_end *end)
     struct etcd_call *call = which;
     nanos now = c->etcd->last_now;
     c->replied_at = now;
+
     if (call->kind == CALL_WATCH) {
         c->etcd->watch_stream = -1;
         c->etcd->watch_call = NULL;
@@ -524,6 +538,7 @@ static void on_end(void *ctx, void *which, const struct http2_end *end)
         else
             refuse(c, call, end, now);
     }
+
     if (!(end->not_grpc && !call->answered))
         free_call(call);
 }
@@ -561,11 +576,13 @@ void etcd_connection_bytes(struct etcd_connection *c, const char *bytes, size_t 
     assert(c->state != CONNECTION_DOWN);
     const char *text;
     c->status = HF_OK;
+
     if (c->http2 && !http2_receive(c->http2, bytes, len, &text)) {
         bool is_new = c->number == CONNECTION_COMMANDS && !c->etcd->cluster;
         set_why(c, is_new ? HF_CONFIG : HF_UNAVAILABLE, text);
         c->is_broken = true;
     }
+
     if (c->http2 && http2_closing(c->http2) && !c->calls)
         c->is_broken = true;
     drop_if_broken(c, now);
@@ -579,6 +596,7 @@ static const struct etcd_call *oldest_call(const struct etcd_connection *c)
         if (counts && (!oldest || call->sent_at < oldest->sent_at))
             oldest = call;
     }
+
     return oldest;
 }
 
@@ -592,6 +610,7 @@ nanos etcd_connection_tick(struct etcd_connection *c, nanos now)
         due = c->since + c->etcd->connect_timeout;
     const struct etcd_call *oldest = oldest_call(c);
     nanos limit = c->etcd->call_timeout;
+
     /* A server that replies to other calls is not silent. Other bytes do not count: HTTP/2
      * acknowledges requests that a member cannot answer because its leader is hung. */
     if (oldest) {
@@ -600,8 +619,10 @@ nanos etcd_connection_tick(struct etcd_connection *c, nanos now)
         end = end < latest ? end : latest;
         due = end < due ? end : due;
     }
+
     if (now < due)
         return due;
+
     bool was_up = c->state == CONNECTION_UP;
     etcd_connection_drop(c, HF_UNAVAILABLE,
                          was_up ? "no answer came in time" : "connecting took too long", now);

@@ -57,6 +57,7 @@ static void judge_status(struct etcd *e, struct etcd_admin *admin, struct pb_rea
         else if (field.number == 4)
             leader = field.value;
     }
+
     judge_version(e, admin, version);
     find(e, admin, "leader", leader ? HF_HEALTH_OK : HF_HEALTH_BAD,
          leader ? "" : "look at the logs of the members",
@@ -74,6 +75,7 @@ static void judge_members(struct etcd *e, struct etcd_admin *admin, struct pb_re
     unsigned members = 0;
     while (pb_next(&reader, &field))
         members += field.number == 2;
+
     if (members == 1)
         find(e, admin, "members", HF_HEALTH_WARN, "run three members on three machines",
              "the cluster has one member: locks are as available as its machine");
@@ -125,10 +127,12 @@ void etcd_diagnose_on_reply(struct etcd *e, struct etcd_admin *admin, const char
         judge_members(e, admin, reader);
     else
         judge_alarms(e, admin, reader);
+
     if (++admin->step < STEPS) {
         send_step(e, admin, now);
         return;
     }
+
     judge_access(e, admin);
     etcd_admin_reply(e, admin, REPLY_RELEASED, HF_OK, NULL);
 }

@@ -45,6 +45,7 @@ static void send(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, 
     entry->call = etcd_call(&e->connection[CONNECTION_COMMANDS], kind, now);
     if (!entry->call)
         return;
+
     entry->call->entry = entry;
     if (!entry->op)
         etcd_call_claim_none(entry->call);
@@ -76,10 +77,12 @@ bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     if (!e->lock_delay || entry->is_guarded)
         return true;
+
     if (now >= entry->guard_at)
         send_guard(e, entry, now);
     else if (entry->verb == OP_ACQUIRE)
         etcd_entry_reply_delayed(e, entry, now);
+
     return false;
 }
 
@@ -96,6 +99,7 @@ static bool is_listed(struct message list, const char *id)
         if (same)
             return true;
     }
+
     return false;
 }
 
@@ -107,6 +111,7 @@ static unsigned note_orphans(struct etcd_entry *entry, struct message *guards, s
     struct key_value pair;
     unsigned count = 0;
     name->orphans = 0;
+
     while (message_next_pair(&guards->pairs, &pair)) {
         const char *id = pair.key.at + pair.key.len - ETCD_ID_TEXT;
         bool is_ours = pair.key.len <= ETCD_ID_TEXT || memcmp(id, entry->id, ETCD_ID_TEXT) == 0;
@@ -120,6 +125,7 @@ static unsigned note_orphans(struct etcd_entry *entry, struct message *guards, s
         orphan->id[ETCD_ID_TEXT] = '\0';
         orphan->changed = pair.changed;
     }
+
     return count;
 }
 
@@ -142,15 +148,18 @@ void etcd_guard_on_lease(struct etcd *e, struct etcd_entry *entry, const struct 
     struct etcd_name *name = entry->name;
     char key[GUARD_KEY_MAX];
     pb_clear(&e->message);
+
     for (unsigned i = 0; i < name->orphans; i++) {
         struct slice guard = {key, write_key(e, name, name->orphan[i].id, key)};
         message_compare(&e->message, guard, SLICE_NONE, COMPARE_CHANGED, COMPARE_EQUAL,
                         name->orphan[i].changed);
     }
+
     for (unsigned i = 0; i < name->orphans; i++) {
         struct slice guard = {key, write_key(e, name, name->orphan[i].id, key)};
         message_txn_put(&e->message, TXN_THEN, guard, SLICE_NONE, m->lease);
     }
+
     if (name->orphans)
         send(e, entry, CALL_ORPHAN_MARK, now);
     else
@@ -177,6 +186,7 @@ void etcd_guard_on_reply(struct etcd *e, struct etcd_entry *entry, struct messag
         wait_for_orphans(e, entry, now);
         return;
     }
+
     entry->is_guarded = complete;
     etcd_entry_advance(e, entry, now);
 }
@@ -191,5 +201,6 @@ nanos etcd_guards_tick(struct etcd *e, nanos now)
         else if (waits && entry->guard_at < next)
             next = entry->guard_at;
     }
+
     return next;
 }

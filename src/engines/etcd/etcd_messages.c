@@ -21,10 +21,12 @@ void message_compare(struct pb_writer *to, struct slice key, struct slice range_
     pb_put_number(to, 1, relation);
     pb_put_number(to, 2, target);
     put_slice(to, 3, key);
+
     if (revision)
         pb_put_number(to, field, revision);
     else
         pb_put_zero(to, field);
+
     put_slice(to, 64, range_end);
     pb_end(to, compare);
 }
@@ -68,10 +70,12 @@ void message_range(struct pb_writer *to, const struct range_request *range)
     put_slice(to, 2, range->range_end);
     pb_put_number(to, 3, range->limit);
     pb_put_number(to, 4, range->revision);
+
     if (range->range_end.len) {
         pb_put_number(to, 5, ascending);
         pb_put_number(to, 6, range->by_key ? 0 : by_creation);
     }
+
     pb_put_number(to, 7, range->serializable);
 }
 
@@ -145,6 +149,7 @@ static bool read_header(struct reply_header *header, struct pb_reader from)
         else if (field.number == 4)
             header->term = field.value;
     }
+
     return !from.bad;
 }
 
@@ -189,12 +194,14 @@ bool message_read(struct message *m, enum message_kind kind, const char *bytes, 
     struct pb_field field;
     bool good = true;
     *m = (struct message){.responses = reader, .pairs = reader};
+
     while (pb_next(&reader, &field)) {
         if (field.number == 1)
             good &= read_header(&m->header, field.inside);
         else
             read_field(m, kind, &field);
     }
+
     return good && !reader.bad;
 }
 
@@ -213,6 +220,7 @@ bool message_next_response(struct pb_reader *responses, struct message *read)
             read_range_field(read, &part);
         return true;
     }
+
     return false;
 }
 
@@ -232,6 +240,7 @@ static bool read_pair(struct key_value *pair, struct pb_reader from)
         else if (field.number == 6)
             pair->lease = (int64_t)field.value;
     }
+
     return !from.bad;
 }
 
@@ -251,6 +260,7 @@ bool message_read_watch(struct watch_message *m, const char *bytes, size_t len)
     struct pb_field field;
     bool good = true;
     *m = (struct watch_message){.events = reader};
+
     while (pb_next(&reader, &field)) {
         if (field.number == 1)
             good &= read_header(&m->header, field.inside);
@@ -263,6 +273,7 @@ bool message_read_watch(struct watch_message *m, const char *bytes, size_t len)
         else if (field.number == 6)
             m->reason = slice_of(&field.inside);
     }
+
     return good && !reader.bad;
 }
 
@@ -282,5 +293,6 @@ bool message_next_event(struct pb_reader *events, struct watch_event *event)
         }
         return good && !field.inside.bad;
     }
+
     return false;
 }

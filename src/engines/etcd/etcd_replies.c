@@ -55,6 +55,7 @@ static bool is_session_good(struct etcd *e, struct etcd_entry *entry, nanos now)
     struct etcd_session *session = entry->session;
     if (etcd_session_end(session) - now > session->length / 4)
         return true;
+
     if (etcd_session_keep(e, session, now - session->length / 4, now))
         etcd_entry_send_verify(e, entry, now);
     return false;
@@ -65,6 +66,7 @@ void etcd_entry_continue_grant(struct etcd *e, struct etcd_entry *entry, nanos n
     assert(entry->is_granted && entry->session);
     if (entry->call)
         return;
+
     if (!entry->token)
         etcd_entry_send_claim(e, entry, now);
     else if (etcd_guard_need(e, entry, now) && is_session_good(e, entry, now))
@@ -78,6 +80,7 @@ void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos no
         refuse(e, entry, HF_BUSY, "", now);
         return;
     }
+
     etcd_entry_reply(
         e, entry,
         (struct engine_reply){.kind = REPLY_QUEUED, .place = 1, .retry_at = now + ETCD_REFRESH});
@@ -99,6 +102,7 @@ void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revis
         request_anew(e, entry, now);
         return;
     }
+
     bool waited = revision != entry->created;
     bool overlaps =
         /* Writers never overlap, but lists show their tokens, so they note them as well. */
@@ -158,6 +162,7 @@ static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
         refuse(e, entry, HF_BUSY, "", now);
         return;
     }
+
     uint32_t place = row >= 0 ? name->queue[row].place : (uint32_t)name->total;
     etcd_entry_reply(e, entry,
                      (struct engine_reply){.kind = REPLY_QUEUED,
@@ -205,12 +210,14 @@ static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m
         again(e, entry, now);
         return;
     }
+
     entry->created = entry->changed = m->header.revision;
     etcd_entry_set_stage(entry, ENTRY_QUEUED);
     etcd_session_prove(entry->session, m);
     bool read = message_next_response(&m->responses, &put) &&
                 message_next_response(&m->responses, &all) &&
                 take_list(e, entry->name, &all, m->header.revision);
+
     if (is_overtaken(entry))
         etcd_entry_advance(e, entry, now);
     else if (read)
@@ -228,6 +235,7 @@ static void reply_held_by_others(struct etcd *e, struct etcd_entry *entry, nanos
         etcd_entry_reply_busy(e, entry);
         return;
     }
+
     describe_mismatch(entry, &name->queue[0], text, sizeof text);
     refuse(e, entry, HF_MISMATCH, text, now);
 }
@@ -241,6 +249,7 @@ static void on_name_in_use(struct etcd *e, struct etcd_entry *entry, uint64_t re
         reply_held_by_others(e, entry, now);
         return;
     }
+
     entry->try_revision = revision;
     etcd_entry_advance(e, entry, now);
 }
@@ -255,6 +264,7 @@ static bool is_epoch(struct etcd *e, struct message *read)
         etcd_session_lost(e, e->door, e->last_now);
         return false;
     }
+
     size_t len = (size_t)snprintf(text, sizeof text, "%016" PRIx64, e->epoch);
     bool same = pair.value.len == len && memcmp(pair.value.at, text, len) == 0;
     e->must_raise_epoch |= !same;
@@ -268,6 +278,7 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
     bool complete = message_next_response(&m->responses, &epoch) &&
                     message_next_response(&m->responses, &own) &&
                     message_next_response(&m->responses, &all);
+
     if (complete && message_next_pair(&own.pairs, &pair)) {
         learn(e, entry, &pair);
         bool listed = entry->session && take_list(e, entry->name, &all, m->header.revision);
@@ -283,6 +294,7 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
         again(e, entry, now);
         return;
     }
+
     bool is_exclusive = entry->sent.kind == HF_EXCLUSIVE && !entry->sent.queue;
     entry->try_revision = 0;
     if (is_overtaken(entry))
@@ -324,6 +336,7 @@ static void on_refresh(struct etcd *e, struct etcd_entry *entry, struct message 
         again(e, entry, now);
         return;
     }
+
     bool is_gone = etcd_view_judge(entry->name, entry) < 0 && !entry->name->more;
     if (is_gone) {
         etcd_entry_set_stage(entry, ENTRY_NONE);
@@ -379,10 +392,12 @@ static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message 
         etcd_entry_advance(e, entry, now);
         return;
     }
+
     if (m->succeeded) {
         entry->changed = entry->token = m->header.revision;
         etcd_session_prove(entry->session, m);
     } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
+
                pair.created == entry->created) {
         entry->changed = pair.changed;
     } else {
@@ -419,6 +434,7 @@ static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
     bool is_proven =
         entry->session && entry->session->proven_at &&
         (entry->verb == OP_CHECK || entry->session->proven_at >= entry->asked_at - ETCD_SHARE);
+
     if (!extends)
         etcd_entry_advance(e, entry, now);
     else if (is_proven)
@@ -452,6 +468,7 @@ static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message
         lose(e, entry);
         return;
     }
+
     learn(e, entry, &pair);
     entry->seen_at = m->header.revision;
     if (!entry->token && entry->verb != OP_ACQUIRE && entry->verb != OP_NONE)
@@ -472,6 +489,7 @@ static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_sessi
         etcd_session_prove(to, m);
         on_seen(e, entry, now);
     } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
+
                pair.created == entry->created) {
         learn(e, entry, &pair);
         again(e, entry, now);
@@ -489,6 +507,7 @@ static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message 
         entry->changed = m->header.revision;
     else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair))
         entry->changed = pair.changed;
+
     etcd_entry_advance(e, entry, now);
 }
 
@@ -531,6 +550,7 @@ static void on_deleted(struct etcd *e, struct etcd_entry *entry, const struct me
         etcd_entry_reply_refusal(e, entry);
         return;
     }
+
     entry->refusal = HF_OK;
     if (entry->verb == OP_RELEASE || entry->verb == OP_LEAVE)
         etcd_entry_reply(e, entry,
@@ -549,6 +569,7 @@ void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message 
     bool has_list =
         call->kind == CALL_ACQUIRE || call->kind == CALL_TRY_READ || call->kind == CALL_REFRESH;
     assert(entry->call == call);
+
     entry->call = NULL;
     switch (call->kind) {
     case CALL_ACQUIRE:
@@ -620,6 +641,7 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
         etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
         e->must_raise_epoch = true;
     }
+
     bool rewrites = call->kind == CALL_MOVE || call->kind == CALL_SETTLE;
     if (rewrites && !not_processed)
         /* The next read shows which lease the entry is on. */

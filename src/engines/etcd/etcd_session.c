@@ -28,6 +28,7 @@ struct etcd_session *etcd_session_of(struct etcd *e, int64_t seconds, const stru
     struct etcd_session *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
+
     s->seconds = seconds;
     s->is_private = attempt;
     if (attempt)
@@ -52,6 +53,7 @@ struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry 
     struct etcd_session *session = etcd_session_of(e, seconds, &entry->sent.attempt);
     if (!session || (session->state == SESSION_ALIVE && session->lease == lease))
         return session;
+
     session->state = SESSION_ALIVE;
     session->lease = lease;
     session->length = NANOS_OF_MS(seconds * 1000);
@@ -73,6 +75,7 @@ void etcd_session_attach(struct etcd_entry *entry, struct etcd_session *session)
     assert(!entry->session || entry->session->entries);
     if (entry->session == session)
         return;
+
     bool waits = entry->counts_as_waiter;
     etcd_session_count_waiter(entry, false);
     if (entry->session)
@@ -116,6 +119,7 @@ static void begin(struct etcd *e, struct etcd_session *session, nanos now)
     struct etcd_call *call = etcd_call(commands(e), CALL_GRANT_LEASE, now);
     if (!call)
         return;
+
     etcd_call_abandon(call);
     call->session = session;
     session->state = SESSION_ASKED_FOR;
@@ -168,6 +172,7 @@ static void raise_epoch(struct etcd *e, nanos now)
     struct etcd_call *call = etcd_call(commands(e), CALL_RAISE_EPOCH, now);
     if (!call)
         return;
+
     etcd_call_abandon(call);
     call->session = e->door;
     e->raising = true;
@@ -181,6 +186,7 @@ bool etcd_epoch_need(struct etcd *e, nanos now)
         return false;
     if (e->epoch_is_set && !e->must_raise_epoch)
         return true;
+
     raise_epoch(e, now);
     return false;
 }
@@ -205,6 +211,7 @@ bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since
     struct etcd_call *call = etcd_call(commands(e), CALL_KEEP_ALIVE, now);
     if (!call)
         return false;
+
     etcd_call_abandon(call);
     call->session = session;
     session->keepalive = call;
@@ -238,6 +245,7 @@ static void prove_door(struct etcd *e, nanos now)
     struct etcd_call *call = etcd_call(commands(e), CALL_PROVE_DOOR, now);
     if (!call)
         return;
+
     etcd_call_abandon(call);
     call->session = e->door;
 }
@@ -253,6 +261,7 @@ static void lose_entry(struct etcd *e, struct etcd_entry *entry)
         e->host->recheck(e->host->ctx);
     if (!waited)
         return;
+
     etcd_entry_set_stage(entry, ENTRY_NONE);
     if (entry->op && entry->verb == OP_NONE)
         e->host->on_reply(e->host->ctx, entry->op,
@@ -267,10 +276,12 @@ void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
         session->state = SESSION_NONE;
     session->lease = 0;
     session->kept_at = 0;
+
     if (session == e->door) {
         e->epoch_is_set = false;
         e->epoch_changed = 0;
     }
+
     for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
         if (entry->session == session)
             lose_entry(e, entry);
@@ -298,6 +309,7 @@ static void on_kept(struct etcd *e, struct etcd_call *call, const struct message
         etcd_session_lost(e, session, now);
         return;
     }
+
     session->kept_at = call->sent_at;
     session->kept_length = NANOS_OF_MS(m->ttl * 1000);
     session->kept_term = m->header.term;
@@ -329,6 +341,7 @@ static void on_raised(struct etcd *e, struct message *m)
         e->must_raise_epoch = false;
         return;
     }
+
     bool is_there =
         message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair);
     e->epoch_changed = is_there ? pair.changed : 0;
@@ -348,6 +361,7 @@ void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct messag
     } else {
         on_door_read(e, m, now);
     }
+
     etcd_entries_advance(e, now);
 }
 
@@ -360,6 +374,7 @@ nanos etcd_session_tick(struct etcd *e, nanos now)
     drop_unused(e);
     if (commands(e)->state != CONNECTION_UP)
         return next;
+
     for (struct etcd_session *s = e->sessions; s; s = s->next) {
         if (s->state != SESSION_ALIVE || !s->waiters)
             continue;
@@ -370,6 +385,7 @@ nanos etcd_session_tick(struct etcd *e, nanos now)
         nanos again = now >= due ? now + s->length / 3 : due;
         next = again < next ? again : next;
     }
+
     return next;
 }
 

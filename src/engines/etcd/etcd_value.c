@@ -42,6 +42,7 @@ size_t etcd_value_encode_name(char *out, const char *name, size_t len)
         else
             out[to++] = name[i];
     }
+
     return to;
 }
 
@@ -61,6 +62,7 @@ size_t etcd_value_decode_name(char *out, size_t size, const char *name, size_t l
         out[to++] = (char)strtoul(digits, NULL, 16);
         i += 2;
     }
+
     out[to] = '\0';
     return to;
 }
@@ -88,6 +90,7 @@ static bool is_own_tail(struct slice tail)
 {
     if (tail.len != ETCD_ID_TEXT)
         return false;
+
     for (size_t i = 0; i < tail.len; i++)
         if (!isdigit((unsigned char)tail.at[i]) && (tail.at[i] < 'a' || tail.at[i] > 'f'))
             return false;
@@ -131,10 +134,12 @@ bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, str
     /* A key that this engine cannot read, or that somebody has overwritten, still counts as an
      * entry. */
     bool readable = is_own_tail(tail) && read_text(value, text, pair->changed);
+
     if (!readable) {
         *value = (struct etcd_value){.queue.arrival = pair->created};
         value->queue.foreign = true;
         value->queue.units = value->queue.capacity = 1;
     }
+
     return true;
 }

@@ -45,6 +45,7 @@ static char *with_end(const char *base, size_t len, char end)
         memcpy(key, base, len);
         key[len] = end;
     }
+
     return key;
 }
 
@@ -56,6 +57,7 @@ static struct etcd_name *make_name(struct etcd *e, const char *base, size_t len)
     struct etcd_name *name = calloc(1, sizeof *name);
     if (!name)
         return NULL;
+
     name->base = with_end(base, len, '\0');
     name->first = with_end(base, len, '0');
     name->last = with_end(base, len, 'p');
@@ -64,6 +66,7 @@ static struct etcd_name *make_name(struct etcd *e, const char *base, size_t len)
         free_name(name);
         return NULL;
     }
+
     name->next = e->names;
     e->names = name;
     return name;
@@ -76,6 +79,7 @@ struct etcd_name *etcd_name_of(struct etcd *e, const char *text, size_t len)
     memcpy(base, e->prefix, e->prefix_len);
     size_t end = e->prefix_len + etcd_value_encode_name(base + e->prefix_len, text, len);
     base[end++] = '/';
+
     for (struct etcd_name *name = e->names; name; name = name->next)
         if (name->base_len == end && memcmp(name->base, base, end) == 0)
             return name;
@@ -102,6 +106,7 @@ static bool grow(struct etcd_name *name)
     struct view_row *row = queue ? realloc(name->row, room * sizeof *row) : NULL;
     if (!row)
         return false;
+
     name->row = row;
     name->room = room;
     return true;
@@ -135,6 +140,7 @@ static bool put_row(struct etcd_name *name, const struct key_value *pair)
     ptrdiff_t at = find_row(name, hash);
     if (at < 0 && name->count == name->room && !grow(name))
         return false;
+
     if (at < 0) {
         at = (ptrdiff_t)name->count++;
         while (at > 0 && name->queue[at - 1].arrival > value.queue.arrival) {
@@ -143,6 +149,7 @@ static bool put_row(struct etcd_name *name, const struct key_value *pair)
             at--;
         }
     }
+
     name->queue[at] = value.queue;
     name->row[at] = (struct view_row){.hash = hash, .changed = pair->changed, .lease = pair->lease};
     return true;
@@ -165,11 +172,13 @@ bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read
     struct key_value pair;
     if (revision < name->read_at)
         return true;
+
     bool missed = name->revision > revision;
     name->count = 0;
     name->read_at = name->revision = revision;
     name->total = read->count;
     name->more = read->more;
+
     while (message_next_pair(&read->pairs, &pair))
         if (!put_row(name, &pair)) {
             name->count = 0;
@@ -196,6 +205,7 @@ bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry
     const struct engine_op *op = &entry->sent;
     if (name->count == name->room && !grow(name))
         return false;
+
     name->queue[name->count] = (struct queue_entry){
         .arrival = UINT64_MAX, .kind = op->kind, .units = op->units, .capacity = op->capacity};
     entry_order_judge(name->queue, name->count + 1, no_resize);
@@ -229,6 +239,7 @@ void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
         if (row >= 0 && name->queue[row].holds)
             etcd_entry_granted(e, entry, name->revision, now);
     }
+
     if (name->more && name->count <= ETCD_LIST_MAX / 2 && has_waiters(name))
         etcd_view_read(e, name, now);
 }
@@ -237,12 +248,14 @@ void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now)
 {
     if (name->reading || commands(e)->state != CONNECTION_UP)
         return;
+
     struct range_request all = etcd_view_range(name, name->shared);
     pb_clear(&e->message);
     message_range(&e->message, &all);
     struct etcd_call *call = etcd_call(commands(e), CALL_READ_VIEW, now);
     if (!call)
         return;
+
     etcd_call_abandon(call);
     call->name = name;
     name->reading = call;
@@ -277,9 +290,11 @@ void etcd_view_on_read(struct etcd *e, struct etcd_call *call, struct message *m
     struct etcd_name *name = call->name;
     if (!name)
         return;
+
     name->reading = NULL;
     if (!etcd_view_take(e, name, m, m->header.revision))
         return;
+
     if (!name->more)
         notify_missing(e, name);
     etcd_view_decide(e, name, now);
@@ -294,6 +309,7 @@ static int64_t number_watch(struct etcd *e, struct etcd_watch watch)
     size_t number = 1;
     while (number < e->watches && e->watch[number].used)
         number++;
+
     if (number >= e->watches) {
         size_t room = e->watches ? 2 * e->watches : 16;
         struct etcd_watch *all = realloc(e->watch, room * sizeof *all);
@@ -304,6 +320,7 @@ static int64_t number_watch(struct etcd *e, struct etcd_watch watch)
         number = e->watches ? e->watches : 1;
         e->watches = room;
     }
+
     watch.used = true;
     e->watch[number] = watch;
     return (int64_t)number;
@@ -318,6 +335,7 @@ static void send_watch(struct etcd *e, nanos now)
         c->is_broken |= !http2_message(c->http2, e->watch_stream, e->message.bytes, e->message.len);
         return;
     }
+
     e->watch_call = etcd_call(c, CALL_WATCH, now);
     if (e->watch_call)
         e->watch_stream = e->watch_call->stream;
@@ -329,6 +347,7 @@ static void begin_watch(struct etcd *e, struct etcd_name *name, nanos now)
     name->watch = number_watch(e, (struct etcd_watch){.name = name});
     if (!name->watch)
         return;
+
     pb_clear(&e->message);
     message_watch(&e->message, name->watch, (struct slice){name->first, name->base_len + 1},
                   (struct slice){name->last, name->base_len + 1}, true);
@@ -342,6 +361,7 @@ void etcd_view_unwatch(struct etcd *e, int64_t number)
     e->watch[number] = (struct etcd_watch){.used = true};
     if (e->watch_stream < 0 || watches(e)->state != CONNECTION_UP)
         return;
+
     pb_clear(&e->message);
     message_unwatch(&e->message, number);
     send_watch(e, e->last_now);
@@ -360,9 +380,11 @@ void etcd_view_watch_entry(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     if (entry->watch || !etcd_connection_need(watches(e), now))
         return;
+
     entry->watch = number_watch(e, (struct etcd_watch){.entry = entry});
     if (!entry->watch)
         return;
+
     pb_clear(&e->message);
     message_watch(&e->message, entry->watch, etcd_value_key(entry), SLICE_NONE, true);
     send_watch(e, now);
@@ -373,6 +395,7 @@ void etcd_views_resume(struct etcd *e, nanos now)
     for (struct etcd_name *name = e->names; name; name = name->next)
         if (has_waiters(name))
             etcd_view_need(e, name, now);
+
     for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
         if (entry->is_watched)
             etcd_view_watch_entry(e, entry, now);
@@ -385,6 +408,7 @@ void etcd_views_lost(struct etcd *e)
         had_holds |= e->watch[i].entry != NULL;
         e->watch[i] = (struct etcd_watch){0};
     }
+
     for (struct etcd_name *name = e->names; name; name = name->next)
         name->watch = 0;
     for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
@@ -419,6 +443,7 @@ static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_m
             etcd_view_read(e, name, now);
         return;
     }
+
     take_events(name, m);
     if (!name->more)
         notify_missing(e, name);
@@ -457,6 +482,7 @@ void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now
         watches(e)->is_broken = true;
         return;
     }
+
     bool known = m.watch_id > 0 && (size_t)m.watch_id < e->watches;
     struct etcd_watch *watch = known ? &e->watch[m.watch_id] : NULL;
     if (m.canceled) {
@@ -464,6 +490,7 @@ void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now
             watches(e)->is_broken = true; /* A new connection begins all watches anew. */
         return;
     }
+
     if (watch && watch->name)
         on_name_event(e, watch->name, &m, now);
     else if (watch && watch->entry)
@@ -477,6 +504,7 @@ bool etcd_views_wanted(const struct etcd *e)
     for (const struct etcd_name *name = e->names; name; name = name->next)
         if (has_waiters(name))
             return true;
+
     for (const struct etcd_entry *entry = e->entries; entry; entry = entry->next)
         if (entry->is_watched)
             return true;
@@ -514,6 +542,7 @@ nanos etcd_views_tick(struct etcd *e, nanos now)
         next = end < next ? end : next;
         at = &(*at)->next;
     }
+
     return next;
 }
 
@@ -525,5 +554,6 @@ void etcd_views_close(struct etcd *e)
         e->names = name->next;
         free_name(name);
     }
+
     free(e->watch);
 }

@@ -54,6 +54,7 @@ static bool append(struct bytes *to, const void *bytes, size_t len)
         to->at = at;
         to->room = room;
     }
+
     if (len)
         memcpy(to->at + to->len, bytes, len);
     to->len += len;
@@ -137,6 +138,7 @@ static void take_messages(struct http2 *h, struct stream *stream)
         h->events.on_message(h->ctx, stream->call, stream->in.at + at + FRAME_HEAD, len);
         at += FRAME_HEAD + len;
     }
+
     memmove(stream->in.at, stream->in.at + at, stream->in.len - at);
     stream->in.len -= at;
 }
@@ -153,6 +155,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         return 0;
     if (!append(&stream->in, bytes, len))
         return NGHTTP2_ERR_CALLBACK_FAILURE;
+
     take_messages(h, stream);
     return h->failed ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
@@ -196,6 +199,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         stream->end.code = number_of(value, len);
     else if (is_header(name, name_len, "grpc-message"))
         copy_text(stream->text, value, len);
+
     return 0;
 }
 
@@ -273,6 +277,7 @@ void http2_close(struct http2 *h)
 {
     if (!h)
         return;
+
     while (h->streams)
         drop_stream(h->streams);
     nghttp2_session_del(h->session);
@@ -333,6 +338,7 @@ bool http2_message(struct http2 *h, int32_t id, const void *message, size_t len)
     struct stream *stream = stream_of(h, id);
     if (!stream || !append_message(stream, message, len))
         return false;
+
     nghttp2_session_resume_data(h->session, id);
     return true;
 }
@@ -343,6 +349,7 @@ void http2_reset(struct http2 *h, int32_t id)
     struct stream *stream = stream_of(h, id);
     if (!stream)
         return;
+
     stream->reset = true;
     nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
 }

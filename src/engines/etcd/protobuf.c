@@ -39,6 +39,7 @@ static bool reserve(struct pb_writer *writer, size_t len)
         writer->failed = true;
         return false;
     }
+
     writer->bytes = bytes;
     writer->room = room;
     return true;
@@ -51,6 +52,7 @@ static size_t encode(char out[VARINT_MAX], uint64_t value)
         out[len++] = (char)(value | 0x80);
         value >>= 7;
     }
+
     out[len++] = (char)value;
     return len;
 }
@@ -112,6 +114,7 @@ void pb_end(struct pb_writer *writer, size_t begin)
     size_t size = encode(length, len);
     if (!reserve(writer, size))
         return;
+
     memmove(writer->bytes + begin + size, writer->bytes + begin, len);
     memcpy(writer->bytes + begin, length, size);
     writer->len += size;
@@ -138,6 +141,7 @@ static bool read_varint(struct pb_reader *reader, uint64_t *value)
         if (byte < 0x80)
             return true;
     }
+
     return fail(reader);
 }
 
@@ -161,6 +165,7 @@ bool pb_next(struct pb_reader *reader, struct pb_field *field)
     field->number = (unsigned)(tag >> 3);
     if (field->number == 0 || tag >> 3 > UINT32_MAX)
         return fail(reader);
+
     switch (tag & 7) {
     case WIRE_VARINT:
         return read_varint(reader, &field->value);

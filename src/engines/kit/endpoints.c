@@ -76,6 +76,7 @@ static hf_status read_port(const struct reading *r, struct endpoint *one, const 
         *port == ':' && digits >= 1 && digits <= 5 && strspn(port + 1, "0123456789") >= digits;
     if (!is_number || atoi(port + 1) < 1 || atoi(port + 1) > 65535)
         return bad_url(r, "the port is not a number between 1 and 65535");
+
     snprintf(one->port, sizeof one->port, "%.*s", (int)digits, port + 1);
     return HF_OK;
 }
@@ -115,6 +116,7 @@ static hf_status refuse_twice(const struct reading *r)
     char last[ENDPOINT_TEXT_MAX], other[ENDPOINT_TEXT_MAX];
     const struct endpoints *e = r->into;
     assert(e->count > 0);
+
     endpoint_print(&e->one[e->count - 1], last);
 
     for (unsigned i = 0; i + 1 < e->count; i++) {
@@ -122,6 +124,7 @@ static hf_status refuse_twice(const struct reading *r)
         if (strcasecmp(last, other) == 0)
             return error_set(HF_CONFIG, "%s: the URL: it names %s twice", r->scheme, last);
     }
+
     return HF_OK;
 }
 
@@ -212,6 +215,7 @@ hf_status endpoints_read_password(const char *path, char *password, size_t size)
     fclose(file);
     if (flaw)
         return error_set(HF_CONFIG, "password_file=%s: %s", path, flaw);
+
     if (read)
         password[strcspn(password, "\r\n")] = 0;
     return read && password[0]

@@ -20,6 +20,7 @@ static bool make_room(struct http_response *r, size_t more)
     size_t wanted = r->body_len + more + 1, room = r->body_room ? r->body_room : 512;
     if (wanted <= r->body_room)
         return true;
+
     while (room < wanted)
         room *= 2;
     char *body = realloc(r->body, room);
@@ -38,6 +39,7 @@ static size_t take_body(struct http_response *r, const char *bytes, size_t len)
         refuse(r, "no memory for the body of a response");
         return 0;
     }
+
     memcpy(r->body + r->body_len, bytes, part);
     r->body_len += part;
     r->body[r->body_len] = '\0';
@@ -59,6 +61,7 @@ static void read_status(struct http_response *r)
                 isdigit((unsigned char)digit[2]) && (digit[3] == ' ' || digit[3] == '\0');
     r->status =
         good ? (unsigned)((digit[0] - '0') * 100 + (digit[1] - '0') * 10 + digit[2] - '0') : 0;
+
     if (!good)
         refuse(r, "the status line is not one of HTTP/1.1");
     else if (r->status < 200 || r->status > 599)
@@ -80,6 +83,7 @@ static bool read_number(const char *text, unsigned base, uint64_t *number)
             return false;
         *number = *number * base + digit;
     }
+
     return *text != '\0';
 }
 
@@ -91,6 +95,7 @@ static void read_length(struct http_response *r, const char *value)
         refuse(r, "Content-Length is not a number");
     else if (r->left > r->body_max)
         refuse(r, "a response is too long");
+
     r->has_length = true;
 }
 
@@ -147,6 +152,7 @@ static void read_field(struct http_response *r)
         read_encoding(r, value);
     else if (strcasecmp(r->text, "Connection") == 0)
         r->closes |= strcasecmp(value, "close") == 0;
+
     if (r->stage != HTTP_BAD && r->on_field)
         r->on_field(r->ctx, r->text, value);
 }
@@ -228,6 +234,7 @@ static size_t take_text(struct http_response *r, const char *bytes, size_t len)
         }
         r->text[r->text_len++] = byte;
     }
+
     return taken;
 }
 
@@ -242,6 +249,7 @@ size_t http_response_take(struct http_response *r, const char *bytes, size_t len
         taken += in_body ? take_body(r, bytes + taken, len - taken)
                          : take_text(r, bytes + taken, len - taken);
     }
+
     return taken;
 }
 

@@ -43,6 +43,7 @@ static bool make_buckets(struct op_table *table)
     assert((more & (more - 1)) == 0); /* bucket_of() needs a power of two */
     table->bucket = bucket;
     table->buckets = more;
+
     for (uint32_t i = 0; i < had; i++)
         for (struct known_op *known = old[i], *next; known; known = next) {
             next = known->same_hash;
@@ -66,6 +67,7 @@ static bool make_room(struct op_table *table)
         known->same_hash = table->unused;
         table->unused = known;
     }
+
     return true;
 }
 

@@ -23,10 +23,12 @@ void redial_lost(struct redial *redial, enum redial_after after, nanos now,
     struct timing timing;
     timing_fill(&timing, ANY_TTL_MS, limits, overrides);
     redial->failures++;
+
     if (after == REDIAL_AFTER_CUT) {
         timing.retry_min = timing.retry_min < CUT_PAUSE ? timing.retry_min : CUT_PAUSE;
         redial->failures = redial->failures < CUTS_MOST ? redial->failures : CUTS_MOST;
     }
+
     redial->dial_at = now + backoff_pause(&timing, redial->failures, random);
     assert(redial->dial_at > now);
 }

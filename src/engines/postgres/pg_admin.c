@@ -209,6 +209,7 @@ static bool on_change(struct postgres *p, const struct pg_request *request,
         finish(p, request, number ? REPLY_RELEASED : REPLY_NOT_HELD);
         return true;
     }
+
     error_set(HF_MISMATCH, "%s: is not a semaphore", request->op->op->name);
     pg_op_fail(p, request->op, request->sent_at, HF_MISMATCH, error_text());
     return true;

@@ -63,6 +63,7 @@ static void reply_to_all(struct postgres *p, nanos now)
         connection->count--;
         reply_unknown(p, &request);
     }
+
     connection->unclaimed = 0;
 
     for (struct pg_op *a = p->active, *next; a; a = next) {
@@ -189,11 +190,13 @@ bool pg_connection_send(struct postgres *p, struct pg_request request, const cha
     char echoing[ECHOING_MAX];
     if (connection->pooled)
         name = NULL;
+
     if (connection->pooled && request.kind == PG_REQ_VERB) {
         request.echo = ++connection->echo;
         snprintf(echoing, sizeof echoing, "%s, '%" PRIx64 "'", sql, request.echo);
         sql = echoing;
     }
+
     if (!add_request(connection, &request)) {
         pg_connection_drop(p, HF_NO_MEMORY, now, "no memory to send");
         return false;
@@ -256,6 +259,7 @@ bool pg_connection_need(struct postgres *p, nanos now)
         pg_connection_drop(p, HF_NO_MEMORY, now, "no memory for a connection");
         return false;
     }
+
     /* libpq has begun to connect, so its descriptor is known */
     pg_connection_ready(p, now);
     return connection->state != PG_DOWN;
@@ -339,6 +343,7 @@ static void on_hello(struct postgres *p, const struct pg_reply *reply, nanos now
     else if (connection->pooled && p->interop)
         pg_connection_drop(p, HF_CONFIG, now,
                            "interop= needs a session of its own, and a pooler is in between");
+
     if (connection->pooled)
         p->polls = true;
 }
@@ -354,6 +359,7 @@ static char *replace_word(const char *text, const char *word, const char *by)
         to = mempcpy(to, text, (size_t)(next - text));
         to = stpcpy(to, by);
     }
+
     if (out)
         strcpy(to, text);
     return out;
@@ -373,6 +379,7 @@ static char *install_text(const struct postgres *p, const char *file)
                            "'holdfast install', 0)); EXECUTE $script$%s$script$; END $install$",
                            script) < 0)
         text = NULL;
+
     free(schema);
     free(kind);
     free(script);
@@ -464,6 +471,7 @@ static void sweep(struct postgres *p, nanos now)
     char sql[100];
     if (p->connection.state != PG_UP || now - p->swept_at < SWEEP_EVERY)
         return;
+
     p->swept_at = now;
     snprintf(sql, sizeof sql, "SELECT %s.sweep(1000)", p->schema);
     pg_connection_send(
@@ -481,10 +489,12 @@ static void finish_greeting(struct postgres *p, nanos now)
      * cases. */
     if (connection->ups || p->host->random(p->host->ctx) % 64)
         p->swept_at = now;
+
     if (connection->ups++) { /* after a reconnect: holds may have been lost, too */
         p->host->recheck(p->host->ctx);
         pg_reply_notify_all(p);
     }
+
     pg_op_send_unsent(p, now);
 }
 
@@ -583,6 +593,7 @@ static void on_verb(struct postgres *p, const struct pg_request *request,
         on_verb_error(p, request, reply, now);
         return;
     }
+
     pg_reply_note_key(p, request, reply);
     if (is_unconfirmed(request, reply)) {
         a->cut |= request->verb == OP_ACQUIRE;
@@ -593,6 +604,7 @@ static void on_verb(struct postgres *p, const struct pg_request *request,
                                            .text = "the server gave up waiting for a standby"});
         return;
     }
+
     if (!is_own_reply(request, reply) || !pg_reply_to_verb(p, request, reply)) {
         a->cut |= request->verb == OP_ACQUIRE;
         pg_op_reply(p, a,
@@ -661,8 +673,10 @@ static void read_session(struct postgres *p, nanos now)
     while (p->connection.session == session &&
            pg_session_notification(session, payload, sizeof payload))
         pg_reply_notified(p, payload, now);
+
     if (p->connection.session != session)
         return;
+
     if (works)
         adopt(p);
     else
@@ -714,6 +728,7 @@ static const struct pg_request *most_impatient(const struct pg_connection *conne
         if (request->kind == PG_REQ_VERB)
             break; /* the requests behind it were sent later */
     }
+
     return least;
 }
 

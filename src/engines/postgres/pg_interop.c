@@ -24,6 +24,7 @@ hf_status pg_interop_read(struct postgres *p, const char *mode)
                                         [PG_HASHTEXTEXTENDED] = "hashtextextended",
                                         [PG_NUMBER] = "number"};
     bool is_known = false;
+
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (strcmp(mode, modes[i]) == 0) {
             p->interop = (enum pg_interop)i;
@@ -82,6 +83,7 @@ static bool read_key(const struct engine_op *op, char numbers[2][24], bool *has_
     char text[48], *end;
     if (op->name_len >= sizeof text)
         return false;
+
     memcpy(text, op->name, op->name_len);
     text[op->name_len] = 0;
 
@@ -117,6 +119,7 @@ int pg_interop_values(const struct postgres *p, const struct pg_op *a, const cha
     values[0] = pg_interop_has_key(p, a) ? "t" : "f";
     if (p->interop != PG_NUMBER)
         return 1;
+
     read_key(&a->sent_op, numbers, &has_two);
     values[1] = numbers[0];
     values[2] = has_two ? numbers[1] : NULL;
@@ -134,6 +137,7 @@ static const char *flaw_of(const struct postgres *p, const struct engine_op *op,
         return "interop=: only exclusive locks exclude users of pg_advisory_lock";
     if (op->detached || has_owner)
         return "interop=: an advisory lock belongs to one session: no detached leases, no owners";
+
     *status = HF_INVALID;
     if (p->interop == PG_NUMBER && !read_key(op, numbers, &has_two))
         return "interop=number: the name must be a number, or two of 32 bits as 7,8";
@@ -154,6 +158,7 @@ bool pg_interop_refuses(struct postgres *p, struct pg_op *a, nanos now)
     bool relies = op->verb == OP_EXTEND || op->verb == OP_CHECK;
     if (!relies || pg_interop_has_key(p, a))
         return false;
+
     a->unsent = false;
     pg_op_give_back(p, a, now);
     pg_op_reply(p, a,
@@ -175,6 +180,7 @@ void pg_interop_key_is_taken(struct postgres *p, struct pg_op *a, struct engine_
         reply->place = 1;
         return;
     }
+
     reply->kind = REPLY_BUSY;
     reply->retry_at = TIME_NEVER;
     pg_op_give_back(p, a, reply->asked_at);

@@ -124,6 +124,7 @@ void pg_op_set_queued(struct postgres *p, struct pg_op *a, bool queued)
         p->queued++;
     else if (!queued && a->queued)
         p->queued--;
+
     a->queued = queued;
     if (!queued)
         a->queued_reply.set = false;
@@ -335,6 +336,7 @@ static bool send_release_as(struct postgres *p, struct pg_op *a, enum pg_request
     a->key_ups = 0;
     if (kind == PG_REQ_VERB)
         return send_verb(p, a, "hf_release", p->release, count, values, now);
+
     struct pg_request request = {.kind = kind, .patience = p->connect_timeout};
     return pg_connection_send(p, request, "hf_release", p->release, count, values, now);
 }
@@ -403,6 +405,7 @@ static void send_op(struct postgres *p, struct pg_op *a, nanos now)
     a->unsent = false;
     bool sent = send(p, a, now);
     a->sent = true; /* set even if that failed: a part of it may have reached the server */
+
     if (sent)
         pg_op_settle(p, a);
     else
@@ -434,6 +437,7 @@ static void end_unsent(struct postgres *p, struct pg_op *a, nanos now)
     else
         snprintf(text, sizeof text, "%.100s: no connection within %" PRId64 " ms", p->where,
                  ms_of(now - connection->since));
+
     a->unsent = false;
     pg_op_reply(p, a,
                 &(struct engine_reply){.kind = REPLY_RELEASED,
@@ -463,6 +467,7 @@ void pg_op_submit(struct postgres *p, struct pg_op *a, nanos now)
         pg_op_fail_with_connection(p, a, now);
         return;
     }
+
     a->unsent = true;
     if (p->connection.state == PG_UP)
         send_or_begin(p, a, now);

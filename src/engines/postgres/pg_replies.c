@@ -43,6 +43,7 @@ static bool read_numbers(const struct pg_reply *reply, struct numbers *n)
             return false;
         at = end + 1;
     }
+
     return false;
 }
 
@@ -209,6 +210,7 @@ static bool read_released(struct postgres *p, struct pg_op *a, enum op_verb verb
     }
     if (n->at[0] < 0 || n->at[0] > 1 || n->count < 2)
         return false;
+
     a->key_given = 0;
 
     pg_seen_of(p, &a->sent_op)->contended = n->at[1] > 0;
@@ -252,6 +254,7 @@ bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
         understood = read_released(p, a, (enum op_verb)request->verb, &n, &own);
     else if (understood)
         understood = read_extended(p, a, &n, &own);
+
     if (understood)
         pg_op_reply(p, a, &own);
     return understood;
@@ -286,6 +289,7 @@ static bool read_notification(const char *payload, struct notification *n)
     for (const char *at = uuid; count == 4 && *at; at++)
         if (*at != '-' && len < PG_ID_TEXT)
             n->id[len++] = *at;
+
     n->id[len] = 0;
     return len == PG_ID_TEXT;
 }
@@ -334,6 +338,7 @@ static void notify_waiter(struct postgres *p, struct pg_op *a, const struct noti
         reply.brief = true;
         pg_op_set_queued(p, a, false);
     }
+
     pg_op_reply(p, a, &reply);
 }
 

@@ -179,6 +179,7 @@ enum pg_progress pg_session_connect(struct pg_session *s)
         fail(s);
         return PG_FAILED;
     }
+
     s->up = true;
     return PG_CONNECTED;
 }
@@ -296,6 +297,7 @@ bool pg_session_next(struct pg_session *s, struct pg_reply *reply)
         pass_on(s, reply);
         return true;
     }
+
     return false;
 }
 

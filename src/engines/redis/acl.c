@@ -47,6 +47,7 @@ static const char *find_code(const char *error)
     const char *name = strstr(error, "script: "), *place = strstr(error, "@user_"), *code = NULL;
     if (!name || !place || !is_our_text(name + strlen("script: ")))
         return NULL;
+
     const char *number = place + strcspn(place, ":");
     for (long n = *number ? atol(number + 1) : 0; n > 2 && (!code || !has_call(code)); n--)
         code = code_at(n);
@@ -90,10 +91,12 @@ bool redis_acl_write(struct redis *r)
     const struct cached_keys *cached;
     char letters[8], tag[SLOT_TAG_MAX];
     strcpy(nobody, "?");
+
     if (r->cluster.is_on) { /* a name that belongs to this server */
         redis_slot_tag(r->cluster.probe_slot, tag);
         snprintf(nobody, sizeof nobody, "?{%s}", tag);
     }
+
     if (redis_key_cache_find(r, nobody, strlen(nobody), &cached) != HF_OK)
         return false;
 

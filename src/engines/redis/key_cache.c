@@ -54,6 +54,7 @@ static void add_companions(struct resp_command *c, const struct redis_keys *keys
         memcpy(end, first, len);
         end[letter] = letters[i];
     }
+
     resp_command_end(c, end);
 }
 
@@ -108,6 +109,7 @@ void redis_script_begin_index(struct redis *r, enum script_id script, unsigned a
         snprintf(key, sizeof key, "{%s}:names%s", r->prefix, i ? ":whole" : "");
         resp_command_text(&r->command, key);
     }
+
     add_verb(r, script);
 }
 

@@ -34,6 +34,7 @@ static const char *tag_of(const char *key, size_t len, size_t *tag_len)
     const char *close = memchr(open + 1, '}', left);
     if (!close || close == open + 1)
         return NULL;
+
     *tag_len = (size_t)(close - open - 1);
     return open + 1;
 }

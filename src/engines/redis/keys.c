@@ -72,6 +72,7 @@ hf_status redis_keys_of(struct redis_keys *keys, const char *prefix, const char 
         memcpy(at + 1 + keys->lock_len, "}:", 2);
         keys->letter = keys->lock_len + 3;
     }
+
     keys->companion_len = keys->lock_len + (keys->letter == 1 ? 3 : 4);
     return HF_OK;
 }
@@ -90,6 +91,7 @@ hf_status redis_keys_in_cluster(struct redis_keys *keys, const char *prefix, con
     keys->letter = strlen(tag) + 3;
     keys->companion_len = keys->letter + 2 + keys->lock_len;
     assert(keys->companion_len < sizeof keys->companion);
+
     snprintf(keys->companion, sizeof keys->companion, "{%s}~x:", tag);
     memcpy(keys->companion + keys->letter + 2, keys->lock, keys->lock_len);
     return HF_OK;
@@ -149,6 +151,7 @@ void redis_id_text(const struct id *id, char text[REDIS_ID_TEXT + 1])
         text[i] = alphabet[high >> 58];
         text[11 + i] = alphabet[low >> 58];
     }
+
     text[10] = alphabet[high >> 58 | two];
     text[21] = alphabet[low >> 58];
     text[22] = 0;
@@ -184,6 +187,7 @@ bool redis_id_read(const char text[REDIS_ID_TEXT], struct id *id)
         if (count >= 8)
             *out++ = (uint8_t)(bits >> (count -= 8));
     }
+
     assert(out == id->b + sizeof id->b);
     return (bits & 15) == 0; /* the unused four bits must be zero */
 }
@@ -200,6 +204,7 @@ void redis_keys_pattern(const char *before, const char *prefix, size_t len, char
             pattern[out++] = '\\';
         pattern[out++] = prefix[i];
     }
+
     pattern[out++] = '*';
     pattern[out] = 0;
 }

@@ -65,6 +65,7 @@ static struct lock_channel *find_or_add(struct redis *r, const char *name, size_
     struct lock_channels *t = &r->channels;
     if (t->count >= t->buckets && !grow(t))
         return NULL;
+
     struct lock_channel **at = place_of(r, name, len);
     if (*at)
         return *at;
@@ -72,6 +73,7 @@ static struct lock_channel *find_or_add(struct redis *r, const char *name, size_
     struct lock_channel *c = malloc(sizeof *c + len + 1);
     if (!c)
         return NULL;
+
     *c = (struct lock_channel){.id = ++t->last_id, .hash = redis_name_hash(name, len), .len = len};
     memcpy(c->name, name, len);
     c->name[len] = 0;
@@ -120,6 +122,7 @@ static size_t name_channel(const struct redis *r, const struct redis_op *a, char
     struct redis_keys keys;
     if (redis_keys_here(r, &keys, a->sent_op.name, a->sent_op.name_len) != HF_OK)
         return 0;
+
     memcpy(name, keys.companion, keys.companion_len);
     name[keys.letter] = 'q';
     memcpy(name + keys.companion_len, r->self, REDIS_ID_TEXT);
@@ -144,13 +147,16 @@ void redis_channel_join(struct redis *r, struct redis_op *a, nanos now)
     char name[REDIS_KEY_MAX + REDIS_ID_TEXT];
     if (a->channel)
         return;
+
     size_t len = name_channel(r, a, name);
     a->channel = len ? find_or_add(r, name, len) : NULL;
     if (!a->channel)
         return;
+
     a->channel->waiters++;
     if (a->channel->state != CHANNEL_NEW)
         return;
+
     struct redis_connection *connection = &r->connection[CONNECTION_NOTIFY];
     if (connection->state == CONNECTION_UP)
         subscribe(r, a->channel, now);
@@ -203,6 +209,7 @@ static void unsubscribe(struct redis *r, struct lock_channel *c)
         command->len = 0;
         command->failed = false;
     }
+
     drop(r, c);
 }
 
@@ -211,6 +218,7 @@ static void drop_unused(struct redis *r, nanos now)
     struct lock_channels *t = &r->channels;
     if (now < t->sweep_at)
         return;
+
     t->sweep_at = now + KEPT_FOR / 2;
     for (uint32_t i = 0; i < t->buckets; i++)
         for (struct lock_channel *c = t->bucket[i], *next; c; c = next) {
@@ -242,6 +250,7 @@ void redis_channels_listen(struct redis *r, nanos now)
     drop_unused(r, now);
     if (r->channels.has_new && !subscribe_all(r, now))
         return;
+
     if (!connection->queue.count && r->subscribed && !redis_notify_is_proved(r, now))
         redis_notify_ping(r, now);
 }
@@ -261,10 +270,12 @@ void redis_channels_on_reply(struct redis *r, const struct request *request,
     bool is_error = resp->type == RESP_ERROR, has_name = name && name->type == RESP_TEXT;
     struct lock_channel *c = NULL;
     r->listened_at = now;
+
     if (request->from && is_error)
         c = channel_of_id(r, request->from);
     else if (request->from && has_name && r->channels.buckets)
         c = *place_of(r, name->text, name->len);
+
     if (!c || c->id != request->from)
         return;
     if (is_error) {
@@ -292,6 +303,7 @@ bool redis_channels_on_push(struct redis *r, const struct resp_reply *resp, nano
     }
     if (strcmp(what->text, "sunsubscribe") != 0)
         return false;
+
     struct lock_channel *c = r->channels.buckets ? *place_of(r, channel->text, channel->len) : NULL;
     if (c && c->state == CHANNEL_CONFIRMED)
         end_channel(r, c);

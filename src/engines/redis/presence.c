@@ -47,15 +47,18 @@ static void send_renewal(struct redis *r, nanos now)
     struct resp_command *c = &r->command;
     char key[sizeof r->box + 8];
     assert(!p->in_flight);
+
     snprintf(key, sizeof key, "%s:alive", r->box + 1);
 
     resp_command_begin(c, p->is_set ? 3 : 5);
     resp_command_text(c, p->is_set ? "PEXPIRE" : "SET");
     resp_command_text(c, key);
+
     if (!p->is_set) {
         resp_command_text(c, "1");
         resp_command_text(c, "PX");
     }
+
     resp_command_number(c, PRESENCE_MS);
 
     p->in_flight = true;
@@ -160,10 +163,12 @@ static nanos vouch_by_polls(struct redis *r, nanos now)
     p->has_ended = false;
     p->proved_at = now;
     p->renew_at = now + NANOS_OF_MS(PRESENCE_RENEW_MS);
+
     if (has_ended)
         redis_connection_notify_all(r);
     else
         poll_first_waiters(r, now);
+
     return p->renew_at;
 }
 

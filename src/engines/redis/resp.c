@@ -76,6 +76,7 @@ static inline char *put_count(char *to, char letter, size_t count)
     } else {
         to = resp_put_number(to, count);
     }
+
     return put_end(to);
 }
 
@@ -252,6 +253,7 @@ static struct resp_reply *add(const redisReadTask *task, enum resp_type type)
         list->last = resp;
         list->len++;
     }
+
     return resp;
 }
 
@@ -348,6 +350,7 @@ struct resp_reader *resp_reader_open(void)
         free(r);
         return NULL;
     }
+
     r->reader->privdata = r;
     return r;
 }
@@ -480,5 +483,6 @@ int64_t resp_count(const struct resp_reply *resp)
             return -1;
         number = number * 10 + digit;
     }
+
     return number;
 }

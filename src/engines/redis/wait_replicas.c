@@ -103,6 +103,7 @@ static bool send_revoke(struct redis *r, struct redis_op *a, enum op_verb verb, 
         redis_op_write_release(r, a->id, cached, NULL, terms);
     else
         write_downgrade(r, a, cached);
+
     r->round++;
 
     struct request request = {.kind = REQ_TAKE_BACK,
@@ -177,6 +178,7 @@ static void too_few(const struct redis *r, int64_t acknowledged, bool in_file, c
         len += snprintf(
             text + len, size - (size_t)len, "%lld of %lld replicas acknowledged it within %lld ms",
             (long long)acknowledged, (long long)r->replicas, (long long)r->replica_timeout_ms);
+
     if (!in_file)
         snprintf(text + len, size - (size_t)len,
                  "%sit was not in the server's own file within %lld ms",

@@ -106,6 +106,7 @@ void primary_query_all(struct sentinel *s, nanos now)
         begin(s, now);
     if (!s->search.is_on)
         return;
+
     while (s->search.next < s->nodes)
         query_next(s, now);
 }
@@ -135,6 +136,7 @@ static void fail(struct sentinel *s, nanos now)
             len += snprintf(why + len, sizeof why - (size_t)len, "; %.80s: %.180s", node->where,
                             node->why);
     }
+
     redis_follow_failed(s->redis, status, why, now);
 }
 
@@ -170,6 +172,7 @@ nanos primary_tick(struct sentinel *s, nanos now)
         s->search.rounds = 0;
     if (is_up && !s->listen_from)
         s->listen_from = now + LISTEN_AFTER;
+
     if (is_up)
         s->lost_at = 0;
     else if (was_lost && !s->lost_at)

@@ -37,6 +37,7 @@ void sentinel_listen_up(struct sentinel *s, struct sentinel_node *node, nanos no
     else if (node->listen.failures)
         /* announcements before the subscription may have been missed */
         primary_query_all(s, now);
+
     node->listen.failures = 0;
 }
 
@@ -96,6 +97,7 @@ static void on_switch(struct sentinel *s, const char *const word[WORDS_MAX], int
     bool fits = strlen(word[3]) < sizeof answer.host && strlen(word[4]) < sizeof answer.port;
     if (!fits)
         return;
+
     snprintf(answer.host, sizeof answer.host, "%s", word[3]);
     snprintf(answer.port, sizeof answer.port, "%s", word[4]);
     primary_on_switch(s, word[1], word[2], &answer, now);
@@ -115,6 +117,7 @@ static void on_event(struct sentinel *s, const char *channel, const char *messag
         on_switch(s, word, words, now);
         return;
     }
+
     /* Reads "slave NAME HOST PORT @ PRIMARY HOST PORT" or "master PRIMARY HOST PORT". */
     bool is_chosen = strcmp(channel, "+selected-slave") == 0;
     int at = is_chosen ? 5 : 1;

@@ -109,6 +109,7 @@ static void on_master(struct sentinel *s, struct sentinel_node *node, const stru
      * replicas follow the new one. The address is of the epoch before. */
     if (is_failing_over && answer.epoch > 0)
         answer.epoch--;
+
     if (read_server(&answer, field(resp, "ip"), field(resp, "port")))
         answered(s, node, &answer, now);
     else
@@ -142,6 +143,7 @@ static void on_names(struct sentinel *s, struct sentinel_node *node, const struc
         len += snprintf(text + len, sizeof text - (size_t)len, "%s%s", before, name);
         before = ", ";
     }
+
     sentinel_query_failed(s, node, HF_CONFIG, text, now);
 }
 
@@ -200,6 +202,7 @@ nanos sentinel_query_tick(struct sentinel *s, struct sentinel_node *node, nanos 
 {
     if (node->query.state == SENTINEL_DOWN)
         return TIME_NEVER;
+
     nanos due = node->query.since + s->connect_timeout;
     if (now < due)
         return due;

@@ -24,6 +24,7 @@ static char *extend(struct jute_writer *w, size_t more)
         w->bytes = bytes;
         w->room = room;
     }
+
     w->len += more;
     return w->bytes + w->len - more;
 }
@@ -101,6 +102,7 @@ static const char *take(struct jute_reader *r, size_t len)
         r->failed = true;
         return NULL;
     }
+
     r->at += len;
     return r->at - len;
 }
@@ -111,6 +113,7 @@ int32_t jute_get_int(struct jute_reader *r)
     const char *from = take(r, sizeof big);
     if (!from)
         return 0;
+
     memcpy(&big, from, sizeof big);
     return (int32_t)be32toh(big);
 }
@@ -121,6 +124,7 @@ int64_t jute_get_long(struct jute_reader *r)
     const char *from = take(r, sizeof big);
     if (!from)
         return 0;
+
     memcpy(&big, from, sizeof big);
     return (int64_t)be64toh(big);
 }
@@ -160,6 +164,7 @@ bool jute_inbox_add(struct jute_inbox *inbox, const char *bytes, size_t len)
         inbox->bytes = grown;
         inbox->room = room;
     }
+
     if (len)
         memcpy(inbox->bytes + unread, bytes, len);
     inbox->end += len;
@@ -171,6 +176,7 @@ enum jute_frame jute_inbox_next(struct jute_inbox *inbox, struct jute_reader *fr
     size_t unread = inbox->end - inbox->begin;
     if (unread < 4)
         return JUTE_FRAME_NONE;
+
     struct jute_reader head = {.at = inbox->bytes + inbox->begin, .end = inbox->bytes + inbox->end};
     int32_t len = jute_get_int(&head);
     if (len < 0 || (uint32_t)len > JUTE_FRAME_MAX)

@@ -88,6 +88,7 @@ struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now)
         call->admin = admin;
     else
         zk_admin_reply(zk, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for a request");
+
     return call;
 }
 
@@ -152,6 +153,7 @@ static void drop_gone_rows(struct zk_admin *admin)
         else
             admin->row[kept++] = admin->row[i];
     }
+
     admin->count = kept;
 }
 
@@ -162,6 +164,7 @@ static bool judge_rows(struct zk_admin *admin)
     struct queue_entry *queue = malloc((admin->count + 1) * sizeof *queue);
     if (!queue)
         return false;
+
     for (size_t i = 0; i < admin->count; i++)
         queue[i] = admin->row[i].place.queue;
     admin->used = entry_order_judge(queue, admin->count, (struct queue_resize){0, 0}).used;
@@ -187,6 +190,7 @@ static bool ends_page(struct zk *zk, struct zk_admin *admin)
     bool is_full = page && page->most && admin->shown == page->most;
     if (!is_full || admin->at == admin->names)
         return false;
+
     struct hf_row end = end_of_page(admin->name[admin->at - 1]);
     zk->host->row(zk->host->ctx, admin->op, &end);
     return true;
@@ -216,6 +220,7 @@ static void read_name(struct zk *zk, struct zk_admin *admin, nanos now)
         zk_admin_reply(zk, admin, REPLY_RELEASED, HF_OK, NULL);
         return;
     }
+
     admin->step = STEP_PLACES;
     write_path(zk, admin, NULL, path);
     zk_put_children(&zk->message, zk_call_begin(admin->session), path, false);
@@ -229,6 +234,7 @@ static void send_delete(struct zk *zk, struct zk_admin *admin, const char *node,
         zk_admin_reply(zk, admin, REPLY_NOT_HELD, HF_OK, NULL);
         return;
     }
+
     admin->step = STEP_DELETE;
     zk_put_delete(&zk->message, zk_call_begin(admin->session), path);
     zk_admin_call(zk, admin, now);
@@ -243,6 +249,7 @@ static void break_hold(struct zk *zk, struct zk_admin *admin, nanos now)
             return;
         }
     }
+
     zk_admin_reply(zk, admin, REPLY_NOT_HELD, HF_OK, NULL);
 }
 
@@ -270,6 +277,7 @@ static void read_data(struct zk *zk, struct zk_admin *admin, nanos now)
             return;
         call->index = (uint32_t)admin->sent++;
     }
+
     if (admin->read == admin->count)
         end_name(zk, admin, now);
 }
@@ -289,6 +297,7 @@ static void on_names(struct zk *zk, struct zk_admin *admin, struct jute_reader *
     const struct engine_op *op = admin->op;
     bool is_good = zk_read_children(body, &count);
     admin->name = is_good ? calloc(count + 1, sizeof *admin->name) : NULL;
+
     for (uint32_t i = 0; admin->name && i < count && zk_next_child(body, &name); i++) {
         size_t len = zk_name_decode(plain, sizeof plain, name.len ? name.at : "", name.len);
         const struct name_range *page = admin_op_of(op)->page;
@@ -298,10 +307,12 @@ static void on_names(struct zk *zk, struct zk_admin *admin, struct jute_reader *
         if (copy)
             admin->name[admin->names++] = copy;
     }
+
     if (!admin->name) {
         zk_admin_reply(zk, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for the list");
         return;
     }
+
     qsort(admin->name, admin->names, sizeof *admin->name, by_text);
     read_name(zk, admin, now);
 }
@@ -319,6 +330,7 @@ static void on_places(struct zk *zk, struct zk_admin *admin, struct jute_reader 
     struct jute_bytes name;
     bool is_good = zk_read_children(body, &count);
     admin->row = is_good ? calloc(count + 1, sizeof *admin->row) : NULL;
+
     for (uint32_t i = 0; admin->row && i < count && zk_next_child(body, &name); i++) {
         struct admin_row *row = &admin->row[admin->count];
         if (!name.len || !zk_place_read(&row->place, name) ||
@@ -328,10 +340,12 @@ static void on_places(struct zk *zk, struct zk_admin *admin, struct jute_reader 
             zk_place_arrival(row->place.sequence, admin->row[0].place.sequence);
         admin->count++;
     }
+
     if (!admin->row) {
         zk_admin_reply(zk, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for the list");
         return;
     }
+
     qsort(admin->row, admin->count, sizeof *admin->row, by_arrival);
     admin->step = STEP_DATA;
     read_data(zk, admin, now);
@@ -346,6 +360,7 @@ static void on_data(struct zk *zk, struct zk_admin *admin, const struct zk_call 
         zk_data_read(&row->data, bytes);
     else
         row->is_gone = true;
+
     admin->read++;
     read_data(zk, admin, now);
 }
@@ -404,6 +419,7 @@ static bool set_name(struct zk_admin *admin)
         free(name);
         return false;
     }
+
     admin->name[admin->names++] = name;
     return true;
 }
@@ -422,6 +438,7 @@ static void begin_list(struct zk *zk, struct zk_admin *admin, nanos now)
     const struct admin_op *op = admin_op_of(admin->op);
     bool all = op->verb == ADMIN_LIST && op->scope == LIST_PREFIX;
     send_sync(zk, admin, now);
+
     if (all) {
         admin->step = STEP_NAMES;
         zk_put_children(&zk->message, zk_call_begin(admin->session), zk->root, false);
@@ -488,6 +505,7 @@ void zk_admin_submit(struct zk *zk, struct engine_op *op, nanos now)
     op->engine_state = admin;
     bool is_up = zk_session_need(s, now);
     op->connections = zk_session_bit(s);
+
     if (is_up)
         zk_admins_advance(s, now);
     else if (s->state == SESSION_DOWN)

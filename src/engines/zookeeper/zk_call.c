@@ -33,6 +33,7 @@ struct zk_call *zk_call_send(struct zk_session *s, enum zk_call_kind kind, nanos
         zk_session_break(s, HF_UNAVAILABLE, "no memory for a request");
         return NULL;
     }
+
     zk_session_touch(s, now);
     return pipeline_at(&s->calls, s->calls.count - 1);
 }
@@ -81,10 +82,12 @@ static struct zk_call take(struct zk_session *s)
     struct zk_call call;
     pipeline_take(&s->calls, &call, sizeof call);
     s->unclaimed -= call.unclaimed;
+
     if (call.deletes) {
         s->zk->deleting--;
         s->zk->has_backlog = true;
     }
+
     return call;
 }
 
@@ -141,6 +144,7 @@ static bool on_reply(struct zk_session *s, struct zk_header *header, struct jute
 {
     if (s->calls.count == 0)
         return false;
+
     const struct zk_call *first = pipeline_at(&s->calls, 0);
     if ((int32_t)first->flight.id != header->xid)
         return false;
@@ -150,6 +154,7 @@ static bool on_reply(struct zk_session *s, struct zk_header *header, struct jute
         s->zxid = header->zxid;
     if (ends_connection(s, header->error))
         return true; /* the call is cut with the connection */
+
     struct zk_call call = take(s);
     if (call.touched_at && header->error == ZK_OK)
         zk_session_prove(s, &call);
@@ -162,6 +167,7 @@ static bool on_event(struct zk_session *s, struct jute_reader *body, nanos now)
     struct zk_event event;
     if (!zk_read_event(body, &event))
         return false;
+
     if (event.type != ZK_EVENT_SESSION)
         zk_list_on_event(s, &event, now);
     return true;
@@ -172,6 +178,7 @@ bool zk_call_on_frame(struct zk_session *s, struct jute_reader *frame, nanos now
     struct zk_header header;
     if (!zk_read_header(frame, &header))
         return false;
+
     switch (header.xid) {
     case ZK_XID_PING:
         s->pinged_at = 0;
@@ -200,5 +207,6 @@ void zk_calls_cut(struct zk_session *s, nanos now)
         if (call.admin)
             zk_admin_on_cut(zk, &call);
     }
+
     assert(s->unclaimed == 0);
 }

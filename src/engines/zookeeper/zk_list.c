@@ -34,6 +34,7 @@ static struct zk_lock *make_lock(struct zk_session *s, const char *path)
         free(lock);
         return NULL;
     }
+
     lock->session = s;
     lock->hash = hash_of(path);
     struct zk_lock **bucket = &s->bucket[lock->hash % ZK_BUCKETS];
@@ -76,6 +77,7 @@ void zk_lock_loosen(struct zk_lock *lock)
     struct zk *zk = lock->session->zk;
     if (lock->is_loose)
         return;
+
     lock->is_loose = true;
     lock->loose = zk->loose;
     zk->loose = lock;
@@ -110,10 +112,12 @@ void zk_lock_list(struct zk_lock *lock, nanos now)
     }
     if (s->state != SESSION_UP || s->is_broken || s->is_closing)
         return;
+
     zk_put_children(&s->zk->message, zk_call_begin(s), lock->path, lock->has_permits);
     struct zk_call *call = zk_call_send(s, CALL_LIST, now);
     if (!call)
         return;
+
     call->lock = lock;
     lock->lists++;
 }
@@ -161,6 +165,7 @@ static void drop_doubles(struct list *list)
         if (!is_double)
             list->row[kept++] = list->row[i];
     }
+
     list->count = kept;
 }
 
@@ -178,6 +183,7 @@ static bool read_rows(struct list *list, struct jute_reader *body, uint32_t coun
             zk_place_arrival(row->place.sequence, list->row[0].place.sequence);
         list->count++;
     }
+
     return true;
 }
 
@@ -189,10 +195,12 @@ static bool read_list(struct list *list, struct jute_reader *body)
     *list = (struct list){0};
     if (!zk_read_children(body, &count))
         return false;
+
     list->row = malloc((count + 1) * sizeof *list->row);
     list->queue = malloc((count + 1) * sizeof *list->queue);
     if (!list->row || !list->queue || !read_rows(list, body, count))
         return false;
+
     qsort(list->row, list->count, sizeof *list->row, by_arrival);
     drop_doubles(list);
     for (size_t i = 0; i < list->count; i++)
@@ -211,6 +219,7 @@ static ptrdiff_t find_row(const struct list *list, const struct zk_entry *entry)
 {
     if (!list->count)
         return -1;
+
     struct list_row key = {0};
     /* The counter wraps, so arrivals count from the number of the row that was read first; that
      * row gets the middle value. */
@@ -275,6 +284,7 @@ static void watch_ahead(struct zk_entry *entry, const struct list *list, size_t 
         free(path);
         return;
     }
+
     free(entry->ahead);
     entry->ahead = path;
     zk_entry_send_watch(entry, now);
@@ -289,6 +299,7 @@ static void wait_in_queue(struct zk *zk, struct zk_entry *entry, const struct li
                        (struct engine_reply){.kind = REPLY_QUEUED,
                                              .place = list->queue[own].place,
                                              .retry_at = now + refresh});
+
     /* semaphores are notified of every change of the children */
     if (entry->sent.kind != HF_SEMAPHORE)
         watch_ahead(entry, list, own, now);
@@ -306,6 +317,7 @@ static void decide(struct zk *zk, struct zk_entry *entry, const struct list *lis
             zk_entry_advance(zk, entry, now);
         return;
     }
+
     /* The first place decides the kind. Places of other programs are exclusive and queue behind
      * every kind. */
     bool disagrees = own > 0 && !first->foreign && !entry_order_agree(&list->queue[own], first);
@@ -350,6 +362,7 @@ void zk_lock_on_list(struct zk_lock *lock, struct zk_header *header, struct jute
         if (is_undecided(entry))
             decide(s->zk, entry, &list, now);
     }
+
     free_list(&list);
     if (lock->lists_again) {
         lock->lists_again = false;
@@ -367,6 +380,7 @@ static void on_own_place(struct zk_entry *entry, nanos now)
     entry->is_seen = false;
     if (releases)
         return;
+
     if (entry->stage == ENTRY_HELD)
         s->zk->host->recheck(s->zk->host->ctx);
     else
@@ -407,6 +421,7 @@ void zk_list_on_event(struct zk_session *s, const struct zk_event *event, nanos 
     char path[ZK_ROOT_MAX + 3 * HF_NAME_MAX + 512];
     if (event->path.len >= sizeof path || !event->path.len)
         return;
+
     memcpy(path, event->path.at, event->path.len);
     path[event->path.len] = '\0';
     if (event->type == ZK_CHILDREN) {
@@ -419,6 +434,7 @@ void zk_list_on_event(struct zk_session *s, const struct zk_event *event, nanos 
     char *slash = strrchr(path, '/');
     if (!slash)
         return;
+
     *slash = '\0';
     struct zk_lock *lock = find_lock(s, path);
     *slash = '/';

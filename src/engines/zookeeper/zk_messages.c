@@ -75,10 +75,12 @@ void zk_put_connect(struct jute_writer *w, const struct zk_connect *connect)
     jute_put_long(w, connect->zxid);
     jute_put_int(w, connect->timeout_ms);
     jute_put_long(w, connect->session);
+
     if (connect->session)
         jute_put_bytes(w, connect->password.at, connect->password.len);
     else
         jute_put_bytes(w, no_password, sizeof no_password);
+
     jute_put_bool(w, false); /* no read-only server */
     jute_end_frame(w, frame);
 }

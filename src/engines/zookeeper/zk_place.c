@@ -42,6 +42,7 @@ size_t zk_name_encode(char *out, const char *name, size_t len)
         else
             to += (size_t)sprintf(out + to, "%%%02X", (unsigned char)name[i]);
     }
+
     return to;
 }
 
@@ -60,6 +61,7 @@ size_t zk_name_decode(char *out, size_t size, const char *text, size_t len)
         out[to++] = (char)strtoul(digits, NULL, 16);
         i += 2;
     }
+
     out[to] = '\0';
     return to;
 }
@@ -81,6 +83,7 @@ static bool read_number(struct jute_bytes name, int32_t *number)
     size_t len = DIGITS;
     if (name.len <= DIGITS)
         return false;
+
     /* a negative number of ten digits has eleven characters */
     bool is_long = name.len > DIGITS + 1 && name.at[name.len - DIGITS - 1] == '-' &&
                    !isdigit((unsigned char)name.at[name.len - DIGITS - 2]);
@@ -92,6 +95,7 @@ static bool read_number(struct jute_bytes name, int32_t *number)
     long long value = strtoll(text, &end, 10);
     if (*end || isspace((unsigned char)text[0]) || value < INT32_MIN || value > INT32_MAX)
         return false;
+
     *number = (int32_t)value;
     return true;
 }
@@ -107,6 +111,7 @@ static bool read_own(struct zk_place *place, const char *text)
     bool has_joint = letter && end > 0 && (text[end] == '-' || text[end] == '_');
     if (!has_joint || strlen(place->id) != ZK_ID_TEXT)
         return false;
+
     q->kind = (hf_kind)(letter - kind_letters);
     return true;
 }
@@ -121,10 +126,12 @@ bool zk_place_read(struct zk_place *place, struct jute_bytes name)
     size_t len = name.len < sizeof text ? name.len : sizeof text - 1;
     memcpy(text, name.at, len);
     text[len] = '\0';
+
     if (!read_own(place, text)) {
         place->id[0] = '\0';
         place->queue = (struct queue_entry){.foreign = true, .units = 1, .capacity = 1};
     }
+
     return true;
 }
 
@@ -154,6 +161,7 @@ size_t zk_data_write(const struct zk *zk, const struct zk_entry *entry, char out
         snprintf(id, sizeof id, "%" PRIx64, (uint64_t)session->id);
         write_password(session, password);
     }
+
     int len =
         snprintf(out, ZK_DATA_MAX, "hf1 %" PRId64 " %s %s %s %" PRId64 " %s %.*s", op->ttl_ms,
                  op->detached ? "d" : "-", id, password, now / NANOS_OF_MS(1) + zk->wall_offset_ms,
@@ -189,6 +197,7 @@ bool zk_data_read(struct zk_data *data, struct jute_bytes bytes)
         *data = (struct zk_data){0};
         return false;
     }
+
     data->detached = strchr(flags, 'd');
     data->session = session[0] == '-' ? 0 : (int64_t)strtoull(session, NULL, 16);
     read_password(data, password);

@@ -59,6 +59,7 @@ void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now)
     struct zk_session *s = entry->lock->session;
     if (entry->in_flight || s->state != SESSION_UP || s->is_broken)
         return;
+
     if (s->believed_until - now > NANOS_OF_MS(entry->sent.ttl_ms) / 4)
         reply_granted(zk, entry, now);
     else
@@ -117,6 +118,7 @@ static void on_place(struct zk *zk, struct zk_entry *entry, struct jute_reader *
         zk_session_break(entry->lock->session, HF_UNAVAILABLE, "a reply makes no sense");
         return;
     }
+
     entry->place = place;
     entry->sequence = number_of(place);
     entry->created = (uint64_t)stat.created;
@@ -132,6 +134,7 @@ static void on_no_place(struct zk *zk, struct zk_entry *entry, int32_t error, na
     int32_t reason = entry->make_error ? entry->make_error : error;
     zk_entry_set_stage(entry, ENTRY_NONE);
     entry->make_error = ZK_OK;
+
     if (is_leaving(entry)) {
         zk_entry_advance(zk, entry, now);
     } else if (may_make) {
@@ -189,6 +192,7 @@ static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *d
     bool is_free = s && s->state == SESSION_DOWN && !s->entries;
     if (!s || (s->id != data->session && !is_free) || !zk_entry_move(entry, s))
         return false;
+
     if (s->id != data->session) {
         s->id = data->session;
         s->zxid = 0;
@@ -197,6 +201,7 @@ static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *d
         s->timeout_ms = s->wanted_ms;
         s->proven_at = s->believed_until = 0;
     }
+
     entry->is_elsewhere = false;
     return true;
 }
@@ -220,6 +225,7 @@ static void on_read(struct zk *zk, struct zk_entry *entry, const struct zk_heade
         zk_entry_fail(zk, entry, HF_UNAVAILABLE, "the attempt belongs to another session", now);
         return;
     }
+
     entry->created = (uint64_t)stat.created;
     zk_entry_set_stage(entry, entry->verb == OP_ACQUIRE ? ENTRY_QUEUED : ENTRY_HELD);
     zk_entry_advance(zk, entry, now);
@@ -238,6 +244,7 @@ static void on_seen(struct zk *zk, struct zk_entry *entry, const struct zk_heade
         fail_by_error(zk, entry, header->error, now);
         return;
     }
+
     entry->lock->session->watched += !entry->is_seen;
     entry->is_seen = true;
     zk_entry_advance(zk, entry, now);
@@ -251,11 +258,13 @@ static void on_deleted(struct zk *zk, struct zk_entry *entry, int32_t error, nan
         fail_by_error(zk, entry, error, now);
         return;
     }
+
     bool was_there = error == ZK_OK || entry->was_deleted || entry->verb == OP_LEAVE;
     s->is_over |= s->is_private && !entry->is_elsewhere;
     entry->was_deleted = entry->was_held = false;
     zk_entry_forget_place(entry);
     zk_entry_set_stage(entry, ENTRY_NONE);
+
     if (entry->refusal && entry->verb == OP_ACQUIRE)
         reply_refusal(zk, entry);
     else if (is_leaving(entry))
@@ -284,6 +293,7 @@ void zk_entry_on_reply(struct zk *zk, struct zk_call *call, struct zk_header *he
         on_watched(entry, header, now);
         return;
     }
+
     assert(entry->in_flight);
     entry->in_flight--;
     switch (call->kind) {
@@ -336,6 +346,7 @@ void zk_entry_on_cut(struct zk *zk, const struct zk_call *call, nanos now)
     struct zk_session *s = entry->lock->session;
     if (call->kind == CALL_WATCH)
         return;
+
     entry->in_flight--;
     if (s->id == 0) {
         on_cut_by_expiry(zk, entry, now);
@@ -350,6 +361,7 @@ void zk_entry_on_cut(struct zk *zk, const struct zk_call *call, nanos now)
         entry->refusal = HF_OK;
     bool is_overtaken = places && is_leaving(entry);
     bool answers = entry->verb != OP_NONE && entry->op && !is_overtaken && call->kind != CALL_MAKE;
+
     if (answers && (places || deletes))
         reply_unknown(zk, entry);
     else if (answers)
