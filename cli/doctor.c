@@ -32,6 +32,10 @@
 static const struct option_spec OPTIONS[] = {
     {"scan", 0, NULL, STORE_CONSTANT, OPTION_FIELD(scan), 1, 1,
      "search all keys of a Redis server, and compare them with the list"},
+    {"install", 0, NULL, STORE_CONSTANT, OPTION_FIELD(install), 1, 1,
+     "only load the library into Redis servers, for users that may not"},
+    {"prune", 0, NULL, STORE_CONSTANT, OPTION_FIELD(prune), 1, 1,
+     "only remove libraries of other releases that no client uses"},
     OPTION_URL,
     OPTION_JSON,
     OPTION_HELP,
@@ -365,13 +369,38 @@ static void diagnose(struct findings *findings, const struct cli_options *option
         findings_fail(findings, "close", status);
 }
 
+/* What administrators do for the library inside servers. No lock is taken. */
+static void care_for_library(struct findings *findings, const struct cli_options *options)
+{
+    hf_client *client;
+    hf_status status = hf_open(options->url, NULL, &client);
+
+    if (status != HF_OK) {
+        findings_fail(findings, "engine", status);
+        return;
+    }
+
+    if (options->install)
+        status = hf_library_install(client, add_finding, findings);
+    if (status == HF_OK && options->prune)
+        status = hf_library_prune(client, add_finding, findings);
+    if (status != HF_OK)
+        findings_fail(findings, "library", status);
+    status = hf_close(client, 1000);
+    if (status != HF_OK)
+        findings_fail(findings, "close", status);
+}
+
 static int run_doctor(const struct cli_options *options, int argc, char **argv)
 {
     struct findings findings = {0};
     int code = check_operands(&VERB_DOCTOR, argc, argv, 0, 0);
     if (code != 0)
         return code;
-    diagnose(&findings, options);
+    if (options->install || options->prune)
+        care_for_library(&findings, options);
+    else
+        diagnose(&findings, options);
     return findings_print(&findings, options->json);
 }
 
@@ -379,13 +408,24 @@ const struct verb VERB_DOCTOR = {
     .name = "doctor",
     .operands = "",
     .summary = "Opens the engine and checks it: table, permissions, clock, speed, stale holds.",
-    .details = "Each line is ok, note (good to know), warn or fail. Exit codes: 0 nothing failed; "
-               "69 the engine\n"
-               "cannot be reached or is full; 78 bad configuration, no permission, or a table or "
-               "server that cannot\n"
-               "do its work.\n"
-               "With --json: one object with the keys exit, dropped and checks (check, state, text "
-               "each).\n",
+    .details =
+        "Each line is ok, note (good to know), warn or fail. Exit codes: 0 nothing failed; "
+        "69 the engine\n"
+        "cannot be reached or is full; 78 bad configuration, no permission, or a table or "
+        "server that cannot\n"
+        "do its work.\n"
+        "\n"
+        "--install and --prune are for administrators of Redis and Valkey servers. They take no "
+        "lock, and do\n"
+        "their work on every server of the URL: each primary of a cluster, each server of a "
+        "quorum. --install\n"
+        "loads the library of functions that clients call, and replaces it if somebody changed "
+        "it. --prune\n"
+        "removes those of other releases, but none that a connected client uses, or may use "
+        "because it does not\n"
+        "say. Both say what they did on each server.\n"
+        "With --json: one object with the keys exit, dropped and checks (check, state, text "
+        "each).\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_doctor,

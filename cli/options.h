@@ -41,14 +41,15 @@ struct cli_options {
     int64_t ask;                             /* advise: ask the questions */
     const char *from_history, *from_metrics; /* a name; a file or an address */
     int64_t json, lines, help, version;
-    int64_t wide;         /* list: do not cut names */
-    int64_t foreign;      /* list: search for locks of other programs */
-    int64_t scan;         /* doctor: compare a search with the list */
-    int64_t sort;         /* enum row_order, for list and top */
-    int64_t state;        /* list: index among held and waited; -1 if not given */
-    const char *format;   /* list: keys, separated by commas */
-    const char *config;   /* a file */
-    int64_t print_config; /* serve: print its settings */
+    int64_t wide;           /* list: do not cut names */
+    int64_t foreign;        /* list: search for locks of other programs */
+    int64_t scan;           /* doctor: compare a search with the list */
+    int64_t install, prune; /* doctor: care for the library inside servers */
+    int64_t sort;           /* enum row_order, for list and top */
+    int64_t state;          /* list: index among held and waited; -1 if not given */
+    const char *format;     /* list: keys, separated by commas */
+    const char *config;     /* a file */
+    int64_t print_config;   /* serve: print its settings */
     struct option_values given;
 };
 

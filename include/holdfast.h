@@ -575,6 +575,18 @@ struct hf_finding {
 typedef void hf_finding_fn(void *arg, const struct hf_finding *finding);
 HF_API HF_MUST_CHECK hf_status hf_diagnose(hf_client *client, hf_finding_fn *fn, void *arg);
 
+/* For administrators of Redis and Valkey, where what Holdfast does is a library of functions inside
+ * the server. Installs that library on every server of the client, so that other users need no
+ * right to load it, and calls fn for each server. A library of that name that somebody changed is
+ * replaced. Nothing is done about locks. HF_UNSUPPORTED: the engine has no such library. */
+HF_API HF_MUST_CHECK hf_status hf_library_install(hf_client *client, hf_finding_fn *fn, void *arg);
+
+/* Removes the libraries of other releases from every server of the client, and calls fn for each of
+ * them. The client's own library stays. So does one that a client uses that is connected to any of
+ * the servers, or may use because it does not say. If a server cannot be asked, nothing is removed.
+ */
+HF_API HF_MUST_CHECK hf_status hf_library_prune(hf_client *client, hf_finding_fn *fn, void *arg);
+
 struct hf_counters {
     size_t size;
     uint64_t asked, granted, queued, busy, timed_out, cancelled, failed, extended, released, lost;

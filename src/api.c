@@ -944,6 +944,36 @@ hf_status hf_diagnose(hf_client *client, hf_finding_fn *fn, void *arg)
     return status;
 }
 
+typedef hf_status library_fn(struct hf_client *client, hf_finding_fn *fn, void *arg);
+
+static hf_status care_for_library(hf_client *client, library_fn *care, hf_finding_fn *fn, void *arg)
+{
+    if (!client || !fn)
+        return missing(client ? "fn" : "client");
+
+    hf_status status = client_enter(client);
+    if (status != HF_OK)
+        return status;
+
+    if (client->type->care_for_library)
+        status = care(client, fn, arg);
+    else
+        status = error_set(HF_UNSUPPORTED, "%s: the engine %s runs no library inside its servers",
+                           client->url, client->type->name);
+    client_exit(client);
+    return status;
+}
+
+hf_status hf_library_install(hf_client *client, hf_finding_fn *fn, void *arg)
+{
+    return care_for_library(client, client_install_library, fn, arg);
+}
+
+hf_status hf_library_prune(hf_client *client, hf_finding_fn *fn, void *arg)
+{
+    return care_for_library(client, client_prune_libraries, fn, arg);
+}
+
 hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg)
 {
     if (!client || !fn)

@@ -532,6 +532,8 @@ static inline struct timing_overrides client_overrides(const struct hf_client *c
 /* Reports findings, if the engine has that function. They are reported even if the status is not
  * HF_OK. */
 hf_status client_diagnose(struct hf_client *client, hf_finding_fn *fn, void *arg);
+hf_status client_install_library(struct hf_client *client, hf_finding_fn *fn, void *arg);
+hf_status client_prune_libraries(struct hf_client *client, hf_finding_fn *fn, void *arg);
 hf_status client_show_servers(struct hf_client *client, const char *name, hf_server_state_fn *fn,
                               void *arg);
 

@@ -1,5 +1,5 @@
-/* server_report.c - hf_diagnose and hf_show_servers: collects the findings of the engine, then
- * passes them to the caller's function.
+/* server_report.c - hf_diagnose, hf_show_servers and the care for libraries inside servers:
+ * collects the findings of the engine, then passes them to the caller's function.
  *
  * The engine reports while it holds its own lock. The caller's function runs after that, so it may
  * call the library, and no renewal waits for it. */
@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "sys/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,21 @@ static hf_status judge(const struct hf_client *client, const struct report *repo
     return status;
 }
 
+/* Passes the findings on, frees the report, and returns the status. */
+static hf_status deliver_findings(const struct hf_client *client, struct report *report,
+                                  hf_status status, hf_finding_fn *fn, void *arg)
+{
+    char failure_text[ERROR_TEXT_MAX];
+
+    status = judge(client, report, status);
+    /* kept here, because the caller's function may change error_text() */
+    strcpy(failure_text, error_text());
+    for (size_t i = 0; i < report->count; i++)
+        fn(arg, &report->items[i].finding);
+    free_report(report);
+    return status == HF_OK ? HF_OK : error_set(status, "%s", failure_text);
+}
+
 hf_status client_diagnose(struct hf_client *client, hf_finding_fn *fn, void *arg)
 {
     assert(client->type->diagnose);
@@ -127,15 +143,58 @@ hf_status client_diagnose(struct hf_client *client, hf_finding_fn *fn, void *arg
     struct report report = {0};
     hf_status status =
         client->type->diagnose(client->engine, clock_boot(), collect_finding, &report);
-    char failure_text[ERROR_TEXT_MAX];
+    return deliver_findings(client, &report, status, fn, arg);
+}
 
-    status = judge(client, &report, status);
-    /* kept here, because the caller's function may change error_text() */
-    strcpy(failure_text, error_text());
-    for (size_t i = 0; i < report.count; i++)
-        fn(arg, &report.items[i].finding);
-    free_report(&report);
-    return status == HF_OK ? HF_OK : error_set(status, "%s", failure_text);
+static hf_status care_for_library(struct hf_client *client, enum admin_verb verb,
+                                  const char *in_use, hf_finding_fn *fn, void *arg)
+{
+    struct report report = {0};
+    hf_status status = client->type->care_for_library(client->engine, verb, in_use, clock_boot(),
+                                                      collect_finding, &report);
+    return deliver_findings(client, &report, status, fn, arg);
+}
+
+hf_status client_install_library(struct hf_client *client, hf_finding_fn *fn, void *arg)
+{
+    assert(client->type->care_for_library);
+    return care_for_library(client, ADMIN_INSTALL, NULL, fn, arg);
+}
+
+/* Texts of findings, separated by blanks. */
+struct uses {
+    char *text; /* NULL: none yet */
+    bool out_of_memory;
+};
+
+static void add_uses(void *arg, const struct hf_finding *finding)
+{
+    struct uses *uses = arg;
+    size_t len = uses->text ? strlen(uses->text) : 0, more = strlen(finding->text) + 2;
+    char *text = realloc(uses->text, len + more);
+    if (!text) {
+        uses->out_of_memory = true;
+        return;
+    }
+    snprintf(text + len, more, " %s", finding->text);
+    uses->text = text;
+}
+
+/* Every server is asked who uses what before the first one is told to remove anything: a client may
+ * be connected to some of the servers only. */
+hf_status client_prune_libraries(struct hf_client *client, hf_finding_fn *fn, void *arg)
+{
+    assert(client->type->care_for_library);
+    struct uses uses = {0};
+    hf_status status = care_for_library(client, ADMIN_USES, NULL, add_uses, &uses);
+
+    if (status == HF_OK && (uses.out_of_memory || !uses.text))
+        status =
+            error_set(HF_NO_MEMORY, "%s: no memory for the report of the servers", client->url);
+    if (status == HF_OK)
+        status = care_for_library(client, ADMIN_PRUNE, uses.text, fn, arg);
+    free(uses.text);
+    return status;
 }
 
 hf_status client_show_servers(struct hf_client *client, const char *name, hf_server_state_fn *fn,

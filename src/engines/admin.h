@@ -1,4 +1,5 @@
-/* admin.h - the requests of administrators to an engine: list, break, resize, diagnose. */
+/* admin.h - the requests of administrators to an engine: list, break, resize, diagnose, and the
+ * care for the library that the engine runs inside its servers. */
 #pragma once
 #include "base/name_page.h"
 #include "core/engine_protocol.h"
@@ -42,7 +43,20 @@ enum admin_verb {
     /* sets the capacity of op.name to op.capacity; NOT_HELD: the name is not in use */
     ADMIN_RESIZE,
     ADMIN_DIAGNOSE, /* reports findings about the server */
+    ADMIN_INSTALL,  /* loads the library that runs inside the server, and reports findings */
+    ADMIN_USES,     /* reports the libraries that clients of the server use, as text of a finding */
+    /* removes the libraries of other releases that no client uses, and reports findings */
+    ADMIN_PRUNE,
 };
+
+/* In the text of ADMIN_USES, and in admin_op.in_use: there are clients whose library is unknown. */
+#define LIBRARY_UNKNOWN "?"
+
+/* Is each server asked for itself, whatever locks it has? */
+static inline bool admin_is_for_servers(enum admin_verb verb)
+{
+    return verb >= ADMIN_DIAGNOSE;
+}
 
 /* An op with the verb OP_ADMIN. */
 struct admin_op {
@@ -50,6 +64,7 @@ struct admin_op {
     enum admin_verb verb;
     enum list_scope scope;         /* ADMIN_LIST */
     const struct name_range *page; /* ADMIN_LIST: as in admin_target */
+    const char *in_use; /* ADMIN_PRUNE: libraries in use on any server, separated by blanks */
 };
 
 static inline const struct admin_op *admin_op_of(const struct engine_op *op)

@@ -92,6 +92,10 @@ struct engine_type {
     hf_status (*resize)(void *self, const struct admin_target *what, uint32_t capacity, nanos now);
     /* Reports findings about the engine and its servers. NULL: it has none. fn only copies. */
     hf_status (*diagnose)(void *self, nanos now, hf_finding_fn *fn, void *arg);
+    /* ADMIN_INSTALL, ADMIN_USES or ADMIN_PRUNE, for the libraries that run inside the servers;
+     * in_use: as in admin_op. NULL: nothing of ours runs there. fn only copies. */
+    hf_status (*care_for_library)(void *self, enum admin_verb verb, const char *in_use, nanos now,
+                                  hf_finding_fn *fn, void *arg);
     /* Sleeps until something about any name may have changed since *seen, at most until `until`;
      * updates *seen. */
     void (*watch)(void *self, uint32_t *seen, nanos until);

@@ -91,8 +91,8 @@ export -f named
 export HOLDFAST REDIS_PORT
 long=$(printf '%064d' 7)
 if apart=$(namespaces --uts); then
-    like "a strange host name is made printable" "$($apart bash -c 'named "our host é"')" 'name=holdfast/our-host---/[0-9]+ '
-    like "one of 64 bytes is told whole" "$($apart bash -c "named $long")" "name=holdfast/$long/[0-9]+ "
+    like "a strange host name is made printable" "$($apart bash -c 'named "our host é"')" 'name=holdfast/our-host---/[0-9]+/holdfast_[0-9a-f]{8} '
+    like "one of 64 bytes is told whole" "$($apart bash -c "named $long")" "name=holdfast/$long/[0-9]+/holdfast_[0-9a-f]{8} "
 else
     skip "a strange host name is made printable" "$(why_not)"
     skip "one of 64 bytes is told whole" "$(why_not)"

@@ -23,4 +23,5 @@ const struct engine_type cluster_engine = {
     .override_timing = redis_override_timing,
     .open = open_engine,
     IO_ENGINE_FUNCTIONS,
+    .care_for_library = io_care_for_library,
 };

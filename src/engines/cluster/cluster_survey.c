@@ -1,4 +1,5 @@
-/* cluster_survey.c - list and diagnose: one request to every primary, one reply to the client.
+/* cluster_survey.c - list, diagnose and the care for the library: one request to every primary, one
+ * reply to the client.
  *
  * If a primary fails, the rows of the others are reported, and the reply says which one is missing.
  */
@@ -35,7 +36,7 @@ bool survey_is_needed(const struct engine_op *op)
         return false;
     const struct admin_op *asked = admin_op_of(op);
     bool lists = asked->verb == ADMIN_LIST && asked->scope == LIST_PREFIX;
-    return lists || asked->verb == ADMIN_DIAGNOSE;
+    return lists || admin_is_for_servers(asked->verb);
 }
 
 struct cluster_survey *survey_of_part(const struct cluster *c, const struct engine_op *op)

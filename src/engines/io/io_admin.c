@@ -172,6 +172,17 @@ hf_status io_diagnose(void *self, nanos now, hf_finding_fn *fn, void *arg)
     return run(self, &admin.op, now, "is not there");
 }
 
+hf_status io_care_for_library(void *self, enum admin_verb verb, const char *in_use, nanos now,
+                              hf_finding_fn *fn, void *arg)
+{
+    assert(verb == ADMIN_INSTALL || verb == ADMIN_USES || verb == ADMIN_PRUNE);
+    struct admin_target nothing = {.which = LIST_ONE, .name = "-", .len = 1};
+    struct io_admin admin = {
+        .op = new_op(verb, &nothing, now + LIST_PATIENCE), .find = fn, .arg = arg};
+    admin.op.in_use = in_use;
+    return run(self, &admin.op, now, "is not there");
+}
+
 void io_watch(void *self, uint32_t *seen, nanos until)
 {
     (void)self;

@@ -71,7 +71,7 @@ struct redis_op *redis_op_find_or_make(struct redis *r, struct engine_op *op)
 
 static void leave_list(struct redis *r, struct redis_op *a)
 {
-    assert(!a->admin);
+    assert(!a->admin && !a->care);
     *(a->prev ? &a->prev->next : &r->ops) = a->next;
     if (a->next)
         a->next->prev = a->prev;
@@ -89,7 +89,7 @@ static void leave_list(struct redis *r, struct redis_op *a)
 static bool is_idle(const struct redis_op *a)
 {
     bool waits = a->unsent || a->queued || a->listens;
-    return !waits && !redis_op_is_in_flight(a) && !a->admin;
+    return !waits && !redis_op_is_in_flight(a) && !a->admin && !a->care;
 }
 
 void redis_ops_rest(struct redis *r)

@@ -178,7 +178,7 @@ static bool has_slot(const struct redis_op *a)
         return true;
     const struct admin_op *asked = admin_op_of(a->op);
     bool lists = asked->verb == ADMIN_LIST && asked->scope == LIST_PREFIX;
-    return !lists && asked->verb != ADMIN_DIAGNOSE;
+    return !lists && !admin_is_for_servers(asked->verb);
 }
 
 void redis_cluster_review(void *redis, const uint8_t owner[CLUSTER_SLOTS])

@@ -551,12 +551,22 @@ void redis_op_send(struct redis *r, struct redis_op *a, nanos now)
     redis_op_fail_with(r, a, connection, now);
 }
 
+static void begin_admin(struct redis *r, struct redis_op *a, nanos now)
+{
+    enum admin_verb verb = admin_op_of(a->op)->verb;
+    if (verb == ADMIN_DIAGNOSE)
+        redis_diagnose_begin(r, a, now);
+    else if (admin_is_for_servers(verb))
+        redis_library_begin(r, a, now);
+    else
+        redis_admin_begin(r, a, now);
+}
+
 static void send_or_begin(struct redis *r, struct redis_op *a, nanos now)
 {
     if (a->sent_op.verb == OP_ADMIN) {
-        bool diagnoses = admin_op_of(a->op)->verb == ADMIN_DIAGNOSE;
         a->unsent = false;
-        (diagnoses ? redis_diagnose_begin : redis_admin_begin)(r, a, now);
+        begin_admin(r, a, now);
     } else {
         redis_op_send(r, a, now);
     }

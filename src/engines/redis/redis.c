@@ -96,10 +96,10 @@ static void name_client(struct redis *r, const char *wished)
                                     host[0] ? host : "-");
 
     if (*wished)
-        snprintf(r->client_name, sizeof r->client_name, "%.100s", wished);
+        snprintf(r->client_name, sizeof r->client_name, "%.100s/%s", wished, redis_library_name);
     else
-        snprintf(r->client_name, sizeof r->client_name, "holdfast/%s/%lld", host,
-                 (long long)process_id());
+        snprintf(r->client_name, sizeof r->client_name, "holdfast/%s/%lld/%s", host,
+                 (long long)process_id(), redis_library_name);
     make_printable(r->client_name);
 }
 

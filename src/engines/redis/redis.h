@@ -15,7 +15,8 @@
  *   followed_server.c   another server takes the place of this one (engines/sentinel)
  *   cluster_member.c    one primary of a cluster (engines/cluster): redirects, ops that move;
  *                       lock_channels.c: the channel of each lock that is waited for there
- *   redis_admin.c       list, break, resize; redis_diagnose.c: findings about the server
+ *   redis_admin.c       list, break, resize; redis_diagnose.c: findings about the server;
+ *                       redis_library.c: installs and prunes libraries
  *
  * keys.c, resp.c, error_replies.def and acl.c know formats; scripts/ runs inside the server. No
  * I/O and no clock here: bytes and time go in, bytes and replies come out.
@@ -86,7 +87,7 @@ enum { REDIS_ACL_MAX = 3 * REDIS_PREFIX_MAX + 24 };
 
 enum request_kind {
     REQ_VERB,      /* a verb of the library, for an op */
-    REQ_STEP,      /* a step of an admin op: redis_admin.c, redis_diagnose.c */
+    REQ_STEP,      /* a step of an admin op: redis_admin.c, redis_diagnose.c, redis_library.c */
     REQ_POP,       /* BLMPOP: takes messages from the inbox */
     REQ_LISTEN,    /* SUBSCRIBE, or PING to test the subscription */
     REQ_WAIT,      /* WAIT or WAITAOF: wait_replicas.c */
@@ -209,7 +210,8 @@ struct cluster_membership {
     nanos resend_at;
 };
 
-struct redis_admin; /* redis_admin.c */
+struct redis_admin;  /* redis_admin.c */
+struct library_care; /* redis_library.c */
 
 /* What the engine keeps of an op from its first submit until forget(): small, because each hold has
  * one. */
@@ -264,6 +266,7 @@ struct redis_op {
     bool notified;                  /* it was notified to poll, and has not asked since */
     int64_t arrival_number;         /* its number in the server's queue; 0: not queued */
     struct redis_admin *admin;
+    struct library_care *care;
     unsigned diagnose_replies; /* ADMIN_DIAGNOSE: number of replies so far */
     bool left_unacknowledged;  /* its LEAVE was sent while a grant awaited replicas */
     bool awaits_replicas;      /* held_back awaits the reply to the WAIT in flight */
@@ -314,7 +317,7 @@ struct redis {
     char where[ENDPOINT_TEXT_MAX]; /* "host:port", for messages */
     char user[256], password[512];
     int64_t db;
-    char client_name[128];
+    char client_name[128]; /* ends with "/" and the name of our library (redis_library.c) */
     char prefix[REDIS_PREFIX_MAX + 1];
     /* letter for how waiters are notified, and name of the inbox */
     char box[REDIS_PREFIX_MAX + 64];
@@ -339,6 +342,7 @@ struct redis {
     uint8_t server_number;
     char lacking[REDIS_ACL_MAX]; /* rights that the user is known to lack; "": none */
     bool by_scripts;             /* verbs are called by EVALSHA; otherwise by FCALL */
+    bool has_loaded;             /* this client loaded the library, in its last greeting */
     char no_functions[200];      /* by_scripts: the reason, in the server's words */
     struct timing timing;        /* sheet for timing_ttl_ms, cached by redis_op_timing() */
     int64_t timing_ttl_ms;
@@ -398,6 +402,8 @@ bool redis_connection_is_missing(const struct resp_reply *resp);
  * server has no functions, verbs are called by EVALSHA from now on. */
 void redis_connection_load(struct redis *r, struct redis_connection *connection,
                            const struct resp_reply *error, nanos now);
+/* Writes the command that loads the library. With REPLACE it takes the place of one of its name. */
+void redis_connection_write_library(struct redis *r, bool replaces);
 /* Asks which rights the user lacks, unless that is in flight. Returns true if a reply is due:
  * redis_op_send_unsent() follows. */
 bool redis_connection_check_rights(struct redis *r, struct redis_connection *connection, nanos now);
@@ -643,10 +649,25 @@ void redis_poll_own_release(struct redis *r, const struct redis_op *released);
 void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now);
 void redis_diagnose_answer(struct redis *r, const struct request *request,
                            const struct resp_reply *resp);
+/* Reports a finding about this server. advice: NULL: none. */
+__attribute__((format(printf, 6, 7))) void redis_find(struct redis *r, const struct redis_op *a,
+                                                      const char *what, hf_health health,
+                                                      const char *advice, const char *format, ...);
+/* Returns the value that follows a name in a list of names and values; NULL: none. */
+const struct resp_reply *redis_value_of(const struct resp_reply *list, const char *name);
+/* Returns true if the text of a library is the one that this engine would load. */
+bool redis_is_our_library(const struct resp_reply *code);
+
+/* ---- redis_library.c ---- */
+
+/* ADMIN_INSTALL, ADMIN_USES, ADMIN_PRUNE. */
+void redis_library_begin(struct redis *r, struct redis_op *a, nanos now);
+void redis_library_answer(struct redis *r, const struct request *request,
+                          const struct resp_reply *resp, nanos now);
 
 /* ---- redis_admin.c ---- */
 
 void redis_admin_begin(struct redis *r, struct redis_op *a, nanos now);
 void redis_admin_answer(struct redis *r, const struct request *request,
                         const struct resp_reply *resp, nanos now);
-void redis_admin_free(struct redis_op *a);
+void redis_admin_free(struct redis_op *a); /* also frees a->care */

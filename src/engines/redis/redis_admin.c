@@ -48,6 +48,8 @@ void redis_admin_free(struct redis_op *a)
 {
     assert(!a->admin || a->sent_op.verb == OP_ADMIN);
     struct redis_admin *admin = a->admin;
+    free(a->care);
+    a->care = NULL;
     if (!admin)
         return;
 

@@ -32,7 +32,7 @@ static void reply_unknown(struct redis *r, const struct redis_connection *connec
         return;
     if (request->kind == REQ_STEP) { /* the steps of an op fail together, with one reply */
         bool is_last = a->in_flight[connection->number] == 0;
-        if (request->verb == ADMIN_DIAGNOSE ? is_last : a->admin != NULL)
+        if (request->verb == ADMIN_DIAGNOSE ? is_last : a->admin || a->care)
             redis_op_fail(r, a, request->sent_at, HF_UNAVAILABLE, connection->why);
         return;
     }
@@ -222,18 +222,22 @@ static void add_text(struct redis *r, enum script_text_id id)
     resp_command_joined(&r->command, head, strlen(head), redis_script_body, redis_script_body_len);
 }
 
-/* Loads the library, first without REPLACE: if many clients meet a new server, it compiles the
- * text once. If functions are missing although the library is there, somebody changed it: equal
- * names mean equal texts. */
-static void load_library(struct redis *r, struct redis_connection *connection, nanos now)
+void redis_connection_write_library(struct redis *r, bool replaces)
 {
-    bool replaces = connection->in_vain > 1;
     resp_command_begin(&r->command, replaces ? 4 : 3);
     resp_command_text(&r->command, "FUNCTION");
     resp_command_text(&r->command, "LOAD");
     if (replaces)
         resp_command_text(&r->command, "REPLACE");
     add_text(r, SCRIPT_LIBRARY);
+}
+
+/* Loads the library, first without REPLACE: if many clients meet a new server, it compiles the
+ * text once. If functions are missing although the library is there, somebody changed it: equal
+ * names mean equal texts. */
+static void load_library(struct redis *r, struct redis_connection *connection, nanos now)
+{
+    redis_connection_write_library(r, connection->in_vain > 1);
     redis_connection_send(
         r, connection, (struct request){.kind = REQ_LIBRARY, .patience = r->connect_timeout}, now);
 }
@@ -391,7 +395,7 @@ void redis_connection_up(struct redis *r, struct redis_connection *connection, n
     if (connection->number == CONNECTION_NOTIFY)
         return;
     if (connection->number == CONNECTION_COMMANDS)
-        r->by_scripts = false; /* the server may be another one */
+        r->by_scripts = r->has_loaded = false; /* the server may be another one */
     connection->in_vain = 0;
     request_rights(r, connection, now);
 }
@@ -567,7 +571,9 @@ static void on_greeting(struct redis *r, struct redis_connection *connection,
         read_info(r, connection, resp, now);
     else if (kind == REQ_KNOWN)
         load_missing(r, connection, resp, now);
-    else if (kind == REQ_LIBRARY && resp->type == RESP_ERROR && !is_loaded_already(resp))
+    else if (kind == REQ_LIBRARY && resp->type != RESP_ERROR)
+        r->has_loaded = true;
+    else if (kind == REQ_LIBRARY && !is_loaded_already(resp))
         on_library_refused(r, connection, resp, now);
 }
 
@@ -646,6 +652,8 @@ static void on_resp(struct redis *r, struct redis_connection *connection,
     case REQ_STEP:
         if (request.op && request.verb == ADMIN_DIAGNOSE)
             redis_diagnose_answer(r, &request, resp);
+        else if (request.op && admin_is_for_servers((enum admin_verb)request.verb))
+            redis_library_answer(r, &request, resp, now);
         else if (request.op)
             redis_admin_answer(r, &request, resp, now);
         break;

@@ -70,9 +70,8 @@ struct report {
     struct redis_op *a;
 };
 
-__attribute__((format(printf, 5, 6))) static void find(const struct report *report,
-                                                       const char *what, hf_health health,
-                                                       const char *advice, const char *format, ...)
+void redis_find(struct redis *r, const struct redis_op *a, const char *what, hf_health health,
+                const char *advice, const char *format, ...)
 {
     char text[300];
     va_list args;
@@ -81,13 +80,15 @@ __attribute__((format(printf, 5, 6))) static void find(const struct report *repo
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     struct hf_finding finding = {.size = sizeof finding,
-                                 .where = report->r->where,
+                                 .where = r->where,
                                  .what = what,
                                  .health = health,
                                  .text = text,
                                  .advice = advice ? advice : ""};
-    report->r->host->find(report->r->host->ctx, report->a->op, &finding);
+    r->host->find(r->host->ctx, a->op, &finding);
 }
+
+#define find(report, ...) redis_find((report)->r, (report)->a, __VA_ARGS__)
 
 /* Copies a field of INFO, up to the end of its line; "": no such field. */
 static const char *field(const char *info, const char *name, char out[64])
@@ -224,8 +225,7 @@ static void find_user(const struct report *report, const struct resp_reply *resp
              "may not ask for its own name, which is not needed");
 }
 
-/* Returns the value that follows a name in a list of names and values; NULL: none. */
-static const struct resp_reply *value_of(const struct resp_reply *list, const char *name)
+const struct resp_reply *redis_value_of(const struct resp_reply *list, const char *name)
 {
     const struct resp_reply *at = list && list->type == RESP_LIST ? list->first : NULL;
     for (; at && at->next; at = at->next->next)
@@ -234,8 +234,7 @@ static const struct resp_reply *value_of(const struct resp_reply *list, const ch
     return NULL;
 }
 
-/* Returns true if the library is the one that this engine would load. */
-static bool is_our_library(const struct resp_reply *code)
+bool redis_is_our_library(const struct resp_reply *code)
 {
     const char *head = redis_script_texts[SCRIPT_LIBRARY].head;
     size_t head_len = strlen(head);
@@ -248,15 +247,15 @@ static bool is_our_library(const struct resp_reply *code)
 static void find_library(const struct report *report, const struct resp_reply *resp)
 {
     const struct redis *r = report->r;
-    const struct resp_reply *code = value_of(resp_item(resp, 0), "library_code");
+    const struct resp_reply *code = redis_value_of(resp_item(resp, 0), "library_code");
 
     if (r->by_scripts)
-        find(
-            report, "library", HF_HEALTH_NOTE,
-            "give the user +fcall, and load the library as a user with +function|load: doctor does",
-            "runs as scripts (EVALSHA), which cost the server more: %.120s", r->no_functions);
-    else if (code && !is_our_library(code))
-        find(report, "library", HF_HEALTH_BAD, "FUNCTION DELETE it: the next client loads it again",
+        find(report, "library", HF_HEALTH_NOTE,
+             "give the user +fcall, and load the library as an administrator: holdfast doctor "
+             "--install",
+             "runs as scripts (EVALSHA), which cost the server more: %.120s", r->no_functions);
+    else if (code && !redis_is_our_library(code))
+        find(report, "library", HF_HEALTH_BAD, "holdfast doctor --install loads it again",
              "%s on the server is not the text of that name: somebody changed it",
              redis_library_name);
     else

@@ -290,6 +290,30 @@ static void find_error(struct redlock *l, struct quorum_op *quorum_op, unsigned 
     l->host->find(l->host->ctx, quorum_op->op, &finding);
 }
 
+/* What cannot be known, or was not done, because this server did not answer. */
+static void find_silence(struct redlock *l, struct quorum_op *quorum_op, unsigned server)
+{
+    const struct redlock_admin *t = quorum_op->admin;
+    enum admin_verb verb = admin_op_of(quorum_op->op)->verb;
+    if (verb == ADMIN_DIAGNOSE) {
+        find_error(l, quorum_op, server);
+        return;
+    }
+    if (t->quorum.vote[server] == VOTE_YES)
+        return;
+
+    const char *where = redis_quorum_member_where(l->node[server].redis);
+    struct hf_finding finding = {.size = sizeof finding,
+                                 .where = where,
+                                 .what = "library",
+                                 .health = HF_HEALTH_BAD,
+                                 .text = without_name(t->error_text[server], where),
+                                 .advice = "start it, or repair the way to it, and try again"};
+    if (verb == ADMIN_USES)
+        finding.text = LIBRARY_UNKNOWN;
+    l->host->find(l->host->ctx, quorum_op->op, &finding);
+}
+
 /* ---- Requests ---- */
 
 static void send_to_servers(struct redlock *l, struct quorum_op *quorum_op, nanos now)
@@ -364,8 +388,8 @@ static void conclude(struct redlock *l, struct quorum_op *quorum_op)
     char text[900];
     assert(quorum_count(&t->quorum, VOTE_OPEN) ==
            0); /* all servers have answered, or were given up */
-    for (unsigned i = 0; asked->verb == ADMIN_DIAGNOSE && i < l->servers; i++)
-        find_error(l, quorum_op, i);
+    for (unsigned i = 0; admin_is_for_servers(asked->verb) && i < l->servers; i++)
+        find_silence(l, quorum_op, i);
 
     if (t->out_of_memory || (!each && quorum_is_silent(&t->quorum))) {
         say_who_is_silent(l, t, text, sizeof text);

@@ -42,5 +42,6 @@ const struct engine_type redlock_engine = {
     .fit_defaults = fit_defaults,
     .open = open_engine,
     IO_ENGINE_FUNCTIONS,
+    .care_for_library = io_care_for_library,
     .list_servers = io_list_servers,
 };

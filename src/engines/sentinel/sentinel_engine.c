@@ -33,4 +33,5 @@ const struct engine_type sentinel_engine = {
     .override_timing = redis_override_timing,
     .open = open_engine,
     IO_ENGINE_FUNCTIONS,
+    .care_for_library = io_care_for_library,
 };

@@ -29,7 +29,7 @@ finds "how the library is called" ok library '.*holdfast_[0-9a-f]{8}, as functio
 library=$(redis_cli FUNCTION LIST | grep -o 'holdfast_[0-9a-f]*' | head -n 1)
 changed=$(redis_cli --raw FUNCTION LIST LIBRARYNAME "$library" WITHCODE | sed -n '/^#!lua/,$p'; echo '-- changed')
 redis_cli -x FUNCTION LOAD REPLACE <<<"$changed" >/dev/null
-finds "a library that somebody changed" fail library '.*is not the text of that name: somebody changed it; what to do: FUNCTION DELETE it'
+finds "a library that somebody changed" fail library '.*is not the text of that name: somebody changed it; what to do: holdfast doctor --install'
 redis_cli FUNCTION DELETE "$library" >/dev/null
 finds "and the next client loads it again" ok library '.*as functions'
 redis_cli ACL SETUSER plain reset on '>word' '~*' '&*' +@all -fcall >/dev/null

@@ -201,7 +201,7 @@ struct leftovers scene_leftovers(void)
 int scene_connections(pid_t pid)
 {
     char owner[32];
-    snprintf(owner, sizeof owner, "/%d ", (int)pid);
+    snprintf(owner, sizeof owner, "/%d/", (int)pid);
     redisReply *list = server_cli(scene.server, "CLIENT LIST");
     assert_int_equal(list->type, REDIS_REPLY_STRING);
     int count = 0;
