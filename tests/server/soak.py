@@ -1,6 +1,6 @@
 """soak.py - mixed load on a service for some time: what it and its server keep must not grow.
 
-    soak.py ADDRESS SERVICE_PID SERVER_SOCKET SECONDS CURVES
+    soak.py ADDRESS SERVICE_PID SERVER_SOCKET SECONDS CURVES [STEPS_PER_SECOND]
 
 Threads acquire, wait, extend, list and release under 20,000 names, leave leases to run out, and hang up in the middle of
 a wait. Memory, descriptors, threads and keys are sampled all the while; CURVES gets them as tab-separated values. The first
@@ -18,6 +18,8 @@ import time
 
 ADDRESS, PID, SOCKET, SECONDS, CURVES = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]), sys.argv[5]
 THREADS, NAMES = 6, 20000
+# How long a thread waits between the beginnings of two steps; 0: no pause.
+PACE = THREADS / float(sys.argv[6]) if len(sys.argv) > 6 else 0
 KEYS = """local live, kept, endless, tombstones = 0, 0, 0, 0
 for _, key in ipairs(redis.call('KEYS', '*')) do
   if redis.call('PTTL', key) == -1 then endless = endless + 1 end
@@ -91,9 +93,10 @@ def step(connection, draw, number):
 def work(seed):
     draw = random.Random(seed)
     connection = http.client.HTTPConnection(ADDRESS, timeout=20)
-    number = 0
+    number, due = 0, time.monotonic() + PACE * draw.random()
     while time.monotonic() < END and not errors:
-        number += 1
+        time.sleep(max(0, due - time.monotonic()))
+        number, due = number + 1, max(due, time.monotonic() - PACE) + PACE
         try:
             step(connection, draw, number)
         except Exception as error:  # the test must say so, whatever it is

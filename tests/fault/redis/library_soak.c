@@ -2,7 +2,10 @@
  * server keep must not grow. The first third warms up; after it the line of least squares through
  * the samples must be flat.
  *
- *     library_soak [SECONDS]     20 s without an argument; prints the samples as a table */
+ *     library_soak [SECONDS [CURVES [STEPS]]]
+ *
+ * 20 s without an argument. CURVES is a file for the samples. STEPS are those of all threads in a
+ * second; without it, as many as they can. */
 #include "redis_fixture.h"
 
 #include <dirent.h>
@@ -14,6 +17,8 @@ enum { THREADS = 4, NAMES = 20000, SAMPLES_MOST = 300, SHOWN = 8 };
 enum column { RSS_KB, DESCRIPTORS, THREAD_COUNT, LIVE_KEYS, COLUMNS };
 
 static double seconds = 20;
+static const char *curves_path;
+static int64_t step_us; /* from the beginning of a thread's step to that of its next; 0: no pause */
 
 struct load {
     hf_client *client;
@@ -109,8 +114,13 @@ static void *work(void *arg)
 {
     struct load *load = arg;
     uint64_t seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)now_ns();
-    while (!atomic_load(&load->ends))
+    while (!atomic_load(&load->ends)) {
+        int64_t began_ns = now_ns();
         take_a_step(load, &seed);
+        int64_t left_us = step_us - (now_ns() - began_ns) / 1000;
+        if (left_us > 0)
+            nap_us(left_us);
+    }
     return NULL;
 }
 
@@ -206,6 +216,17 @@ static void print_samples(const struct sample *samples, size_t count)
                       samples[i].of[THREAD_COUNT], samples[i].of[LIVE_KEYS]);
 }
 
+static void write_curves(const struct sample *samples, size_t count)
+{
+    FILE *file = fopen(curves_path, "w");
+    assert_non_null(file);
+    fprintf(file, "seconds\trss_kb\tdescriptors\tthreads\tkeys\n");
+    for (size_t i = 0; i < count; i++)
+        fprintf(file, "%.1f\t%.0f\t%.0f\t%.0f\t%.0f\n", samples[i].at_s, samples[i].of[RSS_KB],
+                samples[i].of[DESCRIPTORS], samples[i].of[THREAD_COUNT], samples[i].of[LIVE_KEYS]);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void test_nothing_grows(void **state)
 {
     (void)state;
@@ -230,6 +251,8 @@ static void test_nothing_grows(void **state)
                   (unsigned long long)load.expired, (unsigned long long)load.listed,
                   (unsigned long long)load.cancelled);
     print_samples(samples, count);
+    if (curves_path)
+        write_curves(samples, count);
     assert_true(count > 20 && load.granted > 100 && load.expired > 0 && load.listed > 0);
     judge(samples + count / 3, count - count / 3);
 }
@@ -238,6 +261,10 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         seconds = atof(argv[1]);
+    if (argc > 2)
+        curves_path = argv[2];
+    if (argc > 3)
+        step_us = (int64_t)(THREADS * 1e6 / atof(argv[3]));
     const struct CMUnitTest tests[] = {
         SENTENCE("what the library and its server keep does not grow", test_nothing_grows),
     };
