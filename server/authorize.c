@@ -72,13 +72,13 @@ static bool find_caller(struct server *server, struct exchange *x)
 static void note_failure(struct server *server, const struct exchange *x)
 {
     if (request_head_field(&x->head, "authorization"))
-        failed_logins_note(&server->failed_logins, x->address);
+        failed_logins_note(&server->failed_logins, x->network);
 }
 
 static bool is_blocked(const struct server *server, const struct exchange *x)
 {
     int64_t most = setting_number(&server->settings, SET_MAX_FAILED_LOGINS);
-    return server->tokens && failed_logins_blocks(&server->failed_logins, x->address, most);
+    return server->tokens && failed_logins_blocks(&server->failed_logins, x->network, most);
 }
 
 static void answer_blocked(struct exchange *x)

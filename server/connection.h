@@ -18,6 +18,7 @@ struct connection {
     struct connection *next, *prev;
     struct bufferevent *bev;
     char peer[48];           /* address of the client as text; "unix" for a unix socket */
+    char network[48];        /* that of its network, if it is of IPv6; else the same */
     struct address *address; /* NULL: a unix socket, or out of memory */
     struct exchange *exchange;
     bool tls, half_closed, lingers, continued;

@@ -52,6 +52,7 @@ struct exchange *exchange_new(struct connection *c, size_t bytes)
     x->began_ms = clock_ms();
     name_request(x);
     memcpy(x->address, c->peer, sizeof x->address);
+    memcpy(x->network, c->network, sizeof x->network);
     note_certificate(c, x);
     c->exchange = x;
 

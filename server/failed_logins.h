@@ -1,5 +1,5 @@
-/* failed_logins.h - how often each address failed to log in during the present minute. On the
- * loop. */
+/* failed_logins.h - how often each address, or network of IPv6, failed to log in during the present
+ * minute. On the loop. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -38,6 +38,19 @@ static int by_address(const void *left, const void *right)
                   16);
 }
 
+/* Turns a mapped address back: a socket of both families reports the address of an IPv4 client as
+ * ::ffff:A.B.C.D. */
+static const struct sockaddr *unmapped(const struct sockaddr *from, struct sockaddr_in *plain)
+{
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)from;
+
+    if (from->sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
+        return from;
+    *plain = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = six->sin6_port};
+    memcpy(&plain->sin_addr, six->sin6_addr.s6_addr + 12, 4);
+    return (const struct sockaddr *)plain;
+}
+
 /* Makes the key of an address. For IPv6 it is the network, because one customer has all
  * addresses of it. */
 static bool address_key(const struct sockaddr *from, uint8_t bytes[16])
@@ -50,6 +63,19 @@ static bool address_key(const struct sockaddr *from, uint8_t bytes[16])
     else
         return false;
     return true;
+}
+
+/* Prints the key of an address, which is its network if it is of IPv6. */
+static void print_network(const struct sockaddr *from, char text[48])
+{
+    uint8_t bytes[16];
+
+    if (!address_key(from, bytes))
+        strcpy(text, "unix");
+    else if (from->sa_family == AF_INET)
+        inet_ntop(AF_INET, bytes + 12, text, 48);
+    else
+        inet_ntop(AF_INET6, bytes, text, 48);
 }
 
 static void print_peer(const struct sockaddr *from, char text[48])
@@ -104,10 +130,12 @@ static int over_limit(const struct http *http, const struct address *address)
     return 0;
 }
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer,
                       int len, void *arg)
 {
     struct http *http = arg;
+    struct sockaddr_in plain;
+    const struct sockaddr *from = unmapped(peer, &plain);
     int one = 1;
     bool tls = false;
     (void)len;
@@ -128,6 +156,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         return;
 
     print_peer(from, c->peer);
+    print_network(from, c->network);
     c->address = find_address(http, from);
     if (c->address)
         c->address->count++;

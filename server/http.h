@@ -26,6 +26,7 @@ struct exchange {
     size_t body_len;
     char id[33];      /* id of the request, for logs and answers */
     char address[48]; /* the client's address; "unix" for a unix socket */
+    char network[48]; /* what failed logins are counted by: the address, or network of IPv6 */
     char client[128]; /* common name in the client's certificate; empty without one */
     int64_t began_ms;
     int status; /* status of the answer; 0 until it is answered */

@@ -60,6 +60,32 @@ is "too many failed logins from an address are 429" "$(curl -s -o /dev/null -w '
 is "other addresses are not concerned" "$(curl -s -o /dev/null -w '%{http_code}' --interface 127.0.0.9 "$BASE/v1/locks" -H 'Authorization: Bearer reader')" 200
 is "nor are probes" "$(curl -s -o /dev/null -w '%{http_code}' "$BASE/livez")" 200
 stop_service
+
+# One client has all addresses of its IPv6 network.
+cat >networks <<'END'
+for address in ::1:0:0:0:1 ::1:0:0:0:2 ::2:0:0:0:1; do ip -6 address add "fd00$address/128" dev lo nodad; done
+ip link set lo up
+"$HOLDFAST" -u "$URL" serve --listen '[::]:3009' --token-file tokens --max-failed-logins 5 --max-per-address 2 --log none &
+until curl -s -o /dev/null -m 1 http://127.0.0.1:3009/livez; do sleep 0.05; done
+from() { curl -s -g -o /dev/null -m 5 -w '%{http_code} ' --interface "$1" "http://$2:3009/v1/locks" -H "Authorization: Bearer $3"; }
+for i in 1 2 3 4 5; do from fd00::1:0:0:0:1 '[fd00::1:0:0:0:1]' wrong; done
+from fd00::1:0:0:0:2 '[fd00::1:0:0:0:1]' reader
+from fd00::2:0:0:0:1 '[fd00::1:0:0:0:1]' reader
+exec {one}<>/dev/tcp/127.0.0.1/3009 {two}<>/dev/tcp/127.0.0.1/3009
+sleep 0.2
+from 127.0.0.1 127.0.0.1 reader
+from 127.0.0.9 127.0.0.1 reader
+kill $!
+wait
+END
+if apart=$(namespaces --net) && command -v ip >/dev/null; then
+    read -ra codes < <(HOLDFAST=$HOLDFAST URL=$URL $apart bash networks 2>networks.err)
+    is "failed logins of an IPv6 address count for its network" "${codes[*]:0:6}" "401 401 401 401 401 429"
+    is "and for no other network" "${codes[6]}" 200
+    is "on a socket of both families, too, an IPv4 address has a limit of its own" "${codes[*]:7}" "429 200"
+else
+    skip "failed logins of an IPv6 address count for its network" "$(why_not)"
+fi
 chown nobody tokens 2>/dev/null && exits "a token file of another user is refused" 78 "$HOLDFAST" -u "$URL" serve --listen 127.0.0.1:0 --token-file tokens
 chown "$(id -u)" tokens
 mkdir links && ln -s "$PWD/tokens" links/tokens
