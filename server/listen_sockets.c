@@ -81,7 +81,24 @@ static bool requires_credentials(const struct server *server)
            setting_text(&server->settings, SET_TLS_CLIENT_CA);
 }
 
-static int check_one(struct server *server, const char *text, bool credentials)
+/* Whether the service may listen there, by who can reach the address. */
+static int admit_address(struct server *server, const char *text, bool is_inside)
+{
+    bool credentials = requires_credentials(server);
+    bool is_readable = setting_text(&server->settings, SET_TOKEN_FILE) &&
+                       !setting_text(&server->settings, SET_TLS_CERT);
+
+    if (!is_inside && !credentials)
+        return refuse(text, REACHABLE);
+    if (!is_inside && is_readable)
+        log_complain("listen \"%s\": warning: tokens and lease ids are sent without TLS, and "
+                     "everybody on the way can read them; give --tls-cert and --tls-key",
+                     text);
+    server->host_checked |= is_inside && !credentials;
+    return 0;
+}
+
+static int check_one(struct server *server, const char *text)
 {
     struct addrinfo *found;
 
@@ -92,29 +109,18 @@ static int check_one(struct server *server, const char *text, bool credentials)
     if (code != 0)
         return code;
 
-    bool inside = is_loopback(found->ai_addr);
+    bool is_inside = is_loopback(found->ai_addr);
     freeaddrinfo(found);
-    bool is_readable = setting_text(&server->settings, SET_TOKEN_FILE) &&
-                       !setting_text(&server->settings, SET_TLS_CERT);
-    if (!inside && credentials && is_readable)
-        log_complain("listen \"%s\": warning: tokens and lease ids are sent without TLS, and "
-                     "everybody on the way can read them; give --tls-cert and --tls-key",
-                     text);
-    if (inside || credentials) {
-        server->host_checked |= inside && !credentials;
-        return 0;
-    }
-    return refuse(text, REACHABLE);
+    return admit_address(server, text, is_inside);
 }
 
 int listen_sockets_check(struct server *server)
 {
     const struct setting_value *given = &server->settings.value[SET_LISTEN];
-    bool credentials = requires_credentials(server);
     int code = 0;
 
     for (size_t i = 0; code == 0 && i < given->count; i++)
-        code = check_one(server, given->items[i], credentials);
+        code = check_one(server, given->items[i]);
     return code;
 }
 
@@ -203,10 +209,10 @@ static int take_given(struct server *server, bool tls)
         if (getsockname(fd, (struct sockaddr *)&address, &len) != 0)
             return cannot("a socket of systemd", -1);
         bool is_unix_socket = address.ss_family == AF_UNIX;
-        bool is_local = is_unix_socket || is_loopback((struct sockaddr *)&address);
-        if (!is_local && !requires_credentials(server))
-            code = refuse("a socket of systemd", REACHABLE);
-        else
+        if (!is_unix_socket)
+            code = admit_address(server, "a socket of systemd",
+                                 is_loopback((struct sockaddr *)&address));
+        if (code == 0)
             code = take(server, "a socket of systemd", fd, tls && !is_unix_socket);
     }
 

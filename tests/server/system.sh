@@ -45,6 +45,13 @@ unix:$SCRATCH/given"
     BASE=http://127.0.0.2:$port
     ok "a given socket of this machine alone needs no token" until_true 5 curl -sf -m 2 -o /dev/null -H 'Host: localhost' "$BASE/livez"
     kill "$SERVICE_PID" && wait "$SERVICE_PID"
+    systemd-socket-activate -l 127.0.0.1:$port "$HOLDFAST" -u "$URL" serve --listen "unix:$SCRATCH/other" 2>other.log &
+    SERVICE_PID=$!
+    services+=("$SERVICE_PID")
+    BASE=http://127.0.0.1:$port
+    until_true 5 curl -sf -m 2 -o /dev/null "$BASE/livez"
+    status "another Host is refused there, whatever --listen says" 421 GET /livez '' -H 'Host: evil.example'
+    kill "$SERVICE_PID" && wait "$SERVICE_PID"
     outside=$(ip -4 -o addr show scope global 2>/dev/null | awk '{ sub(/\/.*/, "", $4); print $4; exit }')
     if [ -n "$outside" ]; then
         systemd-socket-activate -l "$outside:$port" "$HOLDFAST" -u "$URL" serve 2>outside.log &
@@ -54,6 +61,13 @@ unix:$SCRATCH/given"
         curl -s -m 2 -o /dev/null "http://$outside:$port/livez"
         wait "$SERVICE_PID"
         is "one that others can reach is refused without tokens" $? 78
+        echo "sha256:$(printf %s secret | sha256sum | cut -d' ' -f1) read * someone" >tokens
+        systemd-socket-activate -l "$outside:$port" "$HOLDFAST" -u "$URL" serve --token-file tokens 2>readable.log &
+        SERVICE_PID=$!
+        services+=("$SERVICE_PID")
+        until_true 5 curl -sf -m 2 -o /dev/null "http://$outside:$port/livez"
+        like "with tokens and without TLS it is warned of" "$(<readable.log)" 'a socket of systemd.*without TLS'
+        kill "$SERVICE_PID" && wait "$SERVICE_PID"
     else
         result "one that others can reach is refused without tokens # SKIP this machine has no other address" 0
     fi
