@@ -188,29 +188,27 @@ static int say_lost(const struct guard *guard, bool killed_rest)
     return EXIT_LOST;
 }
 
+static bool had_ended(hf_status released)
+{
+    return released == HF_NOT_HELD || released == HF_LOST;
+}
+
 /* Returns the index of the first lease that had ended before its release, or `count` if there is
  * none. */
 static size_t find_unheld(const hf_status *released, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (released[i] == HF_NOT_HELD || released[i] == HF_LOST)
+        if (had_ended(released[i]))
             return i;
     return count;
-}
-
-static bool all_released(const hf_status *released, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (released[i] != HF_OK)
-            return false;
-    return true;
 }
 
 static void release_all(struct guard *guard, hf_status *released)
 {
     for (size_t i = 0; i < guard->locks.count; i++) {
         released[i] = hf_release(guard->locks.leases[i]);
-        if (released[i] == HF_IN_DOUBT && !guard->front_gone)
+        bool may_still_hold = released[i] != HF_OK && !had_ended(released[i]);
+        if (may_still_hold && !guard->front_gone)
             complain("release of \"%s\": %s", output_shown(guard->locks.names[i]).text,
                      hf_error_text());
     }
@@ -231,7 +229,7 @@ static void report_end(struct guard *guard, const hf_status *released)
 {
     int status = guard->command.status;
     bool notified = guard->warned || guard->let_go;
-    bool kept = guard->ended && all_released(released, guard->locks.count);
+    bool kept = guard->ended && find_unheld(released, guard->locks.count) == guard->locks.count;
 
     if (!notified && !kept)
         report_lost_signal(guard, guard->ended ? 0 : SIGKILL);

@@ -103,6 +103,15 @@ exits "nor is an empty variable" 78 env HOLDFAST_URL= "$HOLDFAST" run x -- true
 like "who waits for replicas is not told to wait for itself" "$("$HOLDFAST" -u "$HOLDFAST_URL?replicas=1" run -n own true 2>&1)" \
     'the server has granted "own" to this process; the confirmation is on its way'
 
+# ---- A release that the server refuses is no end of the lease
+redis_cli ACL SETUSER helper on '>pass word' '~*' '&*' +@all >/dev/null
+said=$("$HOLDFAST" -u "redis://helper:pass%20word@127.0.0.1:$REDIS_PORT" run --status-fd 3 refused -- \
+    env REDISCLI_AUTH="se cret" redis-cli -s "$REDIS_SOCKET" ACL SETUSER helper -del 2>&1 >/dev/null 3>refused.events)
+is "a refused release does not change the exit code" $? 0
+like "but run says what was refused" "$said" 'release of "refused": .*lacks a right: .del'
+is "it does not call the lease lost" "$(jq -r '.event + " " + (.status // "")' refused.events | grep -E 'lost|released')" "released DENIED"
+redis_cli ACL DELUSER helper >/dev/null
+
 # ---- A server that says nothing holds up neither the end of a wait nor a signal, though both ask who holds it.
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
 "$HOLDFAST" acquire silent >silent.lease
