@@ -206,10 +206,11 @@ static void play(void)
     documented(hf_close(client, 5000), HF_IN_DOUBT); /* with one lock held */
 }
 
-/* n goes up until nothing fails any more. */
+/* n goes up until nothing fails any more. If there is a descriptor more, that n is tried once more:
+ * the row's own client may have dialled meanwhile, which it does not do twice. */
 static void fail_each(enum which which, bool afresh)
 {
-    int fds, threads, n = 1;
+    int fds, threads, n = 1, tried_again = 0;
     for (int quiet = 0; quiet < 3;
          n++) { /* how many calls there are depends a little on who is fast */
         if (afresh)
@@ -222,12 +223,16 @@ static void fail_each(enum which which, bool afresh)
         play();
         atomic_store(&failing, NOTHING);
         assert_threads(threads);
-        assert_int_equal(count_in("/proc/self/fd"), fds);
+        bool has_dialled = count_in("/proc/self/fd") != fds && tried_again != n;
+        if (has_dialled)
+            tried_again = n--;
+        else
+            assert_int_equal(count_in("/proc/self/fd"), fds);
         hf_lease *free_again =
             take(row_client(), PERMIT(.wait_ms = 5000)); /* the permit is not lost */
         give(free_again);
         assert_int_equal(look_at(row_client(), LONG_NAME).waiters, 0);
-        quiet = atomic_load(&fired) ? 0 : quiet + 1;
+        quiet = atomic_load(&fired) || has_dialled ? 0 : quiet + 1;
         assert_true(n < CALLS_MAX);
     }
     print_message("# %d of them were made to fail\n", n - 4);
