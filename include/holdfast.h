@@ -181,8 +181,9 @@ struct hf_client_options {
     /* The caller drives the client with hf_fd, hf_timeout_ms and hf_process. local: still has two
      * threads, which only sleep and prove that this process is alive. */
     bool no_thread;
-    /* Callbacks and on_log run inside hf_process, which hf_fd asks for. The background thread still
-     * renews and does all I/O, so a loop that is blocked keeps its leases. Ignored with no_thread.
+    /* Callbacks and on_log run inside hf_process, which hf_fd asks for. A loop that polls hf_fd
+     * also reads its own replies there. The background thread still renews, and reads what the loop
+     * has not read for 20 ms, so a loop that is blocked keeps its leases. Ignored with no_thread.
      */
     bool own_callbacks;
     /* Handles outlive hf_close: calls with them return HF_CLOSED, and each must still be freed with
@@ -426,14 +427,16 @@ HF_API HF_MUST_CHECK hf_status hf_lease_attach(hf_client *client, const char *te
 
 /* For a client that was opened with no_thread or own_callbacks. */
 
-/* A descriptor that is readable when hf_process has something to do; -1: see hf_error_text(). */
+/* A descriptor that is readable when hf_process has something to do; -1: see hf_error_text(). The
+ * same for as long as the client is open; hf_close closes it, so take it out of the loop before. */
 HF_API int hf_fd(hf_client *client);
 
 /* Milliseconds until hf_process must be called even if hf_fd is not readable; -1: no limit, which
  * is always so with own_callbacks. */
 HF_API int64_t hf_timeout_ms(hf_client *client);
 
-/* Does what is due and runs callbacks; with own_callbacks it only runs callbacks. Never blocks. */
+/* Does what is due and runs callbacks; with own_callbacks it reads replies and runs callbacks.
+ * Never blocks. */
 HF_API hf_status hf_process(hf_client *client);
 
 /* ---- List, show, watch ---- */

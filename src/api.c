@@ -778,7 +778,12 @@ static hf_status check_loop(hf_client *client)
 
 int hf_fd(hf_client *client)
 {
-    return check_loop(client) == HF_OK ? client->fd : -1;
+    if (check_loop(client) != HF_OK || client_enter(client) != HF_OK)
+        return -1;
+
+    int fd = background_loop_fd(client);
+    client_exit(client);
+    return fd;
 }
 
 int64_t hf_timeout_ms(hf_client *client)

@@ -29,6 +29,7 @@ void background_wake_loop(struct hf_client *client)
     if (write(client->fd, &one, sizeof one) < 0) {
         /* Fails only if the counter is at its maximum; the eventfd is readable then. */
     }
+    atomic_fetch_add(&client->loop_writes, 1); /* after the write: see empty_loop_fd() */
 }
 
 /* Wakes the thread that does the work: the background thread, or the caller's own loop. */
@@ -361,28 +362,66 @@ static void process_all(struct hf_client *client)
         background_wake(client);
 }
 
+/* The loop's thread reads its replies; their claims move here, so that no other thread must wake.
+ */
+static void read_replies(struct hf_client *client)
+{
+    if (!client->type->loop_read)
+        return;
+
+    client->type->loop_read(client->engine);
+    (void)run_all_notified(client);
+    small_mutex_lock(&client->lock);
+    bool more = client->notified.first;
+    small_mutex_unlock(&client->lock);
+    if (more)
+        background_wake(client);
+}
+
 /* own_callbacks: runs one batch. The queue was empty before the descriptor became readable, so the
  * descriptor must be set again if the queue is not empty at the end. */
 static void process_callbacks(struct hf_client *client)
 {
+    read_replies(client);
     callbacks_run(client);
     event_log_deliver(client);
     if (callbacks_are_due(client))
         background_wake_loop(client);
 }
 
+/* A descriptor that also tells of replies, if the engine has one. */
+int background_loop_fd(struct hf_client *client)
+{
+    int fd = -1;
+    if (client->own_callbacks && client->type->loop_begin)
+        fd = client->type->loop_begin(client->engine, client->fd);
+    return fd >= 0 ? fd : client->fd;
+}
+
+/* With own_callbacks most calls come because of a reply, and would read in vain. A thread that has
+ * written and not yet counted leaves the descriptor readable: the loop calls once more. */
+static void empty_loop_fd(struct hf_client *client)
+{
+    uint64_t woken;
+    uint32_t writes = atomic_load(&client->loop_writes);
+    if (client->own_callbacks && writes == client->loop_seen)
+        return;
+
+    client->loop_seen = writes;
+    if (read(client->fd, &woken, sizeof woken) < 0) {
+        /* The eventfd was not written: a timer is due, or the call came for nothing. */
+    }
+}
+
 hf_status background_process(struct hf_client *client)
 {
     assert((client->no_thread || client->own_callbacks) && client->fd >= 0);
 
-    uint64_t woken;
     pthread_t nobody = 0;
     client_note_alive(client);
     if (!atomic_compare_exchange_strong(&client->processor, &nobody, pthread_self()))
         return error_set(HF_INVALID, "%s: hf_process is already running", client->url);
-    if (read(client->fd, &woken, sizeof woken) < 0) {
-        /* the eventfd was not written: a timer is due, or there was no reason for the call */
-    }
+    empty_loop_fd(client);
 
     if (client->own_callbacks)
         process_callbacks(client);

@@ -69,7 +69,7 @@ void callbacks_free(struct hf_client *client)
 /* ---- The queue ---- */
 
 /* With own_callbacks the caller's loop is woken by the first entry of an empty queue: the loop
- * empties the queue or wakes itself again. */
+ * empties the queue or wakes itself again. So it need not be woken by itself. */
 void callbacks_due(struct hf_lease *lease, enum callback_kind callback)
 {
     assert(lease->callbacks && callback);
@@ -88,7 +88,7 @@ void callbacks_due(struct hf_lease *lease, enum callback_kind callback)
 
     bool is_awake = client->armed_at == BACKGROUND_AWAKE;
     small_mutex_unlock(&client->lock);
-    if (client->own_callbacks && was_empty)
+    if (client->own_callbacks && was_empty && !callbacks_run_here(client))
         background_wake_loop(client);
     else if (!client->own_callbacks && !is_awake)
         background_wake(client);

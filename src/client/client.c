@@ -461,6 +461,8 @@ hf_status client_close(struct hf_client *client, int64_t timeout_ms)
 {
     nanos until = client_deadline(clock_boot(), timeout_ms);
     client_refuse_calls(client);
+    if (client->type->loop_end)
+        client->type->loop_end(client->engine);
     end_leases(client, until);
     unsigned unanswered = await_answers(client, until);
     if (unanswered)

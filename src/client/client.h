@@ -216,7 +216,9 @@ struct hf_client {
     bool own_callbacks; /* callbacks and log run in hf_process, the background thread does the rest
                          */
     int fd; /* readable when hf_process has something to do; -1: the client uses its thread alone */
-    _Atomic pthread_t processor; /* the thread that is inside hf_process; 0: none */
+    _Atomic uint32_t loop_writes; /* own_callbacks: how often `fd` was written, and */
+    uint32_t loop_seen;           /* how often when hf_process read it last */
+    _Atomic pthread_t processor;  /* the thread that is inside hf_process; 0: none */
 
     nanos max_stall;        /* value of the option; 0: none */
     _Atomic nanos alive_at; /* last sign of life of the program; max_stall counts from it */
@@ -434,6 +436,7 @@ void background_flush(struct hf_client *client);
 
 /* For a client that was opened with own_callbacks: makes its descriptor readable. */
 void background_wake_loop(struct hf_client *client);
+int background_loop_fd(struct hf_client *client);
 
 /* Returns true on the thread that does the background work. */
 static inline bool background_is_me(const struct hf_client *client)

@@ -81,6 +81,17 @@ struct engine_type {
     void (*background_park)(void *self, nanos until);
     void (*background_wake)(void *self);
 
+    /* The caller's own event loop reads replies to ops without a caller while it is awake; the
+     * background thread reads them if the loop does not. NULL, as loop_read and loop_end: the
+     * engine has nothing to read. Returns a descriptor of the engine that is readable when
+     * `wake_fd` is, or when there may be something to read; -1: no descriptor is free. */
+    int (*loop_begin)(void *self, int wake_fd);
+    /* Reads what has arrived. The caller must then take the replies that the host was notified of.
+     */
+    void (*loop_read)(void *self);
+    /* The loop does not come back. */
+    void (*loop_end)(void *self);
+
     /* Reports rows; names may come in any order, past holds newest first. fn only copies. */
     hf_status (*list)(void *self, const struct admin_target *what, nanos now, hf_row_fn *fn,
                       void *arg);

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 50, THREADS = 4, LOOP_TTL_MS = 400, LOOP_MS = 1 };
+enum { ROUNDS = 50, THREADS = 4, LOOP_TTL_MS = 400, LOOP_MS = 1, MANY_ASKS = 600 };
 
 static void start_release(hf_lease *lease, struct outcome *outcome)
 {
@@ -278,6 +278,72 @@ static void test_blocked_loop_keeps_lease(void **state)
     assert_int_equal(atomic_load(&lost.calls), 0);
     hf_lease_free(waiter.lease);
     give(lease);
+    close_client(client);
+}
+
+/* The loop reads its own replies; then it submits without ever polling, so that there is always a
+ * reply that it might come for. The background thread must not leave the renewals to it. */
+static void test_loop_that_only_submits(void **state)
+{
+    (void)state;
+    static struct outcome asked[MANY_ASKS];
+    hf_client *client = open_own(NULL);
+    struct outcome lost = {.status = -1}, waiter, released;
+    assert_true(hf_fd(client) >= 0);
+    hf_lease *lease =
+        take(client, ASK(.name = "a", .ttl_ms = ttl(LOOP_TTL_MS), .flags = HF_AUTO_RENEW,
+                         .on_lost = note_outcome, .lost_arg = &lost));
+    for (int i = 0; i < ROUNDS; i++) {
+        start_ask(client, ASK(.name = "b", .wait_ms = 5000), &asked[0]);
+        loop_until(client, &asked[0].calls);
+        assert_int_equal(asked[0].status, HF_OK);
+        start_release(asked[0].lease, &released);
+        loop_until(client, &released.calls);
+        hf_lease_free(asked[0].lease);
+    }
+
+    start_ask(row_client(), ASK(.name = "a", .wait_ms = 3 * LOOP_TTL_MS), &waiter);
+    int64_t end = now_ns() + 3 * (int64_t)LOOP_TTL_MS * 1000000;
+    int asks = 0;
+    for (; asks < MANY_ASKS && now_ns() < end; asks++) {
+        start_ask(client, ASK(.name = "b"), &asked[asks]);
+        hf_lease_free(asked[asks].lease);
+        sleep_ms(LOOP_MS);
+    }
+    sleep_ms((int)((end > now_ns() ? end - now_ns() : 0) / 1000000));
+    assert_int_equal(await_outcome(&waiter), HF_TIMEOUT);
+    assert_true(hf_lease_ok(lease));
+    for (int i = 0; i < asks; i++)
+        loop_until(client, &asked[i].calls);
+    assert_int_equal(atomic_load(&lost.calls), 0);
+    hf_lease_free(waiter.lease);
+    give(lease);
+    close_client(client);
+}
+
+/* The background thread sleeps until the timer of a request far away. Nobody polls the loop, so it
+ * must be told that a reply is left to the loop, and read it soon. */
+static void test_loop_that_does_not_come(void **state)
+{
+    (void)state;
+    struct hf_timing_sheet sheet = {.size = sizeof sheet};
+    hf_client *client = open_own(NULL);
+    struct outcome first, asked;
+    assert_true(hf_fd(client) >= 0);
+    assert_int_equal(hf_explain(client, 60000, &sheet), HF_OK);
+    start_ask(client, ASK(.name = "a", .ttl_ms = 60000, .wait_ms = 5000), &first);
+    loop_until(client, &first.calls); /* the connection is up */
+    hf_lease_free(first.lease);
+    sleep_ms(100);
+
+    int64_t begun = now_ns(), patience = sheet.op_timeout_ms * 1000000 / 2;
+    start_ask(client, ASK(.name = "b", .ttl_ms = 60000), &asked);
+    while (!hf_lease_token(asked.lease) && now_ns() - begun < patience)
+        sleep_ms(LOOP_MS);
+    assert_true(hf_lease_token(asked.lease));
+    assert_int_equal(atomic_load(&asked.calls), 0);
+    loop_until(client, &asked.calls);
+    give(asked.lease);
     close_client(client);
 }
 
@@ -659,6 +725,10 @@ int main(void)
         ROW("own_callbacks: callbacks and log run in hf_process alone", test_own_thread),
         ROW("own_callbacks: a loop that is blocked for three ttls keeps its lease",
             test_blocked_loop_keeps_lease),
+        ROW("own_callbacks: a loop that submits and never polls keeps its lease",
+            test_loop_that_only_submits),
+        ROW("own_callbacks: a reply that a loop does not read is read soon",
+            test_loop_that_does_not_come),
         ROW("own_callbacks: a group is given up without the loop", test_group_loss_needs_no_loop),
         ROW("own_callbacks: on_lost does not run after a callback has freed the handle",
             test_freed_is_not_lost),

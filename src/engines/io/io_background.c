@@ -80,9 +80,10 @@ static void drive_in_background(struct io *io, nanos now, nanos bound)
     bool adopts_later = io->unclaimed & ~adopted;
     if (adopts_later && now + IO_UNCLAIMED_AFTER < bound)
         bound = now + IO_UNCLAIMED_AFTER;
+    bound = io_loop_limit(io, now, bound);
 
-    io_choose_connections(io, me,
-                          io->interest_set | io->listening | adopted | io_background_share(io));
+    uint32_t interest = io->interest_set & ~io_left_to_loop(io, now);
+    io_choose_connections(io, me, interest | io->listening | adopted | io_background_share(io));
     io->background_until = bound;
     io_drive(io, me, now, bound);
     io->background_until = 0;

@@ -48,6 +48,7 @@ void io_start_tls(void *ctx, unsigned number)
     struct io_connection *connection = &io->connection[number];
     assert(number < WIRE_CONNECTIONS_MAX && connection->conn && connection->up);
     connection->up = false;
+    io_loop_unwatch(io, number);
     conn_start_tls(connection->conn);
 }
 
@@ -80,6 +81,7 @@ void io_hang_up(void *ctx, unsigned number)
     if (!connection->conn)
         return;
 
+    io_loop_unwatch(io, number);
     if (is_waited_on(connection)) {
         conn_shut(connection->conn);
         connection->closing = connection->conn;
@@ -181,17 +183,19 @@ static void continue_dial(struct io *io, unsigned number, nanos now)
     } else if (state == CONN_UP) {
         connection->up = true;
         connection->failed_dials = 0;
+        io_loop_watch(io, number);
         io->type->connection_up(io->engine, number, now);
         io_settle(io);
     }
 }
 
-static void read_connection(struct io *io, unsigned number, nanos now)
+/* Returns true if there were bytes, or the connection failed. */
+static bool read_connection(struct io *io, unsigned number, nanos now)
 {
     struct io_connection *connection = &io->connection[number];
     struct conn *conn = connection->conn;
     assert(conn && connection->up);
-    bool more = true;
+    bool more = true, any = false;
     connection->read_at = io->read_at = now;
 
     /* It ends if the engine hangs up because it cannot decode the bytes, or begins TLS. */
@@ -199,14 +203,26 @@ static void read_connection(struct io *io, unsigned number, nanos now)
         size_t got;
         if (!conn_read(conn, io->bytes, sizeof io->bytes, &got, &more)) {
             lose_conn(io, number, now);
-            return;
+            return true;
         }
         if (!got)
             continue;
 
+        any = true;
         io->type->connection_bytes(io->engine, number, io->bytes, got, now);
         io_settle(io);
     }
+    return any;
+}
+
+/* A thread in recv() may have taken bytes that must be handled before these. */
+bool io_read_now(struct io *io, unsigned number, nanos now)
+{
+    struct io_connection *connection = &io->connection[number];
+    bool is_read_by_caller = connection->driver && connection->driver->state == IO_RECEIVING;
+    if (!connection->conn || !connection->up || is_read_by_caller)
+        return false;
+    return read_connection(io, number, now);
 }
 
 void io_take_bytes(struct io *io, unsigned number, const char *bytes, size_t room, ssize_t got,

@@ -24,6 +24,9 @@ nanos io_park(void *self, uint64_t slot, uint32_t seen, nanos until);
 void io_wake(void *self, uint64_t slot);
 void io_background_park(void *self, nanos until);
 void io_background_wake(void *self);
+int io_loop_begin(void *self, int wake_fd);
+void io_loop_read(void *self);
+void io_loop_end(void *self);
 void io_finish(void *self, nanos until);
 
 hf_status io_list(void *self, const struct admin_target *what, nanos now, hf_row_fn *fn, void *arg);
@@ -43,5 +46,6 @@ void io_watch(void *self, uint32_t *seen, nanos until);
     .enter = io_enter, .leave = io_leave, .submit = io_submit, .take_reply = io_take_reply,        \
     .detach_caller = io_detach_caller, .flush = io_flush, .forget = io_forget, .park = io_park,    \
     .wake = io_wake, .background_park = io_background_park, .background_wake = io_background_wake, \
+    .loop_begin = io_loop_begin, .loop_read = io_loop_read, .loop_end = io_loop_end,               \
     .list = io_list, .break_hold = io_break_hold, .resize = io_resize, .diagnose = io_diagnose,    \
     .watch = io_watch, .finish = io_finish, .close = io_close

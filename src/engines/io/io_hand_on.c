@@ -33,7 +33,9 @@ static struct io_waiter *interested_caller(const struct io *io, unsigned number)
 
 static bool is_for_background(const struct io *io, unsigned number)
 {
-    if (io->interest_count[number] || io->listening & io_bit(number))
+    if (io->listening & io_bit(number))
+        return true;
+    if (io->interest_count[number] && !(io_left_to_loop(io, clock_boot()) & io_bit(number)))
         return true;
     return io->unclaimed & io_bit(number) && io_is_neglected(&io->connection[number], clock_boot());
 }

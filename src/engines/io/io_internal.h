@@ -11,6 +11,8 @@
  * caller sleeps on a futex word.
  * - The background thread drives connections in which ops without a caller are interested, and
  *   those on which the server may speak unasked, if these connections have no driver.
+ * - The caller's own event loop, if it has one, reads replies to ops without a caller before the
+ * background thread does (io_loop.c). It never drives.
  * - A driver that leaves a connection hands it on to a thread that is interested.
  * So a cycle of one caller involves no other thread. A waiter in a server's queue listens on a
  * connection of its own and slows nobody.
@@ -24,11 +26,13 @@
  *
  * Files. io_ops.c has the functions of engine.h that submit ops and take replies, io_park.c parked
  * callers, io_background.c the background thread, io_poll.c what both do while they wait,
- * io_settle.c what follows from a call of the engine, io_connections.c the connections, mailbox.c
- * the mailboxes, io_admin.c the admin calls. The four policies that make the driver fast have a
- * file each, which says why and when: io_spin.c, io_recv_wait.c, io_batch.c, io_hand_on.c.
+ * io_settle.c what follows from a call of the engine, io_connections.c the connections, io_loop.c
+ * the caller's own event loop, mailbox.c the mailboxes, io_admin.c the admin calls. The four
+ * policies that make the driver fast have a file each, which says why and when: io_spin.c,
+ * io_recv_wait.c, io_batch.c, io_hand_on.c.
  *
- * tests/models/driver.pml is a model of io_park.c, io_background.c, io_poll.c and io_hand_on.c. */
+ * tests/models/driver.pml is a model of io_park.c, io_background.c, io_poll.c and io_hand_on.c, and
+ * tests/models/loop.pml of io_loop.c. */
 #pragma once
 #include "io_driver.h"
 #include "io_policy.h"
@@ -112,6 +116,7 @@ struct io_mailbox {
 struct io_connection {
     nanos read_at;            /* time when it was last read */
     nanos unclaimed_at;       /* time since when a reply has been due that no op waits for */
+    nanos interest_at;        /* time since when an op without a caller has been interested */
     struct conn *conn;        /* its socket; NULL: down, or adopted */
     struct conn *closing;     /* hung up while its driver waits on it; the driver frees it */
     struct io_waiter *driver; /* thread that drives it; NULL: none */
@@ -147,7 +152,13 @@ struct io {
     uint32_t listening; /* connections on which servers speak unasked */
     /* time when the background thread's wait ends; 0: it does not wait */
     nanos background_until;
-    nanos spin; /* time for which callers spin; 0: they do not */
+    int loop_fd;        /* epoll descriptor of the caller's loop; -1: it has none */
+    uint32_t loop_set;  /* connections that the loop polls */
+    nanos loop_at;      /* time when the loop read last, or when a first reply became due */
+    nanos loop_read_at; /* time when the loop read last */
+    bool loop_ended;    /* the loop does not come back */
+    bool loop_reads;    /* the loop reads now, and then takes the replies itself */
+    nanos spin;         /* time for which callers spin; 0: they do not */
 
     struct io_mailbox **chunk;
     uint32_t chunks;
@@ -283,6 +294,8 @@ void io_take_bytes(struct io *io, unsigned number, const char *bytes, size_t roo
                    nanos now);
 /* Reads connections that nobody has read for 1 s, mainly to notice that the server closed them. */
 void io_read_idle(struct io *io, nanos now);
+/* For the caller's loop: reads a connection that is up. Returns true if there were bytes. */
+bool io_read_now(struct io *io, unsigned number, nanos now);
 /* For the driver, after its wait. */
 void io_free_closing(struct io_connection *connection);
 void io_connections_close(struct io *io);
@@ -299,6 +312,20 @@ nanos io_drive(struct io *io, struct io_waiter *me, nanos now, nanos until);
 
 void io_wake_waiter(struct io *io, struct io_waiter *waiter);
 void io_write_wake_fd(int fd); /* Needs no lock. */
+
+/* ---- io_loop.c ---- */
+
+/* A connection came up, and one is about to go down. */
+void io_loop_watch(struct io *io, unsigned number);
+void io_loop_unwatch(struct io *io, unsigned number);
+/* Connections that the background thread leaves to the loop for now. */
+uint32_t io_left_to_loop(const struct io *io, nanos now);
+/* When the background thread must look again whether the loop reads. */
+nanos io_loop_limit(const struct io *io, nanos now, nanos until);
+/* An op without a caller became the first one that is interested in a connection. */
+void io_loop_expect(struct io *io, unsigned number);
+/* A reply by one of these connections is due: tells the background thread when to look. */
+void io_loop_announce(struct io *io, uint32_t connections);
 
 /* ---- io_background.c ---- */
 

@@ -71,6 +71,8 @@ static void free_io(struct io *io)
     io_mailboxes_free(io);
     if (io->background.wake_fd >= 0)
         close(io->background.wake_fd);
+    if (io->loop_fd >= 0)
+        close(io->loop_fd);
     free(io);
 }
 
@@ -121,7 +123,7 @@ hf_status io_open(void **self, const struct url *url, const struct settings *set
     io->host = host;
     io->policy = io_policy;
     io->spin = spin_time(io, settings);
-    io->background.wake_fd = -1;
+    io->background.wake_fd = io->loop_fd = -1;
     for (unsigned i = 0; i < WIRE_CONNECTIONS_MAX; i++)
         io->connection[i].wake_fd = io->connection[i].adopted_fd = -1;
 
@@ -176,6 +178,7 @@ static void start_in_background(struct io *io, const struct engine_op *op)
     if (!op->batched)
         io_flush_connections(io);
     io_offer(io, op->connections);
+    io_loop_announce(io, op->connections);
 
     /* A connection is down: the background thread must call tick(), which redials. */
     bool needs_tick = !op->connections || op->connections & ~io->open;

@@ -16,6 +16,8 @@ static void update_interest(struct io *io, struct io_mailbox *mailbox)
         bool added = now & io_bit(number);
         assert(added || io->interest_count[number]);
 
+        if (added && !io->interest_count[number])
+            io_loop_expect(io, number);
         io->interest_count[number] += added ? 1 : UINT32_MAX;
         if (io->interest_count[number])
             io->interest_set |= io_bit(number);
@@ -25,12 +27,14 @@ static void update_interest(struct io *io, struct io_mailbox *mailbox)
     mailbox->interest = now;
 }
 
-/* Unread replies have arrived: notifies the client, or wakes the callers that park for them. */
+/* Unread replies have arrived: notifies the client, or wakes the callers that park for them. The
+ * caller's loop takes the replies that it read itself, so the background thread sleeps on. */
 static void announce(struct io *io, struct io_mailbox *mailbox)
 {
     if (!mailbox->has_caller) {
         io->host->notify(io->host->ctx, mailbox->op);
-        io_notify_background(io);
+        if (!io->loop_reads)
+            io_notify_background(io);
     }
     for (struct io_waiter *waiter = mailbox->parked; waiter; waiter = waiter->beside)
         io_wake_waiter(io, waiter);
