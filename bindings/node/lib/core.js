@@ -11,6 +11,8 @@ const { Lease } = require('./lease.js');
 
 const DONE = 0, LOST = 1, LOG = 2; // enum addon_event
 const LEVELS = { off: 0, error: 1, warn: 2, info: 3, debug: 4 };
+// Only Node's own libuv polls descriptors for an addon.
+const polls = !process.versions.bun && !process.versions.deno;
 const granted = diagnostics.channel('holdfast:granted');
 const logged = diagnostics.channel('holdfast:log');
 
@@ -54,7 +56,7 @@ class Core {
     if (this.handle) return this.handle;
     const { maxStall, ca, cert, key, password } = this.#options;
     this.handle = native.open(this.#url, (...event) => this.#hear(...event),
-      [maxStall, ca, cert, key, password]);
+      [maxStall, ca, cert, key, password, polls]);
     open.add(this);
     this.#beat(maxStall);
     this.setLogLevel(this.#level);

@@ -3,13 +3,15 @@
  *     addon_module.c   the module: its functions, in one table
  *     addon_client.c   open, close, settings
  *     addon_lease.c    acquire, cancel, extend, convert, release
- *     addon_event.c    from the library's thread to the JavaScript thread
+ *     addon_event.c    events of the library, brought to the dispatcher of lib/core.js
+ *     addon_loop.c     the library's descriptor in Node's event loop
  *     addon_job.c      calls that wait for a server, on threads of the library
  *     addon_value.c    texts, numbers, requests and rows: from JavaScript to C and back
  *
- * Three rules. The library's own thread renews, so a blocked event loop delays what JavaScript is
- * told and never what is held. Nothing waits for a server on the JavaScript thread. A callback
- * carries a ticket (slot and id), no pointer: on_lost may begin after its handle was freed. */
+ * Three rules. The library's own thread renews, and reads replies that the event loop does not read
+ * for a while: a blocked loop delays what JavaScript is told and never what is held. Nothing waits
+ * for a server on the JavaScript thread. A callback carries a ticket (slot and id), no pointer:
+ * on_lost may begin after its handle was freed. */
 #pragma once
 #define NAPI_VERSION 8
 #include <node_api.h>
@@ -27,7 +29,13 @@
  */
 struct addon_client {
     hf_client *hf; /* NULL: closed */
+    napi_env env;
     napi_threadsafe_function deliver;
+    napi_ref dispatcher;
+    struct addon_loop *loop; /* NULL: events come by `deliver` alone */
+    pthread_t thread;        /* the JavaScript thread */
+    bool collects;           /* hf_process runs: its events go into `first` */
+    struct event *first, **last;
     bool answers_at_once;
     unsigned references;
     unsigned waits; /* promises that keep the process alive */
@@ -41,6 +49,8 @@ struct addon_client {
 };
 
 struct addon_job; /* a list, show or close that was started */
+struct addon_loop;
+struct event;
 
 struct addon_lease {
     hf_lease *hf; /* NULL: freed */
@@ -80,7 +90,14 @@ enum addon_event { EVENT_DONE = 0, EVENT_LOST = 1, EVENT_LOG = 2, EVENT_JOB = 3 
 
 /* Gives the client a slot and its way to the dispatcher. */
 bool addon_event_attach(napi_env env, struct addon_client *client, napi_value dispatcher);
-void addon_event_detach(struct addon_client *client);
+void addon_event_detach(napi_env env, struct addon_client *client);
+
+/* Runs the library's callbacks, then tells the dispatcher what they brought. */
+void addon_event_process(napi_env env, napi_async_context context, struct addon_client *client);
+
+/* From here on events come by the thread-safe function alone. Before a close begins, because that
+ * closes the descriptor. */
+void addon_event_stop_loop(napi_env env, struct addon_client *client);
 
 /* The argument of a callback: which client, which lease. */
 void *addon_event_ticket(const struct addon_client *client, uint64_t id);
@@ -94,6 +111,14 @@ void addon_on_log(void *client, const struct hf_log_event *event);
 
 /* Settles the job on the JavaScript thread, and frees it. */
 void addon_event_post_job(struct addon_client *client, struct addon_job *job);
+
+/* ---- addon_loop.c ---- */
+
+bool addon_loop_is_there(void); /* does this runtime offer a loop that polls descriptors? */
+bool addon_loop_start(napi_env env, struct addon_client *client);
+void addon_loop_stop(struct addon_client *client);
+void addon_loop_keep_alive(struct addon_client *client,
+                           bool keep); /* the process, while it waits */
 
 /* ---- addon_lease.c ---- */
 

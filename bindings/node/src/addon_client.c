@@ -12,13 +12,14 @@ enum { AT_EXIT_MS = 1000 };
 
 /* ---- References and calls ---- */
 
-static struct addon_client *client_new(void)
+static struct addon_client *client_new(napi_env env)
 {
     struct addon_client *client = calloc(1, sizeof *client);
     pthread_condattr_t monotonic;
 
     if (!client)
         return NULL;
+    client->env = env;
     client->references = 1;
     pthread_mutex_init(&client->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -106,6 +107,7 @@ static hf_status close_finally(struct addon_client *client)
     bool is_gone;
 
     client->closing = true;
+    addon_event_stop_loop(client->env, client);
     if (!await_close(client, AT_EXIT_MS, &is_gone))
         return HF_TIMEOUT;
     return is_gone ? HF_OK : hf_close(client->hf, AT_EXIT_MS);
@@ -120,7 +122,7 @@ static void close_at_exit(void *data)
     if (close_finally(client) == HF_TIMEOUT)
         return; /* a thread is still inside: it keeps the memory */
     client->hf = NULL;
-    addon_event_detach(client);
+    addon_event_detach(client->env, client);
     addon_client_unref(client);
 }
 
@@ -129,7 +131,7 @@ void addon_client_forget(napi_env env, struct addon_client *client)
     if (!client->hf)
         return;
     client->hf = NULL;
-    addon_event_detach(client);
+    addon_event_detach(env, client);
     if (napi_remove_env_cleanup_hook(env, close_at_exit, client) == napi_ok)
         addon_client_unref(client);
 }
@@ -164,7 +166,8 @@ static bool has_tls(void)
 
 static bool wants_tls(const char *url)
 {
-    static const char *const schemes[] = {"rediss", "valkeys", "redlocks", "etcds"};
+    static const char *const schemes[] = {"rediss", "valkeys", "redlocks",
+                                          "etcds",  "consuls", "zookeepers"};
 
     for (size_t i = 0; url && i < sizeof schemes / sizeof *schemes; i++)
         if (strncmp(url, schemes[i], strlen(schemes[i])) == 0)
@@ -173,13 +176,14 @@ static bool wants_tls(const char *url)
 }
 
 static hf_status open_library(struct addon_client *client, const char *url,
-                              struct hf_client_options options)
+                              struct hf_client_options options, bool polls)
 {
     options.size = sizeof options;
     options.on_log = addon_on_log;
     options.log_arg = client;
     options.log_level = HF_LOG_WARN;
     options.keep_handles = true;
+    options.own_callbacks = polls;
     struct hf_capabilities capabilities = {.size = sizeof capabilities};
     hf_status status = hf_open(url, &options, &client->hf);
 
@@ -195,7 +199,7 @@ static napi_value refuse_client(napi_env env, struct addon_client *client, hf_st
     char text[ERROR_TEXT_MAX];
 
     snprintf(text, sizeof text, "%s", hf_error_text());
-    addon_event_detach(client);
+    addon_event_detach(env, client);
     addon_client_unref(client);
     return addon_throw(env, status, text);
 }
@@ -213,7 +217,7 @@ static char *copy_text(napi_env env, napi_value value)
     return text;
 }
 
-/* [maxStall, ca, cert, key, password], each of which may be undefined. */
+/* [maxStall, ca, cert, key, password, polls], each of which may be undefined. */
 static struct hf_client_options read_options(napi_env env, napi_value array)
 {
     struct hf_client_options options = {0};
@@ -227,6 +231,17 @@ static struct hf_client_options read_options(napi_env env, napi_value array)
     options.key_pem = copy_text(env, value[3]);
     options.password = copy_text(env, value[4]);
     return options;
+}
+
+/* polls: the runtime is one whose libuv works. Bun has its functions, and ends the process in them.
+ */
+static bool may_poll(napi_env env, napi_value array)
+{
+    napi_value value;
+    bool polls = false;
+
+    napi_get_element(env, array, 5, &value);
+    return napi_get_value_bool(env, value, &polls) == napi_ok && polls && addon_loop_is_there();
 }
 
 static void free_options(struct hf_client_options *options)
@@ -249,7 +264,7 @@ napi_value addon_open(napi_env env, napi_callback_info info)
         return addon_throw(env, HF_UNSUPPORTED,
                            "TLS: this runtime has no OpenSSL 3, and there is no libssl.so.3");
 
-    struct addon_client *client = client_new();
+    struct addon_client *client = client_new(env);
     if (!client)
         return addon_throw(env, HF_NO_MEMORY, "no memory for a client");
     if (!addon_event_attach(env, client, arguments[1])) {
@@ -257,8 +272,15 @@ napi_value addon_open(napi_env env, napi_callback_info info)
         return addon_throw(env, HF_FULL, "too many clients are open in this process");
     }
     struct hf_client_options options = read_options(env, arguments[2]);
-    hf_status status = open_library(client, url, options);
+    bool polls = may_poll(env, arguments[2]);
+    hf_status status = open_library(client, url, options, polls);
     free_options(&options);
+    if (status == HF_OK && polls && !addon_loop_start(env, client)) {
+        (void)hf_close(client->hf, 0);
+        addon_event_detach(env, client);
+        addon_client_unref(client);
+        return addon_throw(env, HF_NO_MEMORY, "no memory or descriptor for a client");
+    }
     if (status != HF_OK)
         return refuse_client(env, client, status);
 

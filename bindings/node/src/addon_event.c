@@ -1,5 +1,6 @@
-/* addon_event.c - from the library's thread to the JavaScript thread: one thread-safe function for
- * each client brings every event to the dispatcher of lib/index.js, in order. */
+/* addon_event.c - events of the library, brought to the dispatcher of lib/core.js, in order. Mostly
+ * they come out of hf_process on the JavaScript thread. Without a loop, and while a client is being
+ * closed, they come on other threads; then a thread-safe function brings them. */
 #include "addon.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@ static _Atomic(struct addon_client *) slots[SLOTS];
 _Static_assert(sizeof(uintptr_t) >= 8, "a ticket needs 64 bits");
 
 struct event {
+    struct event *next;
     enum addon_event kind;
     uint64_t id;
     hf_status status;
@@ -30,7 +32,7 @@ struct log_fields {
     int64_t held_ms, waited_ms;
 };
 
-/* ---- On the library's thread ---- */
+/* ---- Where callbacks run ---- */
 
 static struct event *event_new(enum addon_event kind, hf_status status, const char *text)
 {
@@ -38,6 +40,7 @@ static struct event *event_new(enum addon_event kind, hf_status status, const ch
 
     if (!event)
         return NULL;
+    event->next = NULL;
     event->kind = kind;
     event->status = status;
     event->id = 0;
@@ -62,6 +65,11 @@ static void event_free(struct event *event)
  * nobody is left to be told. */
 static void post(struct addon_client *client, struct event *event)
 {
+    if (pthread_equal(client->thread, pthread_self()) && client->collects) {
+        *client->last = event;
+        client->last = &event->next;
+        return;
+    }
     napi_status status =
         napi_call_threadsafe_function(client->deliver, event, napi_tsfn_nonblocking);
 
@@ -139,16 +147,35 @@ void addon_on_log(void *client, const struct hf_log_event *log)
 
 /* ---- On the JavaScript thread ---- */
 
+static void keep_alive(napi_env env, struct addon_client *client, bool keep)
+{
+    if (client->loop)
+        addon_loop_keep_alive(client, keep);
+    else if (keep)
+        napi_ref_threadsafe_function(env, client->deliver);
+    else
+        napi_unref_threadsafe_function(env, client->deliver);
+}
+
 void addon_event_wait(napi_env env, struct addon_client *client)
 {
     if (client->waits++ == 0)
-        napi_ref_threadsafe_function(env, client->deliver);
+        keep_alive(env, client, true);
 }
 
 static void end_wait(napi_env env, struct addon_client *client)
 {
     if (--client->waits == 0 && client->deliver)
-        napi_unref_threadsafe_function(env, client->deliver);
+        keep_alive(env, client, false);
+}
+
+void addon_event_stop_loop(napi_env env, struct addon_client *client)
+{
+    if (!client->loop)
+        return;
+    addon_loop_stop(client);
+    if (client->waits && client->deliver)
+        keep_alive(env, client, true);
 }
 
 static napi_value log_object(napi_env env, const struct event *event)
@@ -204,6 +231,58 @@ static void deliver(napi_env env, napi_value dispatcher, void *context, void *da
     event_free(event);
 }
 
+/* What a listener of JavaScript threw. */
+static void report_exception(napi_env env)
+{
+    napi_value error = NULL;
+    bool thrown = false;
+
+    if (napi_is_exception_pending(env, &thrown) == napi_ok && thrown &&
+        napi_get_and_clear_last_exception(env, &error) == napi_ok)
+        napi_fatal_exception(env, error);
+}
+
+static void deliver_here(napi_env env, struct addon_client *client, struct event *event)
+{
+    napi_value dispatcher = NULL;
+
+    if (client->dispatcher)
+        napi_get_reference_value(env, client->dispatcher, &dispatcher);
+    deliver(env, dispatcher, client, event);
+    report_exception(env);
+}
+
+/* A listener may close the client, which must not happen inside hf_process: so the events are
+ * collected, and told behind it. In one scope: what awaits them runs when all have been told. */
+void addon_event_process(napi_env env, napi_async_context context, struct addon_client *client)
+{
+    napi_handle_scope handles;
+    napi_callback_scope scope;
+    napi_value resource;
+
+    client->last = &client->first;
+    client->collects = true;
+    (void)hf_process(client->hf);
+    client->collects = false;
+    struct event *event = client->first;
+    client->first = NULL;
+    if (!event)
+        return;
+
+    addon_client_ref(client);
+    napi_open_handle_scope(env, &handles);
+    napi_create_object(env, &resource);
+    napi_open_callback_scope(env, resource, context, &scope);
+    while (event) {
+        struct event *next = event->next;
+        deliver_here(env, client, event);
+        event = next;
+    }
+    napi_close_callback_scope(env, scope);
+    napi_close_handle_scope(env, handles);
+    addon_client_unref(client);
+}
+
 static bool take_slot(struct addon_client *client)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
@@ -225,15 +304,21 @@ bool addon_event_attach(napi_env env, struct addon_client *client, napi_value di
     if (status != napi_ok)
         return false;
     napi_unref_threadsafe_function(env, client->deliver);
+    client->thread = pthread_self();
+    napi_create_reference(env, dispatcher, 1, &client->dispatcher);
     if (take_slot(client))
         return true;
     napi_release_threadsafe_function(client->deliver, napi_tsfn_abort);
     return false;
 }
 
-void addon_event_detach(struct addon_client *client)
+void addon_event_detach(napi_env env, struct addon_client *client)
 {
+    addon_event_stop_loop(env, client);
     atomic_store(&slots[client->slot], NULL);
+    if (client->dispatcher)
+        napi_delete_reference(env, client->dispatcher);
+    client->dispatcher = NULL;
     if (client->deliver)
         napi_release_threadsafe_function(client->deliver, napi_tsfn_abort);
     client->deliver = NULL;

@@ -167,6 +167,7 @@ napi_value addon_close(napi_env env, napi_callback_info info)
     if (!job)
         return NULL;
     addon_client_closing(client);
+    addon_event_stop_loop(env, client);
     hf_status status =
         hf_close_start(client->hf, addon_integer(env, arguments[1], 1000), on_closed, job);
     if (status != HF_OK)
