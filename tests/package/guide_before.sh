@@ -83,6 +83,7 @@ const must = (fine, what) => { if (!fine) throw new Error(what); };
     const redlock = $(wrote from-redlock.md 'new Redlock');
     let lock = $(wrote from-redlock.md 'await redlock.acquire(\["job"\]');
     must(await a.exists("job") === 1, "not held");
+    must(!("token" in lock), "it has a token");
     lock = $(wrote from-redlock.md 'await lock.extend');
     $(wrote from-redlock.md 'await lock.release');
     must(await a.exists("job") === 0, "not released");
