@@ -1,5 +1,5 @@
-/* redis_bare_lock.c - the ceilings as kinds of lock: one that sends the library's bytes, with
- * handoff, and one without tokens and queue. */
+/* redis_bare_lock.c - two ceilings as kinds of lock: one sends the library's bytes, with
+ * handoff; the other has neither tokens nor a queue. */
 #include "redis_bare.h"
 
 #include "redis_requests.h"

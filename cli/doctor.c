@@ -26,7 +26,7 @@
     INT64_C(2000000) /* tokens further ahead of the clock than this show that the clock was        \
                         stepped back */
 
-/* The table for the members of a group that the package makes a directory for. */
+/* The shared table of a machine: the package makes its directory and the group that may use it. */
 #define SHARED_TABLE "local:/run/lock/holdfast/table?mode=0660"
 
 static const struct option_spec OPTIONS[] = {

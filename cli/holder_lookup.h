@@ -24,7 +24,7 @@ struct holder_lookup *holder_lookup_begin(hf_client *client, const char *name, i
 /* Returns true if the lookup is done, or gets done within that time. */
 bool holder_lookup_done(struct holder_lookup *holder_lookup, int64_t within_ms);
 
-/* Frees a lookup; NULL is allowed. An unfinished one goes on and frees itself. */
+/* Frees a lookup; NULL is allowed. One that is still in flight frees itself when it is done. */
 void holder_lookup_end(struct holder_lookup *holder_lookup);
 
 /* Returns true if a lookup is still inside the library; hf_close would wait for it. */

@@ -10,7 +10,8 @@
 
 enum { WAIT_ANCESTORS_MAX = 32 };
 
-/* A waiter's processes from itself up to the first ancestor; empty on other machines. */
+/* The processes of a waiter: itself, its parent, and so on up to init. Empty if it is on another
+ * machine. */
 struct ancestors {
     pid_t pid[WAIT_ANCESTORS_MAX];
     size_t count;

@@ -122,7 +122,7 @@ class lease
     /* Rises with every grant of the name: the number by which a database refuses a late write. */
     std::uint64_t token() const noexcept { return handle_ ? hf_lease_token(handle_) : 0; }
     std::string name() const { return handle_ ? hf_lease_name(handle_) : ""; }
-    /* Readable when the lease is lost; the library's to close. */
+    /* A descriptor that becomes readable when the lease is lost. The library closes it. */
     int fd() const noexcept { return handle_ ? hf_lease_fd(handle_) : -1; }
 
     /* At least `ttl` from now; zero: the lease's own ttl. Never shortens. */
@@ -335,7 +335,8 @@ class lease_by_thread
             leases_.emplace_back(std::this_thread::get_id(), std::move(granted));
     }
 
-    /* The lease ends with the returned value, outside the lock. */
+    /* Takes the lease out of the table. It is released when the returned value is destroyed,
+     * without the table's mutex. */
     lease take() noexcept
     {
         std::lock_guard<std::mutex> guard(lock_);

@@ -40,7 +40,8 @@ struct metrics {
     uint64_t acquired, contended, refused, released, renewed, broken, undelivered, left,
         ended_elsewhere;
     uint64_t lost[LOSSES];
-    uint64_t answers[6]; /* answers by hundreds of their status */
+    /* number of answers with a status of 1xx, 2xx and so on, at index 1, 2 ... */
+    uint64_t answers[6];
     struct metrics_group *groups;
 };
 

@@ -83,7 +83,7 @@ bool read_name(struct exchange *x, size_t argument, unsigned right, char name[HF
 
 /* The correlation id that the request carries. Returns false if it carries none. */
 bool correlation_given(const struct exchange *x, char text[HF_CORRELATION_MAX + 1]);
-/* The same, or the id of the request if it carries no correlation id. */
+/* Fills in the correlation id of the request; if it has none, the id of the request. */
 void correlation_of(const struct exchange *x, char text[HF_CORRELATION_MAX + 1]);
 
 struct server *server_of(const struct exchange *x);

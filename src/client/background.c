@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Pause before a lease whose lock was taken is tried again. Not of the timing sheet: the lease,
- * and with it its sheet, may change while another thread has the lock. */
+/* Pause before a lease whose lock is taken is tried again. It is a constant, because the lease's
+ * timing sheet may be replaced while another thread has the lock. */
 #define RETRY_AFTER NANOS_OF_MS(5)
 
 enum { BATCH = 256, ROUNDS = 4 };

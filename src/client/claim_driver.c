@@ -335,8 +335,8 @@ void claim_driver_wait_pass(struct hf_lease *lease)
         background_flush(client);
 }
 
-/* One caller parks in the engine; the others sleep until that one has passed the reply to the
- * claim. An engine that replies at once has later replies only for ops in its queue. */
+/* One caller parks in the engine; the others sleep until it has passed the reply to the claim.
+ * If the engine replies at once, only an op in its queue can get a later reply. */
 nanos claim_driver_park(struct hf_lease *lease, nanos until)
 {
     struct hf_client *client = lease->client;

@@ -103,7 +103,8 @@ struct claim_effect claim_act_release_failed(struct claim *claim, const struct c
 
     struct claim_effect move = {.verb = OP_NONE};
     bool overtaken = is_overtaken(claim, event->reply), failed = event->in == INPUT_FAILED;
-    /* The broken connection may have carried a refresh of the place that the release overtook. */
+    /* The release overtook a request that refreshes the place in the queue. That request may
+     * have been lost with the connection, or may still arrive. */
     claim->may_be_in_flight |= event->reply->outcome_unknown || (!failed && claim->queued);
     if (overtaken)
         return move;

@@ -83,8 +83,9 @@ static size_t view_size(const struct robust_owner *owner)
     return (2 * view_pages(owner) + 1) * PAGE;
 }
 
-/* The kernel finds a word at a fixed distance from its link, so the view has the shared pages once
- * more, and the private links behind them. */
+/* Makes the view of the file. The kernel expects each mutex word at a fixed distance from its
+ * link in the list. So the view maps the shared pages a second time, with the private links behind
+ * them. */
 static int map_view(struct robust_owner *owner, int fd)
 {
     char *view =

@@ -45,7 +45,8 @@ static void rerouted(void *ctx, struct engine_op *op)
     if (!mailbox)
         return;
     io_mailbox_touch(io, mailbox);
-    io->dialled |= op->connections; /* like new connections: some thread must read them */
+    /* as for new connections, some thread must begin to read them */
+    io->dialled |= op->connections;
 }
 
 static void takes(void *ctx, nanos length)

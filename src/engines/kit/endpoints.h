@@ -12,7 +12,7 @@
 
 #define ENDPOINTS_MAX 16
 
-/* What the URLs of one engine look like. */
+/* The form of one engine's URLs. */
 struct endpoint_form {
     const char *example;      /* for messages, as in "user:password@host:6379/0" */
     const char *default_host; /* host if the URL names none; NULL: it must name one */

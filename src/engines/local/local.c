@@ -143,8 +143,8 @@ __attribute__((noinline)) static bool check_retired(struct local *l)
     return true;
 }
 
-/* Returns true if the table was replaced. It costs one load; only ops before which time has
- * passed call stat(). */
+/* Returns true if the table was replaced. That costs one load. `check` also calls stat(): used
+ * by ops that come after a wait. */
 static inline bool is_retired(struct local *l, bool check)
 {
     bool known = atomic_load_explicit(&l->table.state->retired, memory_order_relaxed);

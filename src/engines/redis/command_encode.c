@@ -425,9 +425,10 @@ static const char *channel_of(const struct redis *r, const struct redis_op *a,
 static bool write_release(struct redis *r, struct redis_op *a, const struct cached_keys *cached,
                           bool may_be_brief)
 {
-    /* A release must leave a tombstone if it may overtake an acquire. The client does not know of
-     * acquires that were cut, and a grant may still await replicas on another connection. If
-     * grants must be durable, a LEAVE releases: replicas have not acknowledged what it may find. */
+    /* A release must leave a tombstone if an acquire may arrive after it: one whose connection
+     * was cut, which the client does not know, or one that awaits replicas on another connection.
+     * If grants must be durable, LEAVE releases any grant that it finds: replicas have not
+     * acknowledged it. */
     bool may_be_in_flight = a->sent_op.may_be_in_flight || a->cut ||
                             a->in_flight[CONNECTION_DURABLE] || a->awaits_replicas;
     bool leaves = a->sent_op.verb == OP_LEAVE && !r->durable;

@@ -243,9 +243,10 @@ struct redis_op {
     bool listens;         /* wants to be notified when its lock is free (quorum) */
     bool unheard;         /* listens, and the server has not confirmed the subscription yet */
     bool needs_all_keys;  /* an extend with one key was not enough */
-    bool asking;          /* the next request goes to a server that its slot is being moved to */
-    bool vouches;         /* its polls are the sign of life of all waiters for its lock here */
-    uint8_t redirects;    /* number of times in a row that a server named another one */
+    /* its slot is being moved to the server that gets the next request, so ASKING goes first */
+    bool asking;
+    bool vouches;      /* its polls are the sign of life of all waiters for its lock here */
+    uint8_t redirects; /* number of times in a row that a server named another one */
     /* number of times in a row that the server could not take it for the moment */
     uint8_t refusals;
     uint8_t stray_to; /* index + 1 of the server that it must move to; 0: none */

@@ -194,8 +194,9 @@ static void confirm(struct redis *r, struct redis_op *a)
     redis_op_reply(r, a, &a->held_back);
 }
 
-/* Reports a renewal in any case: it harms nobody. So is the hold that a check found, because
- * another client made it. */
+/* A renewal is reported in any case, because it harms nobody. The same goes for a hold that a
+ * check found, because another client made it. A grant is revoked if too few replicas acknowledged
+ * it. */
 static void reply_or_revoke(struct redis *r, struct redis_op *a, hf_status status, const char *text,
                             nanos now)
 {

@@ -136,7 +136,7 @@ struct quorum_op {
     struct quorum_member_op listen_op[QUORUM_SERVERS_MAX];
     struct queue_place place;
     unsigned ahead; /* number of waiters ahead of it: the median of the servers */
-    bool stands;    /* servers may have a place of it */
+    bool stands;    /* servers may still have its place */
     uint32_t turns; /* servers that say that it is its turn, as bits */
     /* notifications not handled yet, a bit for each value of enum quorum_turn */
     uint32_t pending_turns;

@@ -277,7 +277,8 @@ int64_t zk_session_ttl_max(const struct zk_session *session);
 bool zk_session_raise(struct zk_session *session, int64_t ttl_ms);
 /* Sends a quorum write, unless one is in flight. */
 void zk_session_beat(struct zk_session *session, nanos now);
-/* Returns the time at which the leader knows of the session if a write sent now is answered. */
+/* A quorum write that is sent now will show the leader that the session was alive at some time:
+ * returns that time. */
 nanos zk_session_touched(const struct zk_session *session, nanos now);
 void zk_session_touch(struct zk_session *session, nanos now);
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
