@@ -14,7 +14,7 @@
 enum dialect { POSTGRES, SQLITE, REDIS, ETCD };
 static const char *const DIALECTS[] = {
     [POSTGRES] = "postgres", [SQLITE] = "sqlite", [REDIS] = "redis", [ETCD] = "etcd"};
-/* The key of the code in JSON. */
+/* key of the code in the JSON output, by kind of fence */
 static const char *const LANGUAGES[] = {
     [POSTGRES] = "sql", [SQLITE] = "sql", [REDIS] = "lua", [ETCD] = "sh"};
 
@@ -266,19 +266,20 @@ static int run_fence(const struct cli_options *options, int argc, char **argv)
 const struct verb VERB_FENCE = {
     .name = "fence",
     .operands = "sql|redis|etcd",
-    .summary =
-        "Prints code with which a table, or a key of Redis or etcd, refuses writes of the past.",
-    .details = "sql: a column and a trigger. Read what it prints, then run it once:\n"
-               "\n"
-               "    holdfast fence sql --dialect sqlite --table jobs | sqlite3 jobs.db\n"
-               "\n"
-               "redis: a script that writes a key; its first lines say how to call it.\n"
-               "\n"
-               "etcd: shell functions that write a key in one transaction of etcdctl. One compares "
-               "the creation of the lock's own key, the other the token.\n"
-               "\n"
-               "Equal tokens pass, lower ones do not. With --json: one object with the keys "
-               "dialect and sql, lua or sh.\n",
+    .summary = "Prints code with which a table, or a key of Redis or etcd, refuses writes with an "
+               "older token.",
+    .details =
+        "sql: a column and a trigger. Read what it prints, then run it once:\n"
+        "\n"
+        "    holdfast fence sql --dialect sqlite --table jobs | sqlite3 jobs.db\n"
+        "\n"
+        "redis: a script that writes a key; its first lines say how to call it.\n"
+        "\n"
+        "etcd: shell functions that write a key in one transaction of etcdctl. One compares\n"
+        "the creation of the lock's own key, the other the token.\n"
+        "\n"
+        "Equal tokens pass, lower ones do not.\n"
+        "With --json: one object with the keys dialect and sql, lua or sh.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_fence,

@@ -313,13 +313,14 @@ static void type_filter(struct top *top, int key)
 {
     size_t len = strlen(top->filter);
     bool erases = key == 127 || key == '\b';
+    bool is_text = key >= 0x20 && key < 256 && !erases;
     if (key == '\r' || key == '\n' || key == KEY_ESCAPE) {
         if (key == KEY_ESCAPE)
             top->filter[0] = 0;
         top->types_filter = false;
     } else if (erases && len > 0) {
         top->filter[len - 1] = 0;
-    } else if (key >= 0x20 && key < 256 && !erases && len + 1 < sizeof top->filter) {
+    } else if (is_text && len + 1 < sizeof top->filter) {
         top->filter[len] = (char)key;
         top->filter[len + 1] = 0;
     }

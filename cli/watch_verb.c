@@ -97,14 +97,13 @@ const struct verb VERB_WATCH = {
     .operands = "[PREFIX]",
     .summary =
         "Shows holders and waiters live; without a terminal it prints a line for each change.",
-    .details = "On a terminal it is `top`. The most urgent names come first, as in `list`. The bar "
-               "is the part of the ttl "
-               "that is left; a\n"
-               "renewal fills it again.\n"
-               "Lines begin with the present holders and waiters. Events: queued, left, granted, "
-               "released, resized.\n"
-               "With --json: an object a line with the keys time, event, name, token, heldMs, "
-               "waitedMs and text.\n",
+    .details =
+        "On a terminal it is `top`. The most urgent names come first, as in `list`. The bar\n"
+        "shows the part of the ttl that is left; a renewal fills it again.\n"
+        "Lines begin with the present holders and waiters. Events: queued, left, granted, "
+        "released, resized.\n"
+        "With --json: an object a line with the keys time, event, name, token, heldMs, "
+        "waitedMs and text.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_watch,
