@@ -35,6 +35,7 @@ COLUMNS = [
     ("commands/s", charts.short, ["commands_per_s"], True),
     ("client CPU", charts.time_us, ["client_cpu_us"], False),
     ("server CPU", charts.time_us, ["server_cpu_us"], False),
+    ("server, scripts", charts.time_us, ["script_us"], False),
     ("memory before", lambda kb: f"{kb / 1024:,.1f} MB", ["rss_before_kb"], False),
     ("memory", lambda kb: f"{kb / 1024:,.1f} MB", ["rss_kb"], False),
     ("bytes each", charts.short, ["bytes_each"], False),
