@@ -54,9 +54,9 @@ static void print_fates(void)
 #define N(field) (unsigned long long)fates.field
     printf("# %llu schedules with %llu waits (%llu at most in one), %llu events, %llu grants\n",
            N(schedules), N(waits), N(largest), N(events), (unsigned long long)tally.grants);
-    printf("# %llu processes killed, %llu stopped, %llu cut off, %llu dead holders, %llu clock "
-           "steps, %llu newcomers\n",
-           N(kills), N(stops), N(cuts), N(dead_holders), N(steps), N(newcomers));
+    printf("# %llu processes killed, %llu of them in a lag, %llu stopped, %llu cut off, %llu dead "
+           "holders, %llu clock steps, %llu newcomers\n",
+           N(kills), N(lags), N(stops), N(cuts), N(dead_holders), N(steps), N(newcomers));
     printf("# longest time without a grant to a living waiter: %.0f ms when one process dies, %.0f "
            "ms when several do, "
            "%.0f ms when the clock steps back, too\n",

@@ -258,10 +258,18 @@ static char *add_text(char *to, const char *text)
     return stpcpy(to, text);
 }
 
+/* Returns true if the request asks for a grant that the client does not know of. A grant that
+ * replicas must acknowledge takes several round trips, so it gets its whole ttl at once. */
+static bool is_poll(const struct redis *r, const struct redis_op *a)
+{
+    return a->arrival_number && !a->knows_grant && !r->durable;
+}
+
 /* Writes "kind owner history token units capacity", the argument about what is wanted. Returns
  * its length. */
-static size_t put_wish(const struct redis *r, const struct engine_op *op, char *wish)
+static size_t put_wish(const struct redis *r, const struct redis_op *a, char *wish)
 {
+    const struct engine_op *op = &a->sent_op;
     static const char kinds[] = {
         [HF_EXCLUSIVE] = 'e', [HF_SEMAPHORE] = 's', [HF_READ] = 'r', [HF_WRITE] = 'w'};
     char owner[REDIS_ID_TEXT + 1] = "-", *at = wish;
@@ -273,6 +281,7 @@ static size_t put_wish(const struct redis *r, const struct engine_op *op, char *
     at = add_number(at, r->is_quorum_member ? op->token : 0);
     at = add_number(at, op->units);
     at = add_number(at, op->capacity);
+    at = is_poll(r, a) ? add_text(at, "p") : at;
     return (size_t)(at - wish);
 }
 
@@ -298,7 +307,7 @@ static void write_terms(struct redis *r, const struct redis_op *a)
     redis_op_timing(r, a); /* fills r->pace for this op's timing */
     resp_command_number(&r->command, op->ttl_ms);
     resp_command_word(&r->command, meta, put_meta(r, a, meta));
-    resp_command_word(&r->command, wish, put_wish(r, op, wish));
+    resp_command_word(&r->command, wish, put_wish(r, a, wish));
     resp_command_word(&r->command, manner, put_manner(r, a, manner));
 }
 
@@ -314,7 +323,8 @@ static struct terms terms_of(const struct redis *r, const struct redis_op *a)
         .units = op->units,
         .capacity = op->capacity,
         .flags = (uint32_t)op->kind | (uint32_t)op->queue << 8 | (uint32_t)a->sent << 9 |
-                 (uint32_t)op->detached << 10 | (uint32_t)op->barging << 11,
+                 (uint32_t)op->detached << 10 | (uint32_t)op->barging << 11 |
+                 (uint32_t)is_poll(r, a) << 12,
     };
 }
 

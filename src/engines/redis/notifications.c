@@ -313,12 +313,18 @@ static nanos good_for(const struct redis_op *a, const struct notification *notif
     return from_request < from_now ? from_request : from_now;
 }
 
+bool redis_notify_leaves_time(struct redis *r, const struct redis_op *a, nanos asked_at, nanos good,
+                              nanos now)
+{
+    nanos until = asked_at + good - timing_drift(&r->limits, good);
+    return until - now > redis_op_timing(r, a)->op_timeout;
+}
+
 /* Returns true if the message alone proves the hold; otherwise the server is asked. */
 static bool can_be_trusted(struct redis *r, const struct redis_op *a,
                            const struct notification *notification, nanos good, nanos now)
 {
     const struct timing *t = redis_op_timing(r, a);
-    nanos until = a->queued_reply.asked_at + good - timing_drift(&r->limits, good);
 
     /* A handoff lasts until the waiter's next poll plus the grace. A message that promises more
      * is not believed. */
@@ -326,7 +332,8 @@ static bool can_be_trusted(struct redis *r, const struct redis_op *a,
     bool is_higher =
         /* otherwise the server must raise the token first */
         (uint64_t)notification->token > a->floor;
-    bool is_in_time = until - now > t->op_timeout && now < a->queued_reply.due;
+    bool is_in_time = redis_notify_leaves_time(r, a, a->queued_reply.asked_at, good, now) &&
+                      now < a->queued_reply.due;
     bool is_measured = a->queued_reply.set && same_server(r);
 
     return is_plausible && is_higher && is_in_time && is_measured && !r->durable;
@@ -349,6 +356,8 @@ void redis_notify_consider(struct redis *r, struct redis_op *a, nanos now)
         reply.token = (uint64_t)notification.token;
         reply.brief = true;
         redis_op_set_queued(r, a, false);
+    } else {
+        a->knows_grant = true;
     }
     redis_op_reply(r, a, &reply);
 }

@@ -30,7 +30,8 @@
  * - A hold begins at a request that we timed ourselves (notifications.c).
  * - Nothing shortens a hold, and nothing revives one. Every extend sets the later end. A handoff
  *   lasts until the waiter's own next poll plus a grace, so that a lost message costs time and
- *   never the turn. The first extend after a handoff (engine_reply.brief) gets the rest of the ttl.
+ *   never the turn. A poll is granted for no longer, because its sender may have died since. The
+ *   first extend after such a grant (engine_reply.brief) gets the rest of the ttl.
  * - Every verb ends with admit(): none may leave a waiter that is first and fits. Verbs that
  *   keep a plain lock held, or hand it to the next waiter for the same, know that nobody else
  *   fits, and leave admit() out.
@@ -265,6 +266,7 @@ struct redis_op {
     struct notification notification;
     struct poll_waiter poll_waiter; /* wake=poll: its place in the schedule */
     bool notified;                  /* it was notified to poll, and has not asked since */
+    bool knows_grant;               /* it was granted, and the next request says that it knows */
     int64_t arrival_number;         /* its number in the server's queue; 0: not queued */
     struct redis_admin *admin;
     struct library_care *care;
@@ -561,6 +563,10 @@ bool redis_notify_is_proved(const struct redis *r, nanos now);
 void redis_notify_on_text(struct redis *r, const struct resp_reply *text, nanos now);
 /* Handles a message that came before the reply to the op's own request. */
 void redis_notify_consider(struct redis *r, struct redis_op *a, nanos now);
+/* Returns true if a brief hold, counted from a request that was sent at asked_at, is good for long
+ * enough that an extend reaches the server in time. */
+bool redis_notify_leaves_time(struct redis *r, const struct redis_op *a, nanos asked_at, nanos good,
+                              nanos now);
 
 /* ---- presence.c ---- */
 

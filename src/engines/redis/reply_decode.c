@@ -49,6 +49,7 @@ static void note_queued(struct redis *r, struct redis_op *a, const struct resp_r
     reply->retry_at = reply->asked_at + NANOS_OF_MS(resp_count(resp_item(resp, 2)));
     reply->place = (uint32_t)resp_count(resp_item(resp, 5)) + 1;
     a->arrival_number = resp_count(resp_item(resp, 6));
+    a->knows_grant = false;
     if (redis_polls_only(r))
         reply->retry_at = redis_poll_next(r, a, a->arrival_number, reply, now);
 
@@ -233,6 +234,14 @@ static bool read_acquired(struct redis *r, const struct request *request,
         reply->kind = REPLY_GRANTED;
         reply->token = (uint64_t)token;
         reply->good = NANOS_OF_MS(request->ttl_ms);
+        redis_op_set_queued(r, a, false);
+        return true;
+    }
+
+    bool may_be_brief = a->arrival_number; /* a first request gets its whole ttl */
+    if (may_be_brief && read_held(r, resp, reply)) {
+        reply->kind = REPLY_GRANTED;
+        reply->brief = true;
         redis_op_set_queued(r, a, false);
         return true;
     }
@@ -430,6 +439,17 @@ static void go_on(struct redis *r, const struct request *request, const struct r
     resend(r, request, "dead waiters are ahead, and the request could not be sent again", now);
 }
 
+/* Returns true if a grant that answers a poll might end before an extend reaches the server. Then
+ * the waiter asks once more, and says that it knows: that gets the whole ttl. */
+static bool is_too_brief(struct redis *r, const struct redis_op *a, const struct request *request,
+                         const struct engine_reply *reply, nanos now)
+{
+    bool is_last = !redis_op_is_in_flight(a) && a->sent_op.verb == OP_ACQUIRE;
+    bool is_of_poll = request->verb == OP_ACQUIRE && reply->kind == REPLY_GRANTED && reply->brief;
+    return is_of_poll && is_last && !a->knows_grant &&
+           !redis_notify_leaves_time(r, a, reply->asked_at, reply->good, now);
+}
+
 /* Returns true if the token is not above those that this client had before, because the server
  * lost its counter and its clock was set back. The guarded resource would refuse such a token. If
  * the op has sent another request meanwhile, that request decides. */
@@ -501,7 +521,11 @@ void redis_op_on_resp(struct redis *r, const struct request *request, const stru
     bool is_held = reply.kind == REPLY_GRANTED || reply.kind == REPLY_EXTENDED;
     if (!understood)
         drop_not_understood(r, request, &reply, now);
-    else if (is_held && is_held_back(r, request, &reply, now))
+    else if (is_too_brief(r, a, request, &reply, now)) {
+        a->knows_grant = true;
+        redis_op_send(r, a, now);
+        return;
+    } else if (is_held && is_held_back(r, request, &reply, now))
         return;
     else if (is_held)
         redis_durable_limit(a, &reply);

@@ -5,6 +5,7 @@
  *
  *     redis_dead_waiters [--all]     without --all the ends of the table and one server for the rest: the daily part */
 /* clang-format on */
+#include "lib/proxy.h"
 #include "redis_fixture.h"
 
 #include <signal.h>
@@ -301,6 +302,76 @@ static void test_release_beyond(void **state)
     assert_true(after_ms < 500);
 }
 
+/* ---- Requests that reach the server after the death of the waiter that sent them ---- */
+
+/* The only waiter is behind a proxy. It polls twice a second, with the longest op_timeout. */
+static struct queue line_up_behind(struct proxy *proxy)
+{
+    struct queue q = {.name = "l"};
+    struct want held = {.name = "l", .ttl_ms = 30000, .flags = HF_AUTO_RENEW};
+    q.held = must_acquire(scene_client(), &held);
+    snprintf(scene.url, sizeof scene.url, "redis://127.0.0.1:%u?wake=poll", proxy_port(proxy));
+    add_living(&q, 0);
+    let_them_wait();
+    return q;
+}
+
+/* Its next poll comes as far as the proxy, and then it dies. */
+static void die_with_a_poll_in_flight(struct queue *q, struct proxy *proxy)
+{
+    proxy_freeze(proxy, true);
+    uint64_t others = proxy_frozen(proxy);
+    int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
+    while (proxy_frozen(proxy) < others + 150 && now_ns() < end) /* signs of life are shorter */
+        nap_us(1000);
+    assert_true(now_ns() < end);
+    bury(q->living);
+}
+
+static int64_t hold_left_ms(void)
+{
+    return server_count(scene.server, "PTTL lock:l");
+}
+
+static void test_poll_after_handoff(void **state)
+{
+    (void)state;
+    struct proxy *proxy = proxy_start(server_port(scene.server));
+    struct queue q = line_up_behind(proxy);
+    die_with_a_poll_in_flight(&q, proxy);
+    release_now(&q);
+    assert_in_range(hold_left_ms(), 1, ONE_MS); /* it was handed over */
+    nap_us(300 * 1000);
+    int64_t left_ms = hold_left_ms();
+    proxy_freeze(proxy, false);
+    while (hold_left_ms() == left_ms || (hold_left_ms() > 0 && hold_left_ms() < left_ms))
+        nap_us(1000); /* until the poll is executed */
+    left_ms = hold_left_ms();
+    printf("# a poll that came after the handoff and the death of its waiter held for %lld ms\n",
+           (long long)left_ms);
+    assert_in_range(left_ms, 1, ONE_MS);
+    proxy_end(proxy);
+}
+
+static void test_poll_of_passed_over(void **state)
+{
+    (void)state;
+    struct proxy *proxy = proxy_start(server_port(scene.server));
+    struct queue q = line_up_behind(proxy);
+    die_with_a_poll_in_flight(&q, proxy);
+    nap_us(1000 * 1000);
+    release_now(&q);
+    assert_int_equal(server_count(scene.server, "EXISTS lock:l"), 0); /* it was passed over */
+    proxy_freeze(proxy, false);
+    while (server_count(scene.server, "EXISTS lock:l") == 0)
+        nap_us(1000); /* until the poll is executed */
+    int64_t left_ms = hold_left_ms();
+    printf("# a poll that found the lock free after the death of its waiter held for %lld ms\n",
+           (long long)left_ms);
+    assert_in_range(left_ms, 1, ONE_MS);
+    proxy_end(proxy);
+}
+
 /* ---- What is shown, and the order of the living ---- */
 
 static void test_list(void **state)
@@ -398,6 +469,10 @@ int main(int argc, char **argv)
         SENTENCE("so do 200 killed processes with one wait each", test_processes),
         SENTENCE("so does a stopped process with 1,500 waits", test_stopped),
         SENTENCE("so do they when the holder dies, too", test_holder_dies),
+        SENTENCE("a poll that is executed after handoff and death holds for less than a second",
+                 test_poll_after_handoff),
+        SENTENCE("so does one that is executed when its dead waiter was passed over",
+                 test_poll_of_passed_over),
         SENTENCE("a newcomer that does not wait is let in 1.5 s after the deaths", test_newcomer),
         SENTENCE("so is it behind more dead waiters than one script removes", test_newcomer_beyond),
         SENTENCE("a release goes on behind more dead waiters than one script removes",

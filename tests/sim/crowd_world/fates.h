@@ -11,7 +11,8 @@ static struct options_of_crowd {
 } options;
 
 static struct fates {
-    uint64_t schedules, events, waits, kills, stops, cuts, steps, dead_holders, newcomers, largest;
+    uint64_t schedules, events, waits, kills, stops, cuts, lags, steps, dead_holders, newcomers,
+        largest;
     nanos longest[3]; /* without a grant to a living waiter: one process dies, several do, the clock
                          steps back, too */
 } fates;
@@ -28,7 +29,8 @@ static void note_silence(unsigned process)
             continue;
         const struct redis_op *active = redis_active_op(&w.attempt[id].op);
         waiters[id].silent = true;
-        waiters[id].granted |= w.attempt[id].alive && active && active->acquiring;
+        bool was_in_flight = w.attempt[id].alive && active && active->acquiring;
+        *(waiters[id].arrival ? &waiters[id].polled : &waiters[id].granted) |= was_in_flight;
     }
 }
 
@@ -72,6 +74,19 @@ static void cut_off(unsigned process)
     note((int)process, "is cut off");
     note_silence(process);
     w.process[process].parted_until = TIME_NEVER / 2;
+}
+
+/* The server executes what the process sends from now on after the death of the process. */
+static void die_in_a_lag(unsigned process)
+{
+    nanos lasts = NANOS_OF_MS(50 + draw(800));
+    fates.lags++;
+    note((int)process, "gets no answer for %lld ms, and dies meanwhile",
+         (long long)(lasts / NANOS_OF_MS(1)));
+    note_silence(process);
+    w.process[process].parted_until = w.now + lasts;
+    last_death = later(last_death, w.now + lasts + NANOS_OF_MS(LAG_STEP_MS));
+    schedule((struct occurrence){.at = w.now + draw_time(lasts), .what = KILL, .who = process});
 }
 
 /* A handoff that stood when the clock stepped back lasts for its ttl at most. A short step makes
@@ -226,7 +241,7 @@ static void happen(const struct occurrence *o)
         stop(o->who, draw(2) ? w.now + NANOS_OF_MS(1200 + draw(3000)) : plan.over_at);
         break;
     case PART:
-        cut_off(o->who);
+        (draw(2) ? cut_off : die_in_a_lag)(o->who);
         break;
     case READ:
         judge_availability();

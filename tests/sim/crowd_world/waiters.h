@@ -20,8 +20,9 @@ static struct plan {
 static struct waiter {
     int64_t arrival; /* the number of its place; 0: it was not told to wait */
     bool silent;  /* its client gave no sign of life for a while, or the server's clock stepped */
-    bool granted; /* it was told so, or its last request before its death may have been answered so
+    bool granted; /* it was told so, or its first request may have been answered so after its death
                    */
+    bool polled;  /* the same of a poll: that is granted no longer than a handoff */
 } waiters[MAX_ATTEMPTS];
 
 static nanos

@@ -117,12 +117,15 @@ static nanos delay(unsigned p, bool wakes)
     return extra;
 }
 
+enum { LAG_STEP_MS = 5 };
+
 static void carry(unsigned number, bool up, const void *bytes, uint32_t len)
 {
     struct link *link = &links[number];
     nanos *last = up ? &link->up_last : &link->down_last;
     nanos takes = delay(link->process, link->line == CONNECTION_NOTIFY),
-          again = draw_time(w.ttl); /* until it is sent again after a parting */
+          again = draw_time(w.calm ? NANOS_OF_MS(LAG_STEP_MS)
+                                   : w.ttl); /* until it is sent again after a parting */
     nanos parted_until = w.process[link->process].parted_until;
     if (w.now < parted_until)
         takes = parted_until - w.now + again;

@@ -173,6 +173,8 @@
       "a dead waiter counts as alive for as much longer as the clock stepped back",                \
       "  if age < PRESENCE_US and age > -STEP_US then return true end\n",                          \
       "  if age < PRESENCE_US then return true end\n")                                             \
+    X(LATE_POLL, "late-poll", "a poll that is executed after its waiter's death gets a whole ttl", \
+      "  r.first_ms = r.polls and r.grace or r.ttl\n", "  r.first_ms = r.ttl\n")                   \
     X(STEP_SIGNS, "step-signs",                                                                    \
       "a dead client's sign of life lasts for as much longer as the clock stepped back",           \
       "  return left > 0 and left * 1000 < PRESENCE_US + STEP_US\n", "  return left > 0\n")

@@ -2,8 +2,9 @@
 -- ---- acquire.lua - acquire, refresh of a place in the queue, and confirmation of a grant
 --
 -- Arguments: 1 id, 2 ttl, 3 meta,
---   4 "kind owner history token units capacity". history: how many past holds are kept. token: the
---     one that a quorum agreed on for this id, 0: none yet.
+--   4 "kind owner history token units capacity", and " p" for a poll: the client does not know of
+--     a grant. history: how many past holds are kept. token: the one that a quorum agreed on for
+--     this id, 0: none yet.
 --   5 "age wait queued barging box first longest grace margin stagger most prefix". age: of past holds, in
 --     ms. wait: 1 or 0. queued: the arrival number, if the client was told that it waits; else 1
 --     or 0, whether this id was asked for before. barging: 1 or 0. box: i (inbox), p (channel) or
@@ -14,6 +15,7 @@
 --
 -- Answers:
 --   token                  held for at least ttl from now
+--   {token, left}          to a poll: held for left ms, as after a handoff
 --   {0, left, holder}      busy, and not in the queue. left: ms until the first hold ends, -1:
 --                          never. holder: "token meta" of that hold if the box is - and it is ours
 --   {0, left, again, now, number, place, arrival}
@@ -31,14 +33,19 @@
 
 -- What an acquire asks for.
 local function read_request(args)
-  local kind, owner, keep, agreed, units, capacity =
-    args[4]:match('^(%a) (%S+) (%d+) (%d+) (%d+) (%d+)$')
+  local kind, owner, keep, agreed, units, capacity, poll =
+    args[4]:match('^(%a) (%S+) (%d+) (%d+) (%d+) (%d+)( ?p?)$')
   local age, wait, queued, barging, box, soonest, longest, grace, margin, stagger, most =
     args[5]:match('^(%d+) (%d) (%d+) (%d) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ')
-  return { id = args[1], ttl = tonumber(args[2]), meta = args[3], kind = kind, owner = owner,
+  local r = { id = args[1], ttl = tonumber(args[2]), meta = args[3], kind = kind, owner = owner,
     keep = keep, agreed = agreed, units = tonumber(units), capacity = tonumber(capacity), age = age,
     waits = wait ~= '0', queued = queued, barges = barging == '1', box = box, soonest = soonest,
     longest = longest, grace = tonumber(grace), margin = margin, stagger = stagger, most = most }
+  -- The waiter may have died since it sent a poll. So the grant lasts no longer than a handoff
+  -- until the waiter extends it.
+  r.polls = poll == ' p'
+  r.first_ms = r.polls and r.grace or r.ttl
+  return r
 end
 
 -- Reads the counter and the lock. Returns an error if the key is no lock.
@@ -107,14 +114,19 @@ local function read_own(lock, r)
   return nil
 end
 
+-- It holds for at least left ms.
+local function granted(r, token, left)
+  return r.polls and { token, left or r.first_ms } or token
+end
+
 -- The request holds already: confirms its grant.
 local function confirm(lock, r, held)
   -- The hold is a late bare SET of this id, which did not see that the id waits in the queue.
   if held.token == '1' then leave_queue(lock, r.id, r) end
   renew_round(lock, held, r.meta)
   raise_token(lock, held, r.agreed)
-  extend_hold(lock, held, r.ttl)
-  return held.token
+  local left = extend_hold(lock, held, r.first_ms)
+  return granted(r, held.token, left)
 end
 
 -- The refusal if the lock is in use with another kind or capacity; nil: it is not.
@@ -134,8 +146,8 @@ local function join_owner(lock, r)
   leave_queue(lock, r.id, r)
   if r.kind == 'w' and other.kind == 'r' then return { -5 } end
   if r.kind == 'w' then redis.call('HDEL', lock.key, '@w') end -- it counts on the upgrade, too
-  hold(lock, r, lock.now + r.ttl * 1000, other.token, other.kind)
-  return other.token
+  hold(lock, r, lock.now + r.first_ms * 1000, other.token, other.kind)
+  return granted(r, other.token)
 end
 
 -- The lock fits, and nobody waits, or the request may pass the queue. Returns the token, or nil.
@@ -188,12 +200,12 @@ local function grant_or_refuse(lock, r, at, took)
     keep_counter(lock)
     return { -6 }
   end
-  if token then return finish(lock, token) end
+  if token then return finish(lock, granted(r, token)) end
   -- admit() may have granted another request of the same owner, and this one together with it.
   held = r.owner ~= '-' and read_hold(lock, r.id)
   if held then
-    extend_hold(lock, held, r.ttl)
-    return finish(lock, held.token)
+    local left = extend_hold(lock, held, r.first_ms)
+    return finish(lock, granted(r, held.token, left))
   end
   joined = join_owner(lock, r)
   if joined then return finish(lock, joined) end

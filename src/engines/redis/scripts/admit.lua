@@ -13,7 +13,7 @@ local function grant(lock, w, arrival, is_me)
   keep_counter(lock, true)
   if is_me then
     w.meta = arrival .. w.meta:sub(2)
-    hold(lock, w, lock.now + w.ttl * 1000, token)
+    hold(lock, w, lock.now + w.first_ms * 1000, token)
   else
     hand_off(lock, w, token, arrival)
   end
@@ -21,9 +21,9 @@ local function grant(lock, w, arrival, is_me)
   return token
 end
 
--- Lets in waiters in their order. me: the request that is asking right now; it gets its whole ttl
--- and no message. Returns the token of `me` if it was its turn. first: the first in line, if it
--- has left the queue already.
+-- Lets in waiters in their order. me: the request that is asking right now; it gets no message.
+-- Returns the token of `me` if it was its turn. first: the first in line, if it has left the queue
+-- already.
 local function admit(lock, me, first)
   local mine
   lock.is_unfinished = false
