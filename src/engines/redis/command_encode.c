@@ -629,6 +629,18 @@ static void end_unheard(struct redis *r, struct redis_op *a, nanos now)
                                           .text = text});
 }
 
+/* Returns true if a request can be sent on this connection now. The release of a quorum's op does
+ * not wait for the reply to the greeting, because a server that hangs would never get it: the
+ * client may close meanwhile. The server reads both when it goes on. */
+static bool can_be_sent(const struct redis *r, const struct redis_connection *connection,
+                        enum op_verb verb)
+{
+    bool has_library = r->is_quorum_member && connection->ups;
+    bool is_greeting = connection->state == CONNECTION_GREETING;
+
+    return connection->state == CONNECTION_UP || (is_greeting && has_library && verb == OP_RELEASE);
+}
+
 void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
 {
     enum op_verb verb = a->sent_op.verb;
@@ -658,7 +670,7 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
     if (!a->unsent)
         return; /* the connection broke while the question was sent */
     bool may_send = !awaits_check && !redis_is_held_back(r, a, now);
-    if (connection->state == CONNECTION_UP && may_send)
+    if (can_be_sent(r, connection, verb) && may_send)
         send_or_begin(r, a, now);
     else
         redis_op_set_connections(r, a);
@@ -671,10 +683,12 @@ void redis_op_send_unsent(struct redis *r, const struct redis_connection *connec
     while (last && last->next)
         last = last->next;
     /* In the order in which they were submitted; the newest op is first in the list. */
-    for (struct redis_op *a = last, *before; a && connection->state == CONNECTION_UP; a = before) {
+    for (struct redis_op *a = last, *before; a && connection->state != CONNECTION_DOWN;
+         a = before) {
         before = a->prev;
         bool is_other = redis_op_connection(r, a, a->sent_op.verb) != connection;
-        if (!a->unsent || a->stray_to || is_other || redis_is_held_back(r, a, now))
+        bool can_go = a->unsent && can_be_sent(r, connection, a->sent_op.verb);
+        if (!can_go || a->stray_to || is_other || redis_is_held_back(r, a, now))
             continue;
         if (is_barred(r, a))
             bar(r, a, now);

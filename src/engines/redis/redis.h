@@ -468,7 +468,7 @@ struct resting_op *redis_resting_op_next(const struct resting_op *one);
 void redis_op_submit(struct redis *r, struct redis_op *a, nanos now);
 /* Updates a->op->connections. */
 void redis_op_set_connections(struct redis *r, struct redis_op *a);
-/* The connection has come up: sends the ops that wait for it. */
+/* The connection has come up, or is being greeted: sends the ops that waited for that. */
 void redis_op_send_unsent(struct redis *r, const struct redis_connection *connection, nanos now);
 /* Sends a->sent_op on a connection that is up. */
 void redis_op_send(struct redis *r, struct redis_op *a, nanos now);

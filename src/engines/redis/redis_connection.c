@@ -398,6 +398,7 @@ void redis_connection_up(struct redis *r, struct redis_connection *connection, n
         r->by_scripts = r->has_loaded = false; /* the server may be another one */
     connection->in_vain = 0;
     request_rights(r, connection, now);
+    redis_op_send_unsent(r, connection, now);
 }
 
 const char *redis_connection_info_field(const char *info, const char *field)

@@ -181,10 +181,25 @@ static uint32_t connections(void *self)
     return all;
 }
 
+/* Returns true if a release was not sent there yet. Only what was sent reaches a server that hangs,
+ * when it resumes. */
+static bool owes_release(const struct redlock *l, unsigned server)
+{
+    for (const struct quorum_try *b = l->tries; b; b = b->next) {
+        const struct node_op *node_op = &b->node_op[server];
+        bool is_unsent =
+            node_op->again != TIME_NEVER || redis_quorum_member_is_unsent(&node_op->member.op);
+        if (b->round == ROUND_RELEASE && node_op->freed == VOTE_OPEN && is_unsent)
+            return true;
+    }
+    return false;
+}
+
 /* Returns the connections that closing need not wait for. A slow server is waited for: it must
- * get the release. One that answered quickly and has then stopped is not: its kernel has the
- * release, and the server reads it when it resumes. A server that never greeted this client holds
- * nothing of this client, but may hold a lease of another one that was released here. */
+ * get the release. One that answered quickly and has then stopped is not, once the release was
+ * sent: its kernel has the release, and the server reads it when it resumes. A server that never
+ * greeted this client holds nothing of this client, but may hold a lease of another one that was
+ * released here. */
 static uint32_t silent_connections(void *self, nanos now)
 {
     const struct redlock *l = self;
@@ -194,7 +209,8 @@ static uint32_t silent_connections(void *self, nanos now)
     for (unsigned i = 0; i < l->servers; i++) {
         const void *redis = l->node[i].redis;
         bool holds_nothing = !redis_quorum_member_has_greeted(redis) && !l->has_adopted;
-        if (holds_nothing || redis_quorum_member_is_hung(redis, now))
+        bool is_hung = redis_quorum_member_is_hung(redis, now) && !owes_release(l, i);
+        if (holds_nothing || is_hung)
             silent |= all_of_one << i * QUORUM_MEMBER_CONNECTIONS;
     }
     return silent;

@@ -333,6 +333,29 @@ static void test_close_leaves_the_hung(void **state)
 }
 
 /* It is dialled once more, after a pause of at most 100 ms, and that is all. */
+/* The connection is dropped while the lease is held, with the request to acquire in it. */
+static void test_close_releases_the_hung(void **state)
+{
+    (void)state;
+    char url[512];
+    hf_client *client;
+    scene_start(3);
+    quorum_url(&scene.quorum, NULL, url, sizeof url);
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    scene_connect(client);
+    server_pause(scene.quorum.server[2]);
+    hf_lease *lease = must_acquire(client, &patient_one);
+    nap_us(1000000); /* an operation's time-out is 500 ms */
+    int64_t took_ms = time_of_close(client, lease);
+    server_continue(scene.quorum.server[2]);
+    int64_t freed_ms = scene_await_keys("job", 0);
+    print_message("# closed after %lld ms, and free %lld ms after the server went on\n",
+                  (long long)took_ms, (long long)freed_ms);
+    assert_in_range(took_ms, 0, 1000);
+    nap_us(200000); /* nothing comes later */
+    assert_int_equal(scene_keys("job"), 0);
+}
+
 static void test_close_leaves_the_dead(void **state)
 {
     (void)state;
@@ -543,6 +566,8 @@ int main(int argc, char **argv)
                   test_close_hears_the_greeting),
         ON_QUORUM("but does not wait for one that hangs", test_close_leaves_the_hung),
         ON_QUORUM("nor for one that is dead", test_close_leaves_the_dead),
+        ON_QUORUM("a client that closes leaves no lease on a server that hangs",
+                  test_close_releases_the_hung),
         ON_QUORUM("a detached hold is told when slow servers had time to take it",
                   test_detached_reaches_the_slow),
         ON_QUORUM("a server that comes back empty lets nobody in before the longest hold is over",
