@@ -439,6 +439,12 @@ HF_API int64_t hf_timeout_ms(hf_client *client);
  * Never blocks. */
 HF_API hf_status hf_process(hf_client *client);
 
+/* For a loop that starts many requests in one turn: what this thread starts from hf_batch on is
+ * held back until its hf_flush, and sent together. At most some 20 ms: then it is sent anyway. One
+ * thread at a time; a later hf_batch of another thread takes its place. */
+HF_API hf_status hf_batch(hf_client *client);
+HF_API hf_status hf_flush(hf_client *client);
+
 /* ---- List, show, watch ---- */
 
 typedef enum hf_role { HF_HOLDER = 0, HF_WAITER = 1 } hf_role; /* a row of history is a holder's */

@@ -786,6 +786,29 @@ int hf_fd(hf_client *client)
     return fd;
 }
 
+hf_status hf_batch(hf_client *client)
+{
+    hf_status status = check_loop(client);
+    if (status == HF_OK)
+        atomic_store(&client->batcher, pthread_self());
+    return status;
+}
+
+hf_status hf_flush(hf_client *client)
+{
+    hf_status status = check_loop(client);
+    if (status == HF_OK)
+        status = client_enter(client);
+    if (status != HF_OK)
+        return status;
+
+    pthread_t me = pthread_self();
+    atomic_compare_exchange_strong(&client->batcher, &me, 0);
+    client_flush(client);
+    client_exit(client);
+    return HF_OK;
+}
+
 int64_t hf_timeout_ms(hf_client *client)
 {
     return check_loop(client) == HF_OK ? background_timeout(client) : -1;

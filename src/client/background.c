@@ -43,7 +43,7 @@ void background_wake(struct hf_client *client)
 
 void background_flush(struct hf_client *client)
 {
-    if (!background_is_me(client))
+    if (!background_is_me(client) && !client_batches(client))
         client_flush(client);
 }
 

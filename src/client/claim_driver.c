@@ -220,9 +220,10 @@ static inline bool submit(struct hf_lease *lease, struct claim_effect effect, na
     op->may_be_in_flight = effect.may_be_in_flight;
     op->lost = lease->lost_status != HF_OK;
     op->in_background = !lease->callers;
-    op->batched = background_is_me(lease->client);
+    bool is_background = background_is_me(lease->client);
+    op->batched = is_background || client_batches(lease->client);
     op->until =
-        now + (op->batched ? lease->claim.sheet->t.patience : lease->claim.sheet->t.op_timeout);
+        now + (is_background ? lease->claim.sheet->t.patience : lease->claim.sheet->t.op_timeout);
     if (effect.verb == OP_EXTEND)
         op->ttl_ms = effect.ttl / NANOS_OF_MS(1);
 

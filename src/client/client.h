@@ -219,6 +219,7 @@ struct hf_client {
     _Atomic uint32_t loop_writes; /* own_callbacks: how often `fd` was written, and */
     uint32_t loop_seen;           /* how often when hf_process read it last */
     _Atomic pthread_t processor;  /* the thread that is inside hf_process; 0: none */
+    _Atomic pthread_t batcher;    /* the thread whose requests wait for hf_flush; 0: none */
 
     nanos max_stall;        /* value of the option; 0: none */
     _Atomic nanos alive_at; /* last sign of life of the program; max_stall counts from it */
@@ -452,6 +453,12 @@ static inline bool callbacks_run_here(const struct hf_client *client)
     if (client->own_callbacks)
         return atomic_load(&client->processor) == pthread_self();
     return background_is_me(client);
+}
+
+/* Returns true if requests of this thread are held back until hf_flush. */
+static inline bool client_batches(const struct hf_client *client)
+{
+    return atomic_load_explicit(&client->batcher, memory_order_relaxed) == pthread_self();
 }
 
 static inline void client_note_alive(struct hf_client *client)

@@ -347,6 +347,35 @@ static void test_loop_that_does_not_come(void **state)
     close_client(client);
 }
 
+/* What is held back is sent by hf_flush, and without it soon. */
+static void test_batch(void **state)
+{
+    (void)state;
+    static struct outcome asked[ROUNDS], released[ROUNDS];
+    hf_client *client = open_own(NULL);
+    assert_true(hf_fd(client) >= 0);
+    for (int flushes = 0; flushes < 2; flushes++) {
+        assert_int_equal(hf_batch(client), HF_OK);
+        for (int i = 0; i < ROUNDS; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "b%d", i);
+            start_ask(client, ASK(.name = name, .wait_ms = 5000), &asked[i]);
+        }
+        if (flushes)
+            assert_int_equal(hf_flush(client), HF_OK);
+        for (int i = 0; i < ROUNDS; i++) {
+            loop_until(client, &asked[i].calls);
+            assert_int_equal(asked[i].status, HF_OK);
+            start_release(asked[i].lease, &released[i]);
+        }
+        for (int i = 0; i < ROUNDS; i++) {
+            loop_until(client, &released[i].calls);
+            hf_lease_free(asked[i].lease);
+        }
+    }
+    close_client(client);
+}
+
 /* The background thread gives up the rest of a group, although the loop does not run. */
 static void test_group_loss_needs_no_loop(void **state)
 {
@@ -729,6 +758,7 @@ int main(void)
             test_loop_that_only_submits),
         ROW("own_callbacks: a reply that a loop does not read is read soon",
             test_loop_that_does_not_come),
+        ROW("own_callbacks: a batch of requests is answered, also without hf_flush", test_batch),
         ROW("own_callbacks: a group is given up without the loop", test_group_loss_needs_no_loop),
         ROW("own_callbacks: on_lost does not run after a callback has freed the handle",
             test_freed_is_not_lost),

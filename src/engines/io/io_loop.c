@@ -89,7 +89,9 @@ void io_loop_end(void *self)
 static bool is_left_to_loop(const struct io *io, unsigned number, nanos now)
 {
     const struct io_connection *connection = &io->connection[number];
-    bool reads_only = conn_events(connection->conn) == POLLIN && !conn_ready(connection->conn);
+    /* Bytes that hf_flush will send do not count; a socket that took too few of them does. */
+    bool writes = conn_events(connection->conn) != POLLIN && !(io->dirty & io_bit(number));
+    bool reads_only = !writes && !conn_ready(connection->conn);
     nanos since = later(connection->interest_at, io->loop_read_at);
     return reads_only && now < since + IO_LOOP_PATIENCE;
 }

@@ -291,7 +291,10 @@ void io_flush(void *self)
 {
     struct io *io = self;
     small_mutex_lock(&io->lock);
+    uint32_t flushed = io->dirty & io->loop_set;
     io_flush_connections(io);
+    if (flushed)
+        io_offer(io, flushed); /* the background thread drives those whose socket is full */
     io_unlock(io);
 }
 
