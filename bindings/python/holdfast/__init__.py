@@ -184,6 +184,7 @@ class _Base:
     is checked at once."""
 
     _all: "weakref.WeakSet[_Base]" = weakref.WeakSet()
+    _has_loop = False  # an event loop reads the replies
 
     def __init__(self, url: Optional[str] = None) -> None:
         _holdfast.check_url(url)
@@ -201,7 +202,7 @@ class _Base:
             if self._closed:
                 raise Closed("CLOSED", "the client is closed")
             if self._handle is None:
-                self._handle = _holdfast.Client(self.url)
+                self._handle = _holdfast.Client(self.url, self._has_loop)
             return self._handle
 
     def _close(self, timeout: Seconds) -> None:

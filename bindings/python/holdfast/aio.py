@@ -28,6 +28,8 @@ _NEARBY, _PAUSE = 100, 32
 class Client(_Base):
     """Belongs to the event loop in which it is first used."""
 
+    _has_loop = True
+
     def __init__(self, url: Optional[str] = None) -> None:
         super().__init__(url)
         self._loop: Optional[asyncio.AbstractEventLoop] = None

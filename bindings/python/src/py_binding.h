@@ -58,13 +58,14 @@ struct core {
     pthread_cond_t idle;
     unsigned calls; /* threads inside a call of the library */
     bool closing;
+    bool has_loop; /* an event loop calls hf_process, which reads replies and posts the events */
     struct parked *parked;
-    int event_fd; /* readable while there are events */
+    int event_fd; /* readable while there are events, unless has_loop */
     struct event *first, **last;
 };
 
 /* Opens; NULL with an exception. */
-struct core *core_open(const char *url);
+struct core *core_open(const char *url, bool has_loop);
 void core_unref(struct core *core);
 /* Begins a call of the library. False, with an exception: closed, or of the parent process. */
 bool core_enter(struct core *core);
@@ -78,6 +79,8 @@ void core_unpark(struct core *core, struct parked *parked);
 void core_post(uintptr_t ticket, enum event_kind kind, hf_status status);
 /* The argument of a callback: which client, which lease. Nothing that could be freed too early. */
 uintptr_t core_ticket(const struct core *core, uint32_t id);
+/* The descriptor that an event loop polls; with has_loop only between enter and leave. */
+int core_event_fd(const struct core *core);
 /* All events so far, oldest first; the caller frees them. */
 struct event *core_take_events(struct core *core);
 

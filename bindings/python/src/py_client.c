@@ -35,14 +35,15 @@ static void learn(struct client *client)
 static int client_init(PyObject *self, PyObject *args, PyObject *names)
 {
     struct client *client = (struct client *)self;
-    static char *keys[] = {"url", NULL};
+    static char *keys[] = {"url", "has_loop", NULL};
     const char *url = NULL;
+    int has_loop = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, names, "|z", keys, &url))
+    if (!PyArg_ParseTupleAndKeywords(args, names, "|zp", keys, &url, &has_loop))
         return -1;
     if (client->core)
         return 0;
-    client->core = core_open(url);
+    client->core = core_open(url, has_loop);
     if (!client->core)
         return -1;
     learn(client);
@@ -329,10 +330,24 @@ static PyObject *client_acquire_start(PyObject *self, PyObject *args, PyObject *
     return NULL;
 }
 
+/* Lets the library read replies and post their events. After a close they are there already. */
+static void process(struct core *core)
+{
+    if (!core->has_loop)
+        return;
+    if (!core_enter(core)) {
+        PyErr_Clear();
+        return;
+    }
+    Py_BEGIN_ALLOW_THREADS(void) hf_process(core->hf);
+    Py_END_ALLOW_THREADS core_leave(core);
+}
+
 /* take_events() -> [(kind, id, code | None, text, holder | None)] */
 static PyObject *client_take_events(PyObject *self, PyObject *none)
 {
     struct client *client = (struct client *)self;
+    process(client->core);
     PyObject *list = PyList_New(0);
     struct event *event = list ? core_take_events(client->core) : NULL;
 
@@ -351,7 +366,7 @@ static PyObject *client_take_events(PyObject *self, PyObject *none)
     return list;
 }
 
-/* wait_events(microseconds) -> whether there are events. The descriptor outlives a close. */
+/* wait_events(microseconds) -> whether there may be events. */
 static PyObject *client_wait_events(PyObject *self, PyObject *args)
 {
     struct core *core = ((struct client *)self)->core;
@@ -359,16 +374,27 @@ static PyObject *client_wait_events(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "i", &microseconds))
         return NULL;
-    struct pollfd events = {.fd = core->event_fd, .events = POLLIN};
+    if (!core_enter(core)) {
+        PyErr_Clear();
+        Py_RETURN_TRUE;
+    }
+    struct pollfd events = {.fd = core_event_fd(core), .events = POLLIN};
     struct timespec most = {.tv_nsec = microseconds * 1000L};
     Py_BEGIN_ALLOW_THREADS ready = ppoll(&events, 1, &most, NULL);
-    Py_END_ALLOW_THREADS return PyBool_FromLong(ready > 0);
+    Py_END_ALLOW_THREADS core_leave(core);
+    return PyBool_FromLong(ready > 0);
 }
 
 static PyObject *client_event_fd(PyObject *self, PyObject *none)
 {
+    struct core *core = ((struct client *)self)->core;
+
     (void)none;
-    return PyLong_FromLong(((struct client *)self)->core->event_fd);
+    if (!core_enter(core))
+        return NULL;
+    int fd = core_event_fd(core);
+    core_leave(core);
+    return PyLong_FromLong(fd);
 }
 
 /* ---- Seeing ---- */

@@ -102,8 +102,9 @@ static struct core *core_new(void)
     return core;
 }
 
-struct core *core_open(const char *url)
+struct core *core_open(const char *url, bool has_loop)
 {
+    struct hf_client_options options = {.size = sizeof options, .own_callbacks = has_loop};
     struct core *core = core_new();
     hf_status status;
 
@@ -114,7 +115,8 @@ struct core *core_open(const char *url)
         return (struct core *)fail(HF_FULL, "too many clients are open in this process");
     }
 
-    Py_BEGIN_ALLOW_THREADS status = hf_open(url, NULL, &core->hf);
+    core->has_loop = has_loop;
+    Py_BEGIN_ALLOW_THREADS status = hf_open(url, &options, &core->hf);
     Py_END_ALLOW_THREADS if (status == HF_OK) return core;
     fail(status, hf_error_text());
     free_slot(core);
@@ -292,6 +294,8 @@ static void add_event(struct core *core, struct event *event)
     *core->last = event;
     core->last = &event->next;
     pthread_mutex_unlock(&core->lock);
+    if (core->has_loop)
+        return; /* the loop's own thread is in hf_process, and looks for events behind it */
     if (write(core->event_fd, &one, sizeof one) < 0) {
         /* An eventfd refuses only when it is already as readable as can be. */
     }
@@ -314,11 +318,16 @@ void core_post(uintptr_t ticket, enum event_kind kind, hf_status status)
     pthread_mutex_unlock(&table_lock);
 }
 
+int core_event_fd(const struct core *core)
+{
+    return core->has_loop ? hf_fd(core->hf) : core->event_fd;
+}
+
 struct event *core_take_events(struct core *core)
 {
     uint64_t count;
 
-    if (read(core->event_fd, &count, sizeof count) < 0) {
+    if (!core->has_loop && read(core->event_fd, &count, sizeof count) < 0) {
         /* Nothing was there. */
     }
     pthread_mutex_lock(&core->lock);
