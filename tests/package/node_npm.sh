@@ -3,6 +3,7 @@
 # its types and the examples under both kinds of modules; and the package beside redlock of npm on the same keys.
 #
 #     node_npm.sh [SECONDS of crowd]
+#     node_npm.sh bars               what a lock costs beside redlock of npm
 . "$(dirname "$0")/../lib/tap.sh"
 . "$ROOT/tests/lib/servers.sh"
 . "$ROOT/tests/lib/node_tap.sh"
@@ -21,18 +22,17 @@ export HF_TEST_URLS="local:$SCRATCH/table $REDIS_URL" HF_TEST_CROWD_MS=$((${1:-6
 
 NODE_APP=$SCRATCH/app
 mkdir -p "$NODE_APP"
-cp -r "$BUILD/node/holdfast" "$SCRATCH/package"
-strip "$SCRATCH"/package/prebuilds/*/holdfast.node
-tarball=$(cd "$SCRATCH" && npm pack --silent ./package)
-ok "npm packs it" test -s "$SCRATCH/$tarball"
-ok "the tarball is below a megabyte" test "$(stat -c %s "$SCRATCH/$tarball")" -lt 1000000
-is "it has no install script" "$(grep -E '"(pre|post)?install"' "$SCRATCH/package/package.json")" ""
+tarball=$("$ROOT/scripts/build-npm" "$BUILD/node/holdfast" "$SCRATCH/pack")
+ok "npm packs it" test -s "$tarball"
+ok "the tarball is below a megabyte and a half" test "$(stat -c %s "$tarball")" -lt 1500000
+is "it has no install script, and nothing that npm would build" \
+    "$(grep -E '"(pre|post)?install"' "$SCRATCH/pack/package/package.json"; ls "$SCRATCH/pack/package" | grep gyp)" ""
 npm_install() {
     (cd "$NODE_APP" && npm install --no-audit --no-fund --silent --ignore-scripts "$@")
 }
-ok "npm installs it in an empty folder" npm_install "$SCRATCH/$tarball"
+ok "npm installs it in an empty folder" npm_install "$tarball"
 cp -r "$ROOT/bindings/node/test" "$NODE_APP/test"
-for file in "$NODE_APP"/test/*.test.mjs; do
+[ "${1:-}" = bars ] || for file in "$NODE_APP"/test/*.test.mjs; do
     node_test "$file"
 done
 
@@ -43,9 +43,63 @@ if ! npm_install "${peers[@]}"; then
     done_testing
     exit
 fi
+if [ "${1:-}" = bars ]; then
+    while read -r line; do
+        case $line in
+        "ok "*) result "${line#ok * - }" 0 ;;
+        "not ok "*) result "${line#not ok * - }" 1 ;;
+        *) echo "$line" ;;
+        esac
+    done < <(cd "$NODE_APP" && node test/bars.mjs | grep -v '^1\.\.'; echo "not ok 0 - it ended with ${PIPESTATUS[0]}" | grep -v 'with 0$')
+    done_testing
+    exit
+fi
 node_test "$NODE_APP/test/peers.mjs"
 grep '^# \(second\|[13] servers\)' "$SCRATCH/node.out"
 node_test "$NODE_APP/test/nest.mjs"
+
+# The C sources in it are whole: built by the node-gyp that npm brings, they take the place of the binary.
+gyp=$(npm root -g)/npm/node_modules/node-gyp/bin/node-gyp.js
+if [ -e "$gyp" ] && [ -e /usr/include/node/node_api.h ]; then
+    mkdir "$SCRATCH/built" && tar -C "$SCRATCH/built" --strip-components=1 -xzf "$tarball" && rm -r "$SCRATCH/built/prebuilds"
+    ok "node-gyp builds the sources" env -C "$SCRATCH/built/sources" node "$gyp" rebuild --nodedir=/usr --silent
+    mkdir -p "$SCRATCH/other/node_modules" && ln -s "$SCRATCH/built" "$SCRATCH/other/node_modules/holdfast"
+    cp -r "$ROOT/bindings/node/test" "$SCRATCH/other/test"
+    node_test "$SCRATCH/other/test/basics.test.mjs"
+else
+    skip "the sources in it build" "there is no node-gyp or no node_api.h"
+fi
+
+# calls ENGINE PAIRS IN_FLIGHT: system calls a pair, of all threads of a process.
+calls() {
+    (cd "$NODE_APP" && strace -f -qq -o "$SCRATCH/calls" node test/pairs.mjs "$1" "$2" "$3") 2>/dev/null &&
+        awk -v pairs="$2" '/BEGIN-OF-PAIRS|END-OF-PAIRS/ { inside = !inside; next } inside { n++ } END { printf "%d\n", n * 10 / pairs }' "$SCRATCH/calls"
+}
+# below TENTHS MOST: both are tenths of a call.
+below() {
+    [ -n "$1" ] && [ "$1" -gt 0 ] && [ "$1" -le "$2" ]
+}
+if command -v strace >/dev/null; then
+    alone=$(calls "$REDIS_URL" 500 1) many=$(calls "$REDIS_URL" 3200 64)
+    ok "at most 9 system calls a pair: $alone tenths" below "$alone" 90
+    ok "at most 1.5 a pair with 64 in flight: $many tenths" below "$many" 15
+else
+    skip "system calls of a pair" "there is no strace"
+fi
+
+# Other runtimes, as npm has them. Bun's program comes with a package of its own for each platform.
+for runtime in bun deno; do
+    npm_install $runtime && (cd "$NODE_APP/node_modules/$runtime" && node install.*js) >/dev/null 2>&1
+    if ! "$NODE_APP/node_modules/.bin/$runtime" --version >/dev/null 2>&1; then
+        skip "the package in $runtime" "npm could not fetch $runtime"
+        continue
+    fi
+    words=("$NODE_APP/node_modules/.bin/$runtime") && [ $runtime = bun ] || words+=(run -A)
+    for url in $HF_TEST_URLS; do
+        is "the package works in $runtime on ${url%%:*}" \
+            "$(cd "$NODE_APP" && timeout 60 "${words[@]}" test/runtimes.mjs "$url" 2>&1)" ok
+    done
+done
 
 for file in types types_redlock; do
     cp "$ROOT/bindings/node/test/$file.ts" "$NODE_APP/$file.ts"

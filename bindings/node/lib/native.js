@@ -5,7 +5,7 @@ const path = require('node:path');
 const folder = path.join(__dirname, '..');
 const places = [
   path.join(folder, 'prebuilds', `${process.platform}-${process.arch}`, 'holdfast.node'),
-  path.join(folder, 'build', 'Release', 'holdfast.node'),
+  path.join(folder, 'sources', 'build', 'Release', 'holdfast.node'),
 ];
 
 function load() {

@@ -272,13 +272,17 @@ void addon_event_process(napi_env env, napi_async_context context, struct addon_
     addon_client_ref(client);
     napi_open_handle_scope(env, &handles);
     napi_create_object(env, &resource);
+    (void)hf_batch(client->hf);
     napi_open_callback_scope(env, resource, context, &scope);
     while (event) {
         struct event *next = event->next;
         deliver_here(env, client, event);
         event = next;
     }
-    napi_close_callback_scope(env, scope);
+    napi_close_callback_scope(env,
+                              scope); /* here JavaScript goes on, and starts its next requests */
+    if (addon_client_is_open(client))
+        (void)hf_flush(client->hf);
     napi_close_handle_scope(env, handles);
     addon_client_unref(client);
 }
