@@ -1,6 +1,7 @@
 /* consul_admin.c - list, show and break. A list is one read of keys. */
 #include "consul_admin.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ static void free_admin(struct consul_admin *admin)
 
 static void drop_admin(struct consul *c, struct consul_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct consul_admin **at = &c->admins;
     while (*at != admin)
         at = &(*at)->next;
@@ -37,6 +39,7 @@ static void drop_admin(struct consul *c, struct consul_admin *admin)
 void consul_admin_reply(struct consul *c, struct consul_admin *admin, enum reply_kind kind,
                         hf_status status, const char *text)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct engine_op *op = admin->op;
     struct engine_reply reply = {.kind = kind,
                                  .asked_at = admin->asked_at,
@@ -70,6 +73,7 @@ void consul_admins_close(struct consul *c)
 
 void consul_admin_call(struct consul *c, struct consul_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct consul_call *call = consul_call(consul_commands(c), CALL_ADMIN, now);
     if (call)
         call->admin = admin;
@@ -82,6 +86,7 @@ void consul_admin_call(struct consul *c, struct consul_admin *admin, nanos now)
 /* Sends a read of the keys of one name, or of all names that begin with the text. */
 static void send_read(struct consul *c, struct consul_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct engine_op *op = admin->op;
     char key[CONSUL_PREFIX_MAX + 3 * HF_NAME_MAX + 4];
     memcpy(key, c->prefix, c->prefix_len);
@@ -100,6 +105,7 @@ static void send_read(struct consul *c, struct consul_admin *admin, nanos now)
 
 static void begin(struct consul *c, struct consul_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct admin_op *op = admin_op_of(admin->op);
     if (op->verb == ADMIN_LIST && op->scope == LIST_HISTORY)
         consul_admin_reply(c, admin, REPLY_FAILED, HF_UNSUPPORTED,
@@ -180,6 +186,7 @@ static bool split_key(const struct consul *c, const struct consul_pair *pair, st
 
 static bool make_room(struct consul_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     if (admin->count < admin->room)
         return true;
 
@@ -198,6 +205,7 @@ static bool make_room(struct consul_admin *admin)
 static bool take_row(const struct consul *c, struct consul_admin *admin,
                      const struct consul_pair *pair)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct slice name, tail;
     struct consul_value value;
     char text[HF_NAME_MAX + 1];
@@ -306,6 +314,7 @@ static size_t end_of_name(const struct consul_admin *admin, size_t from)
 
 static bool judge_all(struct consul_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     if (admin->count)
         qsort(admin->row, admin->count, sizeof *admin->row, by_name_and_arrival);
     for (size_t from = 0, to; from < admin->count; from = to) {
@@ -340,6 +349,7 @@ static int64_t left_ms_of(const struct consul *c, const struct admin_row *row)
 
 static void show_row(struct consul *c, struct consul_admin *admin, const struct admin_row *row)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct queue_entry *q = &row->value.queue;
     int64_t wall_ms = c->last_now / NANOS_OF_MS(1) + c->wall_offset_ms;
     int64_t since = row->value.at_ms ? wall_ms - row->value.at_ms : 0;
@@ -370,6 +380,7 @@ static void show_row(struct consul *c, struct consul_admin *admin, const struct 
 
 static void show_all(struct consul *c, struct consul_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     for (size_t from = 0, to; from < admin->count; from = to) {
         to = end_of_name(admin, from);
         for (int waiters = 0; waiters < 2; waiters++)
@@ -388,6 +399,7 @@ static void show_all(struct consul *c, struct consul_admin *admin)
 
 static const struct admin_row *find_hold(const struct consul_admin *admin, uint64_t token)
 {
+    assert(admin->op && admin->count <= admin->room);
     for (size_t i = 0; i < admin->count; i++) {
         const struct admin_row *row = &admin->row[i];
         if (row->value.queue.holds && !row->is_lock && row->token == token)
@@ -400,6 +412,7 @@ static const struct admin_row *find_hold(const struct consul_admin *admin, uint6
 /* Deletes the holder's keys. The first waiter then takes .lock. */
 static void break_hold(struct consul *c, struct consul_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct admin_row *found = find_hold(admin, admin->op->token), *lock = &admin->row[0];
     if (!found) {
         consul_admin_reply(c, admin, REPLY_NOT_HELD, HF_OK, NULL);
@@ -430,6 +443,7 @@ static void break_hold(struct consul *c, struct consul_admin *admin, nanos now)
 static void on_rows(struct consul *c, struct consul_admin *admin, const struct consul_reply *reply,
                     nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct consul_pair pair;
     bool good = true;
     for (size_t i = 0; good && i < reply_pairs(reply); i++)
@@ -446,6 +460,7 @@ static void on_rows(struct consul *c, struct consul_admin *admin, const struct c
 void consul_admin_on_reply(struct consul *c, struct consul_call *call,
                            const struct consul_reply *reply, nanos now)
 {
+    assert(call->connection);
     struct consul_admin *admin = call->admin;
     bool denied =
         reply->status == 401 || reply->status == 403 || strstr(reply->text, "Permission denied");
@@ -467,6 +482,7 @@ void consul_admin_on_reply(struct consul *c, struct consul_call *call,
 
 void consul_admin_on_cut(struct consul *c, struct consul_call *call, const char *why)
 {
+    assert(call->connection);
     struct consul_admin *admin = call->admin;
     if (admin->breaks)
         consul_admin_reply(c, admin, REPLY_UNKNOWN, HF_OK, why);

@@ -5,6 +5,7 @@
 
 #include "core/backoff.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 /* Removes the first call from its connection and returns it. */
 static struct consul_call *take_call(struct consul_connection *connection)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct consul_call *call = connection->calls;
     connection->calls = call->next;
     connection->in_flight--;
@@ -37,6 +39,7 @@ void consul_call_abandon(struct consul_call *call)
 
 static bool send_request(struct consul_connection *connection)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct consul *c = connection->consul;
     const struct wire_engine_host *host = c->host;
     text_print(&c->head, " HTTP/1.1\r\nHost: %.300s\r\n", c->where);
@@ -87,6 +90,7 @@ struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool 
 struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
                                      const struct consul_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     text_clear(&c->head);
     text_clear(&c->body);
     text_print(&c->head, "GET /v1/kv/");
@@ -102,6 +106,7 @@ struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
 
 static void set_why(struct consul_connection *connection, hf_status status, const char *why)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     const struct consul *c = connection->consul;
     connection->status = status;
     if (strstr(why, c->where))
@@ -113,6 +118,7 @@ static void set_why(struct consul_connection *connection, hf_status status, cons
 /* The call was cut: its session or name may send another one. */
 static void reset_owner(const struct consul_call *call)
 {
+    assert(call->connection);
     if (call->session && call->kind == CALL_RENEW_SESSION)
         call->session->renewal = NULL;
     if (call->session && call->kind == CALL_CREATE_SESSION)
@@ -125,6 +131,7 @@ static void reset_owner(const struct consul_call *call)
 
 static void cut_calls(struct consul_connection *connection, nanos now)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct consul *c = connection->consul;
     while (connection->calls) {
         struct consul_call *call = take_call(connection);
@@ -151,6 +158,7 @@ void consul_connection_close(struct consul_connection *connection)
 /* Plans the next dial. If there are several endpoints, the next one is tried at once. */
 static void plan_dial(struct consul_connection *connection, nanos now)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct consul *c = connection->consul;
     struct timing t;
     unsigned all = c->endpoints.count;
@@ -164,6 +172,7 @@ static void plan_dial(struct consul_connection *connection, nanos now)
 static void go_down(struct consul_connection *connection, hf_status status, const char *why,
                     nanos now)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct consul *c = connection->consul;
     set_why(connection, status, why);
     http_response_next(&connection->response);
@@ -288,6 +297,7 @@ static hf_status status_of(const struct consul_reply *reply, bool *not_processed
 static void refuse_internal(struct consul_connection *connection, const struct consul_call *call,
                             hf_status status)
 {
+    assert(call->connection);
     reset_owner(call);
     if (call->kind == CALL_DESTROY_SESSION)
         return;
@@ -302,6 +312,7 @@ static void refuse_internal(struct consul_connection *connection, const struct c
 static void refuse(struct consul_connection *connection, struct consul_call *call, hf_status status,
                    bool not_processed, const struct consul_reply *reply, nanos now)
 {
+    assert(call->connection);
     struct consul *c = connection->consul;
     char text[200];
     snprintf(text, sizeof text, "HTTP status %u: %.160s", reply->status, reply->text);
@@ -322,6 +333,7 @@ static void refuse(struct consul_connection *connection, struct consul_call *cal
 static void dispatch(struct consul *c, struct consul_call *call, const struct consul_reply *reply,
                      nanos now)
 {
+    assert(call->connection);
     switch (call->kind) {
     case CALL_CREATE_SESSION:
     case CALL_RENEW_SESSION:
@@ -353,6 +365,7 @@ static bool needs_json(const struct consul_call *call, const struct consul_reply
 
 static void on_response(struct consul_connection *connection, nanos now)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct http_response *response = &connection->response;
     struct consul_reply reply = {.status = response->status,
                                  .index = connection->index,
@@ -401,6 +414,7 @@ void consul_connections_mend(struct consul *c, nanos now)
 void consul_connection_bytes(struct consul_connection *connection, const char *bytes, size_t len,
                              nanos now)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct http_response *response = &connection->response;
     connection->status = HF_OK;
     connection->read_at = now;
@@ -429,6 +443,7 @@ void consul_connection_bytes(struct consul_connection *connection, const char *b
 
 nanos consul_connection_tick(struct consul_connection *connection, nanos now)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     if (connection->state == CONNECTION_DOWN)
         return connection->dial_at;
 

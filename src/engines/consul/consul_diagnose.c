@@ -2,6 +2,7 @@
 #include "consul_admin.h"
 #include "json_library.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ __attribute__((format(printf, 6, 7))) static void find(struct consul *c, struct 
                                                        const char *what, hf_health health,
                                                        const char *advice, const char *format, ...)
 {
+    assert(admin->op && admin->count <= admin->room);
     char text[512];
     va_list args;
     va_start(args, format);
@@ -39,6 +41,7 @@ static const char *text_in(const json_t *object, const char *name)
 static void judge_self(struct consul *c, struct consul_admin *admin,
                        const struct consul_reply *reply)
 {
+    assert(admin->op && admin->count <= admin->room);
     const json_t *config = json_object_get(reply->json, "Config");
     const json_t *debug = json_object_get(reply->json, "DebugConfig");
     const char *shortest = text_in(debug, "SessionTTLMin");
@@ -68,6 +71,7 @@ static void judge_self(struct consul *c, struct consul_admin *admin,
 static void judge_leader(struct consul *c, struct consul_admin *admin,
                          const struct consul_reply *reply)
 {
+    assert(admin->op && admin->count <= admin->room);
     const char *leader = json_string_value(reply->json);
     bool known = reply->status == 200 && leader && leader[0];
     find(c, admin, "leader", known ? HF_HEALTH_OK : HF_HEALTH_BAD,
@@ -78,6 +82,7 @@ static void judge_leader(struct consul *c, struct consul_admin *admin,
 static void judge_peers(struct consul *c, struct consul_admin *admin,
                         const struct consul_reply *reply)
 {
+    assert(admin->op && admin->count <= admin->room);
     size_t servers = json_array_size(reply->json);
     if (servers == 1)
         find(c, admin, "servers", HF_HEALTH_WARN, "run three servers on three machines",
@@ -90,6 +95,7 @@ static void judge_peers(struct consul *c, struct consul_admin *admin,
 
 static void judge_access(struct consul *c, struct consul_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     if (!c->endpoints.password[0])
         find(c, admin, "acl", HF_HEALTH_NOTE,
              "enable ACLs, and give a token with write on the prefix",
@@ -110,6 +116,7 @@ void consul_diagnose_begin(struct consul *c, struct consul_admin *admin, nanos n
 void consul_diagnose_on_reply(struct consul *c, struct consul_admin *admin,
                               const struct consul_reply *reply, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     if (admin->step == STEP_SELF)
         judge_self(c, admin, reply);
     else if (admin->step == STEP_LEADER)

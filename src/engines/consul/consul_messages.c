@@ -65,6 +65,7 @@ void text_print(struct consul_text *text, const char *format, ...)
 
 void text_path(struct consul_text *text, struct slice key)
 {
+    assert(key.at || !key.len);
     for (size_t i = 0; i < key.len; i++) {
         unsigned char byte = (unsigned char)key.at[i];
         if (isalnum(byte) || (byte && strchr("-._~/", byte)))
@@ -111,6 +112,7 @@ static void add_base64(struct consul_text *text, struct slice value)
 /* Decodes until the first byte that is not base64. Returns the length. */
 static size_t read_base64(const char *from, char *out, size_t size)
 {
+    assert(size > 0);
     uint32_t bits = 0;
     unsigned count = 0;
     size_t len = 0;
@@ -207,6 +209,7 @@ bool reply_pair(const struct consul_reply *reply, size_t i, struct consul_pair *
 
 bool reply_find(const struct consul_reply *reply, struct slice key, struct consul_pair *pair)
 {
+    assert(key.at || !key.len);
     for (size_t i = reply_pairs(reply); i > 0; i--)
         if (reply_key(reply, i - 1, pair) && pair->key_len == key.len &&
             memcmp(pair->key, key.at, key.len) == 0)

@@ -2,6 +2,7 @@
  * entry and passes .lock to the first waiter. */
 #include "consul.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { TRIES_MAX = 20 };
@@ -20,6 +21,7 @@ void consul_release_over(struct consul *c, struct consul_entry *entry)
 
 static void note_ending(struct consul *c, struct consul_entry *entry)
 {
+    assert(entry->name);
     if (entry->is_ending)
         return;
     entry->is_ending = true;
@@ -36,6 +38,7 @@ static void send_read(struct consul *c, struct consul_entry *entry, nanos now)
  * entry has changed and this transaction does nothing. */
 static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
 {
+    assert(entry->name);
     struct slice key = consul_value_key(entry->name, entry->id);
     txn_begin(&c->body);
     if (entry->sent.kind == HF_EXCLUSIVE) {
@@ -91,6 +94,7 @@ static void check_row(struct consul *c, const struct consul_name *name, const st
  * the write from restoring a deleted entry. */
 static void touch_row(struct consul *c, const struct consul_name *name, const struct view_row *row)
 {
+    assert(name->count <= name->room);
     txn_add(&c->body, &(struct txn_op){.verb = "lock",
                                        .key = consul_value_key(name, row->tail),
                                        .session = row->session,
@@ -102,6 +106,7 @@ static void touch_row(struct consul *c, const struct consul_name *name, const st
  * otherwise -1. */
 static ptrdiff_t next_exclusive(const struct consul_name *name, ptrdiff_t from, ptrdiff_t own)
 {
+    assert(name->count <= name->room);
     ptrdiff_t at = from == own ? from + 1 : from;
     bool is_there = at < (ptrdiff_t)name->count;
     bool fits = is_there && name->row[at].tail[0] && !name->queue[at].foreign &&
@@ -111,6 +116,7 @@ static ptrdiff_t next_exclusive(const struct consul_name *name, ptrdiff_t from, 
 
 static void pass_lock(struct consul *c, const struct consul_name *name, ptrdiff_t to, ptrdiff_t own)
 {
+    assert(name->count <= name->room);
     const struct view_row *next = &name->row[to];
     char value[CONSUL_VALUE_MAX + 1];
     size_t len = consul_value_lock(value, next->tail, next->value);
@@ -134,6 +140,7 @@ static void pass_lock(struct consul *c, const struct consul_name *name, ptrdiff_
 static void send_end(struct consul *c, struct consul_entry *entry, ptrdiff_t own, bool keeps_entry,
                      nanos now)
 {
+    assert(entry->name);
     const struct consul_name *name = entry->name;
     ptrdiff_t next = next_exclusive(name, 0, own);
     txn_begin(&c->body);
@@ -169,6 +176,7 @@ void consul_release_pass(struct consul *c, struct consul_entry *entry, nanos now
 
 static void finish(struct consul *c, struct consul_entry *entry, bool was_held)
 {
+    assert(entry->name);
     ptrdiff_t row = consul_view_judge(entry->name, entry);
     bool says_released =
         was_held || entry->verb == OP_LEAVE || entry->ends_blindly || entry->sent.may_be_in_flight;
@@ -203,6 +211,7 @@ static void finish(struct consul *c, struct consul_entry *entry, bool was_held)
 static void on_read(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                     nanos now)
 {
+    assert(entry->name);
     if (!consul_view_take(entry->name, reply, reply->index)) {
         consul_release_over(c, entry);
         consul_entry_fail(c, entry, HF_NO_MEMORY, "no memory for the queue", now);
@@ -223,6 +232,7 @@ static void on_read(struct consul *c, struct consul_entry *entry, const struct c
 void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum call_kind kind,
                              const struct consul_reply *reply, nanos now)
 {
+    assert(entry->name);
     bool done = reply->status == 200;
     if (kind == CALL_READ_END) {
         on_read(c, entry, reply, now);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ enum { TRIES_MAX = 8 };
 
 static void reply_granted(struct consul *c, struct consul_entry *entry, nanos now)
 {
+    assert(entry->name);
     nanos since = entry->verb == OP_ACQUIRE ? entry->asked_at : now;
     nanos wanted = since + NANOS_OF_MS(entry->sent.ttl_ms);
     nanos end = consul_session_end(entry->session);
@@ -27,6 +29,7 @@ static void reply_granted(struct consul *c, struct consul_entry *entry, nanos no
 /* A grant on a session that may have ended would be worthless: the session is proven first. */
 static bool is_session_good(struct consul *c, struct consul_entry *entry, nanos now)
 {
+    assert(entry->name);
     struct consul_session *session = entry->session;
     if (consul_session_end(session) - now > session->length / 4)
         return true;
@@ -68,7 +71,7 @@ static void refuse(struct consul *c, struct consul_entry *entry, hf_status statu
                    nanos now)
 {
     entry->refusal = status;
-    snprintf(entry->refusal_text, sizeof entry->refusal_text, "%s", text);
+    snprintf(entry->refusal_text, sizeof entry->refusal_text, "%.319s", text);
     if (entry->stage == ENTRY_NONE)
         consul_entry_reply_refusal(c, entry);
     else
@@ -82,6 +85,7 @@ static void reply_busy(struct consul *c, struct consul_entry *entry)
 
 void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry)
 {
+    assert(entry->name);
     hf_status status = entry->refusal;
     entry->refusal = HF_OK;
     if (status == HF_BUSY)
@@ -93,6 +97,7 @@ void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry)
 static void describe_mismatch(const struct consul_entry *entry, const struct queue_entry *other,
                               char *text, size_t size)
 {
+    assert(entry->name);
     const struct engine_op *op = &entry->sent;
     bool same_kind = other->kind == HF_SEMAPHORE && op->kind == HF_SEMAPHORE;
     if (same_kind)
@@ -122,6 +127,7 @@ static void refuse_mismatch(struct consul *c, struct consul_entry *entry, nanos 
 /* Returns the place in the queue. The holder's entry has none. */
 static uint32_t place_of(const struct consul_entry *entry, ptrdiff_t row)
 {
+    assert(entry->name);
     const struct consul_name *name = entry->name;
     bool first_holds =
         row > 0 && name->lock.attempt[0] && strcmp(name->lock.attempt, name->row[0].tail) == 0;
@@ -132,6 +138,7 @@ static uint32_t place_of(const struct consul_entry *entry, ptrdiff_t row)
 
 static void wait_in_queue(struct consul *c, struct consul_entry *entry, ptrdiff_t row, nanos now)
 {
+    assert(entry->name);
     uint32_t place = place_of(entry, row);
     entry->just_created = false;
     if (entry->verb == OP_ACQUIRE && !entry->sent.queue) {
@@ -152,6 +159,7 @@ static void wait_in_queue(struct consul *c, struct consul_entry *entry, ptrdiff_
 
 static void decide_exclusive(struct consul *c, struct consul_entry *entry, ptrdiff_t row, nanos now)
 {
+    assert(entry->name);
     const struct consul_name *name = entry->name;
     bool is_first = name->queue[row].holds, has_lock = consul_view_has_lock(entry);
     bool is_delayed = entry->take_at > now;
@@ -209,6 +217,7 @@ static bool is_overtaken(const struct consul_entry *entry)
 static void learn(struct consul *c, struct consul_entry *entry, const char *session_id,
                   uint64_t created, uint64_t changed)
 {
+    assert(entry->name);
     struct consul_session *session = consul_session_of_id(c, session_id);
     entry->created = created;
     entry->changed = changed;
@@ -223,6 +232,7 @@ static void learn(struct consul *c, struct consul_entry *entry, const char *sess
 static void on_place(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                      nanos now)
 {
+    assert(entry->name);
     struct consul_pair pair;
     struct slice key = consul_value_key(entry->name, entry->id);
     bool found = reply_find(reply, key, &pair);
@@ -250,6 +260,7 @@ static void on_place(struct consul *c, struct consul_entry *entry, const struct 
 static void on_no_place(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
+    assert(entry->name);
     enum { OP_EPOCH, OP_ENTRY, OP_LOCK };
     const char *why;
     int op = reply_failed_op(reply, &why);
@@ -281,6 +292,7 @@ static void on_no_place(struct consul *c, struct consul_entry *entry,
 static void on_try_read(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
+    assert(entry->name);
     struct consul_name *name = entry->name;
     if (is_overtaken(entry) || !consul_view_take(name, reply, reply->index)) {
         consul_entry_again(c, entry, now);
@@ -303,6 +315,7 @@ static void on_try_read(struct consul *c, struct consul_entry *entry,
 static void on_refresh(struct consul *c, struct consul_entry *entry,
                        const struct consul_reply *reply, nanos now)
 {
+    assert(entry->name);
     struct consul_name *name = entry->name;
     if (is_overtaken(entry) || !consul_view_take(name, reply, reply->index)) {
         consul_entry_again(c, entry, now);
@@ -327,6 +340,7 @@ static void on_refresh(struct consul *c, struct consul_entry *entry,
 static void on_take(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                     nanos now)
 {
+    assert(entry->name);
     struct consul_pair pair;
     const char *why;
     struct slice key = consul_value_key(entry->name, CONSUL_LOCK_TAIL);
@@ -370,6 +384,7 @@ static void on_take(struct consul *c, struct consul_entry *entry, const struct c
 
 static void on_passed(struct consul *c, struct consul_entry *entry, nanos now)
 {
+    assert(entry->name);
     /* The queue is read again, and then the request waits. */
     if (entry->verb == OP_ACQUIRE)
         consul_entry_again(c, entry, now);
@@ -383,6 +398,7 @@ static void on_passed(struct consul *c, struct consul_entry *entry, nanos now)
 
 void consul_entry_lose(struct consul *c, struct consul_entry *entry)
 {
+    assert(entry->name);
     bool waits = entry->stage == ENTRY_QUEUED && entry->verb == OP_NONE;
     entry->is_lost = false;
     consul_entry_set_stage(entry, ENTRY_NONE);
@@ -397,6 +413,7 @@ void consul_entry_lose(struct consul *c, struct consul_entry *entry)
 static void on_claimed(struct consul *c, struct consul_entry *entry,
                        const struct consul_reply *reply, nanos now)
 {
+    assert(entry->name);
     struct consul_pair pair;
     struct slice key = consul_value_key(entry->name, entry->id);
     if (reply->status == 200 && reply_find(reply, key, &pair)) {
@@ -419,6 +436,7 @@ static void on_claimed(struct consul *c, struct consul_entry *entry,
 /* Returns the end of the hold. CHECK leaves it unchanged, and EXTEND never shortens it. */
 static nanos end_of_hold(const struct consul_entry *entry)
 {
+    assert(entry->name);
     nanos session = consul_session_end(entry->session);
     nanos wanted = entry->asked_at + NANOS_OF_MS(entry->sent.ttl_ms);
     bool checks = entry->verb == OP_CHECK && entry->good_until;
@@ -429,6 +447,7 @@ static nanos end_of_hold(const struct consul_entry *entry)
 
 static void reply_extended(struct consul *c, struct consul_entry *entry, nanos now)
 {
+    assert(entry->name);
     entry->good_until = end_of_hold(entry);
     consul_entry_set_stage(entry, ENTRY_HELD);
     /* A hold that is renewed once will last: watch its keys to notice a loss. */
@@ -444,6 +463,7 @@ static void reply_extended(struct consul *c, struct consul_entry *entry, nanos n
 /* The read has shown the keys. An EXTEND also needs a proven renewal: replies if it has that. */
 static void on_seen(struct consul *c, struct consul_entry *entry, nanos now)
 {
+    assert(entry->name);
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK;
     const struct consul_session *session = entry->session;
     bool is_proven =
@@ -463,6 +483,7 @@ static void on_seen(struct consul *c, struct consul_entry *entry, nanos now)
 static bool is_whole(struct consul_entry *entry, const struct consul_reply *reply,
                      struct consul_pair *pair, uint64_t *token)
 {
+    assert(entry->name);
     struct consul_pair lock;
     struct consul_value value;
     struct slice tail = {entry->id, CONSUL_ID_TEXT};
@@ -485,6 +506,7 @@ static bool is_whole(struct consul_entry *entry, const struct consul_reply *repl
 static void on_verified(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
+    assert(entry->name);
     struct consul_pair pair;
     uint64_t token;
     if (!is_whole(entry, reply, &pair, &token)) {
@@ -512,6 +534,7 @@ static void on_verified(struct consul *c, struct consul_entry *entry,
 static void on_moved(struct consul *c, struct consul_entry *entry, struct consul_session *to,
                      const struct consul_reply *reply, nanos now)
 {
+    assert(entry->name);
     struct consul_pair pair;
     struct slice key = consul_value_key(entry->name, entry->id);
     const char *why;
@@ -581,6 +604,7 @@ void consul_entry_on_reply(struct consul *c, struct consul_call *call,
 void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_processed,
                          hf_status status, const char *text, nanos now)
 {
+    assert(call->connection);
     struct consul_entry *entry = call->entry;
     enum call_kind kind = call->kind;
     bool places = kind == CALL_ACQUIRE, ends = kind == CALL_END || kind == CALL_DELETE;
@@ -607,7 +631,8 @@ void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_pr
         return;
 
     bool answers = entry->verb != OP_NONE && !(places && is_overtaken(entry));
-    if (answers && (places || ends) && !not_processed)
+    bool may_have_happened = (places || ends) && !not_processed;
+    if (answers && may_have_happened)
         consul_entry_reply(
             c, entry,
             (struct engine_reply){.kind = REPLY_UNKNOWN, .retry_at = TIME_NEVER, .text = text});

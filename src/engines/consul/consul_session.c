@@ -1,6 +1,7 @@
 /* consul_session.c - sessions that lock entries: their renewals, and their epochs. */
 #include "consul.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,7 @@ static void set_alive(struct consul_session *session, const char *id, nanos prov
 struct consul_session *consul_session_adopt(struct consul *c, const struct consul_entry *entry,
                                             const char *id)
 {
+    assert(entry->name);
     int64_t seconds = (entry->sent.ttl_ms + 999) / 1000;
     struct consul_session *session = consul_session_of(c, seconds, &entry->sent.attempt);
     bool is_known = session && session->state == SESSION_ALIVE && strcmp(session->id, id) == 0;
@@ -90,6 +92,7 @@ void consul_session_attach(struct consul_entry *entry, struct consul_session *se
 
 static void begin(struct consul *c, struct consul_session *session, nanos now)
 {
+    assert(session->waiters <= session->entries);
     text_clear(&c->head);
     text_clear(&c->body);
     text_print(&c->head, "PUT /v1/session/create");
@@ -110,6 +113,7 @@ static void begin(struct consul *c, struct consul_session *session, nanos now)
  * the renewal. */
 static bool need_alive(struct consul *c, struct consul_session *session, nanos now)
 {
+    assert(session->waiters <= session->entries);
     if (session->state == SESSION_NONE)
         begin(c, session, now);
     if (session->state != SESSION_ALIVE)
@@ -129,6 +133,7 @@ size_t consul_epoch_key(const struct consul *c, const struct consul_session *ses
 
 static void raise_epoch(struct consul *c, struct consul_session *session, nanos now)
 {
+    assert(session->waiters <= session->entries);
     char key[CONSUL_PREFIX_MAX + 64];
     size_t len = consul_epoch_key(c, session, key, sizeof key);
     txn_begin(&c->body);
@@ -150,6 +155,7 @@ static void raise_epoch(struct consul *c, struct consul_session *session, nanos 
 
 bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos now)
 {
+    assert(session->waiters <= session->entries);
     if (session->state != SESSION_ALIVE || !session->must_raise_epoch)
         return true;
     if (!session->raising)
@@ -198,6 +204,7 @@ void consul_session_prove(struct consul_session *session)
 
 static void lose_entry(struct consul *c, struct consul_entry *entry)
 {
+    assert(entry->name);
     bool was_held = entry->stage == ENTRY_HELD, waited = entry->stage == ENTRY_QUEUED;
     consul_session_attach(entry, NULL);
     if (was_held)
@@ -212,6 +219,7 @@ static void lose_entry(struct consul *c, struct consul_entry *entry)
 
 void consul_session_lost(struct consul *c, struct consul_session *session)
 {
+    assert(session->waiters <= session->entries);
     session->state = SESSION_NONE;
     session->id[0] = '\0';
     session->kept_at = 0;
@@ -229,6 +237,7 @@ void consul_session_lost(struct consul *c, struct consul_session *session)
 static void on_created(struct consul *c, const struct consul_call *call,
                        const struct consul_reply *reply)
 {
+    assert(call->session);
     const char *id = reply->status == 200 ? reply_session(reply) : NULL;
     struct consul_session *session = call->session;
     session->state = SESSION_NONE;
@@ -248,6 +257,7 @@ static void on_created(struct consul *c, const struct consul_call *call,
 static void on_renewed(struct consul *c, const struct consul_call *call,
                        const struct consul_reply *reply)
 {
+    assert(call->session);
     struct consul_session *session = call->session;
     session->renewal = NULL;
     if (reply->status == 404 && session->state == SESSION_ALIVE)
@@ -259,6 +269,7 @@ static void on_renewed(struct consul *c, const struct consul_call *call,
 static void on_raised(struct consul *c, const struct consul_call *call,
                       const struct consul_reply *reply)
 {
+    assert(call->session);
     struct consul_session *session = call->session;
     struct consul_pair pair;
     session->raising = false;
@@ -275,6 +286,7 @@ static void on_raised(struct consul *c, const struct consul_call *call,
 void consul_session_on_reply(struct consul *c, const struct consul_call *call,
                              const struct consul_reply *reply, nanos now)
 {
+    assert(call->session);
     if (call->kind == CALL_CREATE_SESSION)
         on_created(c, call, reply);
     else if (call->kind == CALL_RENEW_SESSION)
@@ -297,6 +309,7 @@ static bool has_call(struct consul *c, const struct consul_session *session)
 
 static void destroy(struct consul *c, const struct consul_session *session, nanos now)
 {
+    assert(session->waiters <= session->entries);
     if (session->state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP)
         return;
 

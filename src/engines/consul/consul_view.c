@@ -2,6 +2,7 @@
  * reports changes. */
 #include "consul.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,7 @@ struct consul_name *consul_name_of(struct consul *c, const char *text, size_t le
 /* Returns this client's first waiter for the name; NULL if none waits. */
 static const struct consul_entry *first_waiter(const struct consul_name *name)
 {
+    assert(name->count <= name->room);
     const struct consul_entry *first = NULL;
     for (const struct consul_entry *entry = name->entries; entry; entry = entry->beside) {
         bool waits = entry->stage == ENTRY_QUEUED && entry->op;
@@ -87,6 +89,7 @@ bool consul_name_is_wanted(const struct consul_name *name)
 
 static bool grow(struct consul_name *name)
 {
+    assert(name->count <= name->room);
     size_t room = name->room ? 2 * name->room : 8;
     struct queue_entry *queue = realloc(name->queue, room * sizeof *queue);
     if (queue)
@@ -124,6 +127,7 @@ static bool has_room(struct consul_name *name)
 /* Adds the row of a pair. Returns false without memory. */
 static bool add_row(struct consul_name *name, const struct consul_pair *pair)
 {
+    assert(name->count <= name->room);
     struct consul_value value;
     struct slice tail = tail_of(name, pair);
     if (!tail.len || !consul_value_read(&value, pair, tail))
@@ -156,6 +160,7 @@ void consul_view_take_lock(struct consul_name *name, const struct consul_pair *p
  * when .lock was locked. */
 static bool add_native(struct consul_name *name)
 {
+    assert(name->count <= name->room);
     const struct view_lock *lock = &name->lock;
     bool native = lock->exists && lock->is_held && !lock->attempt[0];
     if (!native || !name->shared)
@@ -184,6 +189,7 @@ static int by_arrival(const void *a, const void *b)
  * memory. */
 static bool sort_rows(struct consul_name *name)
 {
+    assert(name->count <= name->room);
     size_t count = name->count;
     struct arrival *order = malloc((count + 1) * sizeof *order);
     struct queue_entry *queue = malloc((name->room + 1) * sizeof *queue);
@@ -248,6 +254,7 @@ static size_t first_of_tree(const struct consul_reply *reply)
 
 bool consul_view_take(struct consul_name *name, const struct consul_reply *reply, uint64_t index)
 {
+    assert(name->count <= name->room);
     struct consul_pair pair;
     bool done = true;
     name->count = 0;
@@ -289,6 +296,7 @@ ptrdiff_t consul_view_judge(struct consul_name *name, const struct consul_entry 
 
 bool consul_view_would_hold(struct consul_name *name, const struct consul_entry *entry)
 {
+    assert(name->count <= name->room);
     const struct engine_op *op = &entry->sent;
     if (name->count == name->room && !grow(name))
         return false;
@@ -314,6 +322,7 @@ bool consul_view_is_busy(const struct consul_name *name)
 
 void consul_view_read(struct consul *c, struct consul_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     name->reads_again = name->reading != NULL;
     if (name->reading || consul_commands(c)->state != CONNECTION_UP)
         return;
@@ -341,6 +350,7 @@ static bool is_missing(const struct consul_name *name, const struct consul_entry
 
 static void decide_all(struct consul *c, struct consul_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     struct consul_entry *next;
     bool holds_are_whole = true;
     for (struct consul_entry *entry = name->entries; entry; entry = next) {
@@ -374,6 +384,7 @@ static void decide_all(struct consul *c, struct consul_name *name, nanos now)
 void consul_view_on_read(struct consul *c, struct consul_name *name,
                          const struct consul_reply *reply, nanos now)
 {
+    assert(name->count <= name->room);
     bool again = name->reads_again;
     name->reads_again = false;
     if (consul_view_take(name, reply, reply->index))
@@ -387,6 +398,7 @@ void consul_view_on_read(struct consul *c, struct consul_name *name,
  * again. */
 void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     bool is_behind = name->index < name->query_index && name->caught_up_to != name->query_index;
     if (!is_behind)
         return;
@@ -401,6 +413,7 @@ void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now)
 /* Returns the key whose change matters next to this client. */
 static enum query_target target_of(struct consul_name *name, const struct consul_entry *waiter)
 {
+    assert(name->count <= name->room);
     if (name->shared)
         return QUERY_TREE;
     if (!waiter)
@@ -416,6 +429,7 @@ static enum query_target target_of(struct consul_name *name, const struct consul
 static uint64_t index_of(const struct consul_name *name, enum query_target target,
                          const struct consul_entry *waiter)
 {
+    assert(name->count <= name->room);
     if (target == name->target && target != QUERY_ENTRY && name->query_index)
         return name->query_index;
     if (target == QUERY_TREE)
@@ -427,6 +441,7 @@ static uint64_t index_of(const struct consul_name *name, enum query_target targe
 
 static void send_query(struct consul *c, struct consul_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     const struct consul_entry *waiter = name->shared ? NULL : first_waiter(name);
     enum query_target target = target_of(name, waiter);
     uint64_t index = index_of(name, target, waiter);
@@ -471,6 +486,7 @@ static struct consul_connection *find_connection(struct consul *c, bool waits)
 
 static void give_connection(struct consul *c, struct consul_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     struct consul_connection *connection = find_connection(c, first_waiter(name) != NULL);
     if (!connection)
         /* No connection is left: waiters poll, and holders notice a loss at their next renewal. */
@@ -495,6 +511,7 @@ static void give_connection(struct consul *c, struct consul_name *name, nanos no
  * query would read the whole queue for each. */
 static bool is_confirming(const struct consul_name *name)
 {
+    assert(name->count <= name->room);
     if (!name->shared)
         return false;
 
@@ -506,6 +523,7 @@ static bool is_confirming(const struct consul_name *name)
 
 void consul_view_need(struct consul *c, struct consul_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     bool wanted = consul_name_is_wanted(name);
     bool has_call = name->query && name->query->calls;
     if (!wanted && name->query && !has_call) {
@@ -536,6 +554,7 @@ static struct consul_entry *entry_with_lock(struct consul_name *name)
 static void on_lock(struct consul *c, struct consul_name *name, const struct consul_reply *reply,
                     nanos now)
 {
+    assert(name->count <= name->room);
     struct consul_pair pair;
     struct consul_entry *holder = NULL;
     bool had_hold = has_watched_hold(name);
@@ -560,6 +579,7 @@ static void on_lock(struct consul *c, struct consul_name *name, const struct con
 void consul_view_on_query(struct consul *c, struct consul_name *name,
                           const struct consul_reply *reply, nanos now)
 {
+    assert(name->count <= name->room);
     bool has_changed = reply->index != name->query_index;
     name->query_index = reply->index < name->query_index ? 0 : reply->index;
     if (has_changed && name->target == QUERY_LOCK)
@@ -575,6 +595,7 @@ void consul_view_on_query(struct consul *c, struct consul_name *name,
 /* The query was cut: changes since then may have been missed. */
 void consul_view_query_lost(struct consul *c, struct consul_connection *connection)
 {
+    assert(connection->number < CONSUL_CONNECTIONS);
     struct consul_name *name = connection->name;
     if (!name)
         return;

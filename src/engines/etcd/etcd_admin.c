@@ -31,6 +31,7 @@ static void free_admin(struct etcd_admin *admin)
 
 void etcd_admin_drop(struct etcd *e, struct etcd_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct etcd_admin **at = &e->admins;
     while (*at != admin)
         at = &(*at)->next;
@@ -85,6 +86,7 @@ void etcd_admins_close(struct etcd *e)
 struct etcd_call *etcd_admin_call(struct etcd *e, struct etcd_admin *admin, const char *path,
                                   nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct etcd_call *call = etcd_call_path(commands(e), path, now);
     if (call)
         call->admin = admin;
@@ -102,6 +104,7 @@ static const char range_path[] = "/etcdserverpb.KV/Range", txn_path[] = "/etcdse
 /* Sends a read of the keys of one name, or of all names that begin with the text. */
 static void send_read(struct etcd *e, struct etcd_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct engine_op *op = admin->op;
     char first[ETCD_PREFIX_MAX + 3 * HF_NAME_MAX + 4], last[sizeof first];
     memcpy(first, e->prefix, e->prefix_len);
@@ -123,6 +126,7 @@ static void send_read(struct etcd *e, struct etcd_admin *admin, nanos now)
 
 static void begin(struct etcd *e, struct etcd_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct admin_op *op = admin_op_of(admin->op);
     if (op->verb == ADMIN_LIST && op->scope == LIST_HISTORY)
         etcd_admin_reply(e, admin, REPLY_FAILED, HF_UNSUPPORTED,
@@ -187,6 +191,7 @@ void etcd_admin_submit(struct etcd *e, struct engine_op *op, nanos now)
 static bool split_key(const struct etcd *e, struct slice key, struct slice *name,
                       struct slice *tail)
 {
+    assert(key.at || !key.len);
     if (key.len <= e->prefix_len || memcmp(key.at, e->prefix, e->prefix_len) != 0)
         return false;
 
@@ -202,6 +207,7 @@ static bool split_key(const struct etcd *e, struct slice key, struct slice *name
 
 static struct admin_row *add_row(struct etcd_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     if (admin->count == admin->room) {
         size_t room = admin->room ? 2 * admin->room : 16;
         struct admin_row *row = realloc(admin->row, room * sizeof *row);
@@ -215,6 +221,7 @@ static struct admin_row *add_row(struct etcd_admin *admin)
 
 static bool take_row(const struct etcd *e, struct etcd_admin *admin, const struct key_value *pair)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct slice name, tail;
     struct etcd_value value;
     char text[HF_NAME_MAX + 1];
@@ -249,6 +256,7 @@ static int by_name_and_arrival(const void *a, const void *b)
 /* Judges the rows from `from` to `to`, which are of one name. */
 static bool judge_name(struct etcd_admin *admin, size_t from, size_t to)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct queue_entry *queue = malloc((to - from) * sizeof *queue);
     if (!queue)
         return false;
@@ -267,6 +275,7 @@ static bool judge_name(struct etcd_admin *admin, size_t from, size_t to)
 
 static bool judge_all(struct etcd_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     if (admin->count)
         qsort(admin->row, admin->count, sizeof *admin->row, by_name_and_arrival);
     for (size_t from = 0, to; from < admin->count; from = to) {
@@ -299,6 +308,7 @@ static uint64_t own_token(const struct etcd *e, const struct admin_row *row)
 
 static void show_row(struct etcd *e, struct etcd_admin *admin, const struct admin_row *row)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct queue_entry *q = &row->value.queue;
     int64_t wall_ms = e->last_now / NANOS_OF_MS(1) + e->wall_offset_ms;
     int64_t since = row->value.at_ms ? wall_ms - row->value.at_ms : 0;
@@ -329,6 +339,7 @@ static void show_row(struct etcd *e, struct etcd_admin *admin, const struct admi
 
 static void show_all(struct etcd *e, struct etcd_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     for (size_t from = 0, to; from < admin->count; from = to) {
         for (to = from; to < admin->count; to++)
             if (strcmp(admin->row[to].name, admin->row[from].name) != 0)
@@ -345,9 +356,12 @@ static void show_all(struct etcd *e, struct etcd_admin *admin)
 /* Asks for the remaining time of the next lease; once all are known, shows the rows. */
 static void send_lease_reads(struct etcd *e, struct etcd_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     for (size_t i = 0; i < admin->count && admin->leases_read < ADMIN_LEASES_MAX; i++) {
         const struct admin_row *row = &admin->row[i];
-        if (!row->value.queue.holds || !row->lease || row->left_s >= 0 || row->asked)
+        bool is_asked_for = row->left_s >= 0 || row->asked;
+        bool can_be_asked_for = row->value.queue.holds && row->lease;
+        if (!can_be_asked_for || is_asked_for)
             continue;
         admin->lease = row->lease;
         admin->leases_read++;
@@ -362,6 +376,7 @@ static void send_lease_reads(struct etcd *e, struct etcd_admin *admin, nanos now
 
 static void on_lease(struct etcd *e, struct etcd_admin *admin, const struct message *m, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     for (size_t i = 0; i < admin->count; i++)
         if (admin->row[i].lease == admin->lease) {
             admin->row[i].left_s = m->ttl;
@@ -375,6 +390,7 @@ static void on_lease(struct etcd *e, struct etcd_admin *admin, const struct mess
 
 static void break_hold(struct etcd *e, struct etcd_admin *admin, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     const struct admin_row *found = NULL;
     for (size_t i = 0; i < admin->count && !found; i++) {
         const struct admin_row *row = &admin->row[i];
@@ -400,6 +416,7 @@ static void break_hold(struct etcd *e, struct etcd_admin *admin, nanos now)
 
 static void on_rows(struct etcd *e, struct etcd_admin *admin, struct message *m, nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct key_value pair;
     bool good = true;
     while (good && message_next_pair(&m->pairs, &pair))

@@ -89,6 +89,7 @@ void etcd_call_abandon(struct etcd_call *call)
 static struct etcd_call *start_call(struct etcd_connection *c, enum call_kind kind,
                                     const char *path, nanos now)
 {
+    assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
     struct etcd_call *call = e->message.failed ? NULL : calloc(1, sizeof *call);
     if (!call)
@@ -147,6 +148,7 @@ static void set_why(struct etcd_connection *c, hf_status status, const char *why
 /* The call ended without a reply. Lets its session, name or epoch send another call. */
 static void reset_owner(struct etcd_call *call)
 {
+    assert(call->connection);
     struct etcd *e = call->connection->etcd;
     if (call->session && call->kind == CALL_KEEP_ALIVE)
         call->session->keepalive = NULL;
@@ -161,6 +163,7 @@ static void reset_owner(struct etcd_call *call)
 /* Takes all calls from the connection and replies to their owners. */
 static void cut_calls(struct etcd_connection *c, nanos now)
 {
+    assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
     while (c->calls) {
         struct etcd_call call = *c->calls;
@@ -261,6 +264,7 @@ bool etcd_connection_need(struct etcd_connection *c, nanos now)
 
 static void become_up(struct etcd_connection *c, nanos now)
 {
+    assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
     c->state = CONNECTION_UP;
     c->failures = 0;
@@ -277,6 +281,7 @@ static void become_up(struct etcd_connection *c, nanos now)
 
 static void authenticate(struct etcd_connection *c, nanos now)
 {
+    assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
     c->state = CONNECTION_GREETING;
     c->since = now;
@@ -321,6 +326,7 @@ void etcd_connection_up(struct etcd_connection *c, nanos now)
 
 static void on_authenticated(struct etcd_connection *c, const struct message *m, nanos now)
 {
+    assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
     if (m->token.len == 0 || m->token.len >= sizeof e->token) {
         c->is_broken = true;
@@ -349,6 +355,7 @@ static bool went_back(const struct etcd_call *call, const struct reply_header *h
 static void check_cluster(struct etcd *e, const struct etcd_call *call,
                           const struct reply_header *header, nanos now)
 {
+    assert(call->connection);
     bool is_other = header->cluster && header->cluster != e->cluster;
     bool is_void = e->cluster && (is_other || went_back(call, header));
     if (is_other)
@@ -368,6 +375,7 @@ static void check_cluster(struct etcd *e, const struct etcd_call *call,
 
 static void dispatch(struct etcd_call *call, struct message *m, nanos now)
 {
+    assert(call->connection);
     struct etcd *e = call->connection->etcd;
     switch (call->kind) {
     case CALL_AUTHENTICATE:
@@ -445,6 +453,7 @@ static bool needs_new_token(const struct etcd *e, const struct http2_end *end)
 static void on_authenticate_refused(struct etcd_connection *c, const struct http2_end *end,
                                     nanos now)
 {
+    assert(c->number < CONNECTIONS);
     bool is_off = end->code == GRPC_PRECONDITION && strstr(end->text, "not enabled");
     bool refused = end->code == GRPC_INVALID || end->code == GRPC_DENIED;
     if (is_off) {
@@ -459,6 +468,7 @@ static void on_authenticate_refused(struct etcd_connection *c, const struct http
 static void on_internal_refused(struct etcd_connection *c, struct etcd_call *call,
                                 const struct http2_end *end, nanos now)
 {
+    assert(call->connection);
     struct etcd *e = c->etcd;
     reset_owner(call);
     if (end->code == GRPC_NOT_FOUND && call->session) {
@@ -480,6 +490,7 @@ static void on_internal_refused(struct etcd_connection *c, struct etcd_call *cal
 
 static void renew_token(struct etcd_connection *c, struct etcd_call *call, nanos now)
 {
+    assert(call->connection);
     if (call->entry)
         call->entry->call = NULL; /* The request is sent again once there is a new token. */
     reset_owner(call);
@@ -492,6 +503,7 @@ static void renew_token(struct etcd_connection *c, struct etcd_call *call, nanos
 static void refuse(struct etcd_connection *c, struct etcd_call *call, const struct http2_end *end,
                    nanos now)
 {
+    assert(call->connection);
     struct etcd *e = c->etcd;
     if (call->kind == CALL_AUTHENTICATE) {
         on_authenticate_refused(c, end, now);
@@ -547,6 +559,7 @@ static void on_end(void *ctx, void *which, const struct http2_end *end)
 
 static bool drop_if_broken(struct etcd_connection *c, nanos now)
 {
+    assert(c->number < CONNECTIONS);
     if (!c->is_broken || c->state == CONNECTION_DOWN)
         return false;
 
@@ -590,6 +603,7 @@ void etcd_connection_bytes(struct etcd_connection *c, const char *bytes, size_t 
 
 static const struct etcd_call *oldest_call(const struct etcd_connection *c)
 {
+    assert(c->number < CONNECTIONS);
     const struct etcd_call *oldest = NULL;
     for (const struct etcd_call *call = c->calls; call; call = call->next) {
         bool counts = call->kind != CALL_WATCH && !call->answered;
@@ -602,6 +616,7 @@ static const struct etcd_call *oldest_call(const struct etcd_connection *c)
 
 nanos etcd_connection_tick(struct etcd_connection *c, nanos now)
 {
+    assert(c->number < CONNECTIONS);
     if (c->state == CONNECTION_DOWN)
         return c->dial_at;
 

@@ -1,6 +1,7 @@
 /* etcd_diagnose.c - findings about the cluster: version, members, alarms, access. */
 #include "etcd_admin.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@ __attribute__((format(printf, 6, 7))) static void find(struct etcd *e, struct et
                                                        const char *what, hf_health health,
                                                        const char *advice, const char *format, ...)
 {
+    assert(admin->op && admin->count <= admin->room);
     char text[512];
     va_list args;
     va_start(args, format);
@@ -32,6 +34,7 @@ __attribute__((format(printf, 6, 7))) static void find(struct etcd *e, struct et
  * its successor. 3.4.31 and 3.5.13 do so more rarely. */
 static void judge_version(struct etcd *e, struct etcd_admin *admin, const char *version)
 {
+    assert(admin->op && admin->count <= admin->room);
     unsigned major = 0, minor = 0, patch = 0;
     sscanf(version, "%u.%u.%u", &major, &minor, &patch);
     bool old = major < 3 || (major == 3 && minor < 4) || (minor == 4 && patch < 31) ||
@@ -46,6 +49,7 @@ static void judge_version(struct etcd *e, struct etcd_admin *admin, const char *
 
 static void judge_status(struct etcd *e, struct etcd_admin *admin, struct pb_reader reader)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct pb_field field;
     char version[32] = "?";
     uint64_t leader = 0, size = 0;
@@ -71,6 +75,7 @@ static void judge_status(struct etcd *e, struct etcd_admin *admin, struct pb_rea
 
 static void judge_members(struct etcd *e, struct etcd_admin *admin, struct pb_reader reader)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct pb_field field;
     unsigned members = 0;
     while (pb_next(&reader, &field))
@@ -87,6 +92,7 @@ static void judge_members(struct etcd *e, struct etcd_admin *admin, struct pb_re
 
 static void judge_alarms(struct etcd *e, struct etcd_admin *admin, struct pb_reader reader)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct pb_field field;
     unsigned alarms = 0;
     while (pb_next(&reader, &field))
@@ -99,6 +105,7 @@ static void judge_alarms(struct etcd *e, struct etcd_admin *admin, struct pb_rea
 
 static void judge_access(struct etcd *e, struct etcd_admin *admin)
 {
+    assert(admin->op && admin->count <= admin->room);
     if (!e->endpoints.user[0])
         find(e, admin, "auth", HF_HEALTH_NOTE, "etcdctl auth enable, and a user for the prefix",
              "no user is given: whoever reaches etcd can take and break locks");
@@ -120,6 +127,7 @@ void etcd_diagnose_begin(struct etcd *e, struct etcd_admin *admin, nanos now)
 void etcd_diagnose_on_reply(struct etcd *e, struct etcd_admin *admin, const char *bytes, size_t len,
                             nanos now)
 {
+    assert(admin->op && admin->count <= admin->room);
     struct pb_reader reader = pb_read(bytes, len);
     if (admin->step == 0)
         judge_status(e, admin, reader);

@@ -112,7 +112,7 @@ void etcd_entry_reply(struct etcd *e, struct etcd_entry *entry, struct engine_re
 void etcd_entry_fail(struct etcd *e, struct etcd_entry *entry, hf_status status, const char *text,
                      nanos retry_at)
 {
-    assert(status != HF_OK && text);
+    assert(status != HF_OK);
     etcd_entry_reply(
         e, entry,
         (struct engine_reply){

@@ -12,6 +12,7 @@
  * when the orphan was seen, outlasts it. */
 #include "etcd.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { GUARD_KEY_MAX = ETCD_PREFIX_MAX + 3 * HF_NAME_MAX + ETCD_ID_TEXT + 8 };
@@ -22,6 +23,7 @@ enum { GUARD_KEY_MAX = ETCD_PREFIX_MAX + 3 * HF_NAME_MAX + ETCD_ID_TEXT + 8 };
 static size_t write_key(const struct etcd *e, const struct etcd_name *name, const char *id,
                         char key[GUARD_KEY_MAX])
 {
+    assert(name->count <= name->room);
     size_t rest = name->base_len - e->prefix_len, len = e->prefix_len;
     memcpy(key, e->prefix, len);
     memcpy(key + len, ".d/", 3);
@@ -32,6 +34,7 @@ static size_t write_key(const struct etcd *e, const struct etcd_name *name, cons
 
 void etcd_guard_delete(struct etcd *e, const struct etcd_entry *entry)
 {
+    assert(entry->name);
     char key[GUARD_KEY_MAX];
     if (!e->lock_delay)
         return;
@@ -53,6 +56,7 @@ static void send(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, 
 
 static void send_guard(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     struct etcd_name *name = entry->name;
     char own[GUARD_KEY_MAX], first[GUARD_KEY_MAX], last[GUARD_KEY_MAX];
     size_t own_len = write_key(e, name, entry->id, own), len = write_key(e, name, "", first);
@@ -75,6 +79,7 @@ static void send_guard(struct etcd *e, struct etcd_entry *entry, nanos now)
 /* Takes the request one step closer to its grant. Returns true if no orphan is in the way. */
 bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     if (!e->lock_delay || entry->is_guarded)
         return true;
 
@@ -107,6 +112,7 @@ static bool is_listed(struct message list, const char *id)
  * alone, so any other guard is an orphan. */
 static unsigned note_orphans(struct etcd_entry *entry, struct message *guards, struct message *list)
 {
+    assert(entry->name);
     struct etcd_name *name = entry->name;
     struct key_value pair;
     unsigned count = 0;
@@ -131,6 +137,7 @@ static unsigned note_orphans(struct etcd_entry *entry, struct message *guards, s
 
 static void wait_for_orphans(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     nanos poll = e->lock_delay / 8;
     entry->guard_at = now + (poll < GUARD_POLL_MAX ? poll : GUARD_POLL_MAX);
     if (entry->name->orphans) {
@@ -145,6 +152,7 @@ static void wait_for_orphans(struct etcd *e, struct etcd_entry *entry, nanos now
 void etcd_guard_on_lease(struct etcd *e, struct etcd_entry *entry, const struct message *m,
                          nanos now)
 {
+    assert(entry->name);
     struct etcd_name *name = entry->name;
     char key[GUARD_KEY_MAX];
     pb_clear(&e->message);
@@ -177,6 +185,7 @@ void etcd_guard_on_marked(struct etcd *e, struct etcd_entry *entry, nanos now)
 
 void etcd_guard_on_reply(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message put, guards, list;
     bool is_shared = entry->sent.kind != HF_EXCLUSIVE;
     bool complete = message_next_response(&m->responses, &put) &&

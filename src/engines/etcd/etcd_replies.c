@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static void refuse(struct etcd *e, struct etcd_entry *entry, hf_status status, c
                    nanos now)
 {
     entry->refusal = status;
-    snprintf(entry->refusal_text, sizeof entry->refusal_text, "%s", text);
+    snprintf(entry->refusal_text, sizeof entry->refusal_text, "%.319s", text);
     if (entry->stage == ENTRY_NONE) {
         etcd_entry_reply_refusal(e, entry);
         return;
@@ -34,6 +35,7 @@ static void refuse(struct etcd *e, struct etcd_entry *entry, hf_status status, c
 
 static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     /* The ttl counts from the request. A grant seen by a watch belongs to no request, so it
      * brings its own start. */
     nanos from = entry->verb == OP_ACQUIRE ? entry->asked_at : now;
@@ -52,6 +54,7 @@ static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
 /* A grant on a session that may have ended would be worthless: the session is proven first. */
 static bool is_session_good(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     struct etcd_session *session = entry->session;
     if (etcd_session_end(session) - now > session->length / 4)
         return true;
@@ -89,6 +92,7 @@ void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos no
 /* The lease of a waiter has ended, or its key was moved to another lease: the waiter asks again. */
 static void request_anew(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
     if (entry->verb == OP_NONE)
         etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
@@ -98,6 +102,7 @@ static void request_anew(struct etcd *e, struct etcd_entry *entry, nanos now)
 
 void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
 {
+    assert(entry->name);
     if (!entry->session) {
         request_anew(e, entry, now);
         return;
@@ -119,6 +124,7 @@ void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revis
 static void describe_mismatch(const struct etcd_entry *entry, const struct queue_entry *other,
                               char *text, size_t size)
 {
+    assert(entry->name);
     const struct engine_op *op = &entry->sent;
     bool same_kind = other->kind == HF_SEMAPHORE && op->kind == HF_SEMAPHORE;
     if (same_kind)
@@ -139,6 +145,7 @@ static bool disagrees(const struct etcd_entry *entry, const struct queue_entry *
 
 static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     struct etcd_name *name = entry->name;
     ptrdiff_t row = etcd_view_judge(name, entry);
     char text[ERROR_TEXT_MAX];
@@ -177,6 +184,7 @@ static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
 
 static void learn(struct etcd *e, struct etcd_entry *entry, const struct key_value *pair)
 {
+    assert(entry->name);
     struct etcd_session *session = etcd_session_of_lease(e, pair->lease);
     entry->created = pair->created;
     entry->changed = pair->changed;
@@ -204,6 +212,7 @@ static bool take_list(struct etcd *e, struct etcd_name *name, struct message *re
 
 static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message put, all;
     if (!entry->session) { /* The session was lost meanwhile, and the place with it. */
         etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
@@ -229,6 +238,7 @@ static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m
 /* Replies BUSY to a request that does not wait and has no place. */
 static void reply_held_by_others(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     const struct etcd_name *name = entry->name;
     char text[ERROR_TEXT_MAX];
     if (name->count == 0 || !disagrees(entry, &name->queue[0])) {
@@ -244,6 +254,7 @@ static void reply_held_by_others(struct etcd *e, struct etcd_entry *entry, nanos
  * entry, it is sent again on condition that nothing has changed since. */
 static void on_name_in_use(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
 {
+    assert(entry->name);
     bool has_entries = entry->name->count > 0 || entry->name->more;
     if (has_entries || ++entry->tries > TRIES_WITHOUT_WAIT) {
         reply_held_by_others(e, entry, now);
@@ -273,6 +284,7 @@ static bool is_epoch(struct etcd *e, struct message *read)
 
 static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message epoch, own, all;
     struct key_value pair;
     bool complete = message_next_response(&m->responses, &epoch) &&
@@ -312,6 +324,7 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
 /* The reply to the read of a request that does not wait: would it hold if it were appended? */
 static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct etcd_name *name = entry->name;
     if (is_overtaken(entry) || !etcd_view_take(e, name, m, m->header.revision)) {
         again(e, entry, now);
@@ -331,6 +344,7 @@ static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message
 
 static void on_refresh(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     bool is_void = is_overtaken(entry) || entry->stage != ENTRY_QUEUED;
     if (is_void || !etcd_view_take(e, entry->name, m, m->header.revision)) {
         again(e, entry, now);
@@ -350,6 +364,7 @@ static void on_refresh(struct etcd *e, struct etcd_entry *entry, struct message 
 
 static void lose(struct etcd *e, struct etcd_entry *entry)
 {
+    assert(entry->name);
     bool waits = entry->stage == ENTRY_QUEUED && entry->verb == OP_NONE;
     etcd_entry_set_stage(entry, ENTRY_NONE);
     etcd_session_attach(entry, NULL);
@@ -363,6 +378,7 @@ static void lose(struct etcd *e, struct etcd_entry *entry)
 static void on_guard_reply(struct etcd *e, struct etcd_entry *entry, enum call_kind kind,
                            struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message own;
     struct key_value pair;
     bool is_void = entry->stage != ENTRY_QUEUED || !entry->session || !entry->is_granted;
@@ -385,6 +401,7 @@ static void on_guard_reply(struct etcd *e, struct etcd_entry *entry, enum call_k
 
 static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message own;
     struct key_value pair;
     /* The place was lost meanwhile. */
@@ -409,6 +426,7 @@ static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message 
 
 static void reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
     nanos good = etcd_session_end(entry->session) - entry->asked_at;
     bool checks = entry->verb == OP_CHECK && entry->good_until;
@@ -430,6 +448,7 @@ static void reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
 /* The read has shown the entry. An EXTEND also needs a proven keepalive: replies if it has that. */
 static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK;
     bool is_proven =
         entry->session && entry->session->proven_at &&
@@ -454,6 +473,7 @@ static uint64_t noted_token(const struct etcd_entry *entry, const struct key_val
 
 static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message own;
     struct key_value pair;
     bool is_there = message_next_response(&m->responses, &own) &&
@@ -481,6 +501,7 @@ static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message
 static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_session *to,
                      struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message own;
     struct key_value pair;
     if (m->succeeded) {
@@ -501,6 +522,7 @@ static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_sessi
 /* A failure means that the entry was changed or is gone: the next EXTEND notices. */
 static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message own;
     struct key_value pair;
     if (m->succeeded)
@@ -514,6 +536,7 @@ static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message 
 /* Makes the client check a hold whose entry is gone. */
 static void on_rechecked(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
+    assert(entry->name);
     struct message own;
     struct key_value pair;
     bool is_there = message_next_response(&m->responses, &own) &&
@@ -527,6 +550,7 @@ static void on_rechecked(struct etcd *e, struct etcd_entry *entry, struct messag
 
 void etcd_entry_reply_refusal(struct etcd *e, struct etcd_entry *entry)
 {
+    assert(entry->name);
     hf_status status = entry->refusal;
     entry->refusal = HF_OK;
     if (status == HF_BUSY)
@@ -542,6 +566,7 @@ void etcd_entry_reply_busy(struct etcd *e, struct etcd_entry *entry)
 
 static void on_deleted(struct etcd *e, struct etcd_entry *entry, const struct message *m)
 {
+    assert(entry->name);
     bool was_held = m->succeeded || entry->verb == OP_LEAVE || entry->deletes_blindly;
     etcd_entry_set_stage(entry, ENTRY_NONE);
     etcd_session_attach(entry, NULL);
@@ -634,6 +659,7 @@ static bool takes_step(enum call_kind kind)
 void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processed, hf_status status,
                        const char *text, nanos now)
 {
+    assert(call->connection);
     struct etcd_entry *entry = call->entry;
     entry->call = NULL;
     bool places = call->kind == CALL_ACQUIRE, deletes = call->kind == CALL_DELETE;
@@ -653,7 +679,8 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
         entry->refusal = HF_OK;
 
     bool answers = entry->verb != OP_NONE && !(places && is_overtaken(entry));
-    if (answers && (places || deletes) && !not_processed)
+    bool may_have_happened = (places || deletes) && !not_processed;
+    if (answers && may_have_happened)
         reply_unknown(e, entry, text);
     else if (answers)
         etcd_entry_fail(e, entry, status == HF_OK ? HF_UNAVAILABLE : status, text, now);
@@ -690,6 +717,7 @@ static hf_status status_of_refusal(const struct http2_end *end)
 void etcd_entry_on_refusal(struct etcd *e, struct etcd_call *call, const struct http2_end *end,
                            nanos now)
 {
+    assert(call->connection);
     struct etcd_entry *entry = call->entry;
     bool is_own_lease = call->kind != CALL_ORPHAN_MARK;
     /* The lease was not found, so nothing was written. */

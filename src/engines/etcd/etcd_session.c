@@ -49,6 +49,7 @@ struct etcd_session *etcd_session_of_lease(struct etcd *e, int64_t lease)
 struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry *entry,
                                         int64_t lease)
 {
+    assert(entry->name);
     int64_t seconds = (entry->sent.ttl_ms + 999) / 1000;
     struct etcd_session *session = etcd_session_of(e, seconds, &entry->sent.attempt);
     if (!session || (session->state == SESSION_ALIVE && session->lease == lease))
@@ -223,6 +224,7 @@ bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since
  */
 void etcd_session_prove(struct etcd_session *session, const struct message *m)
 {
+    assert(session->waiters <= session->entries);
     bool is_later = m->call > session->kept_call, is_due = session->kept_at > session->proven_at;
     if (!is_later || !is_due)
         return;
@@ -254,6 +256,7 @@ static void prove_door(struct etcd *e, nanos now)
 
 static void lose_entry(struct etcd *e, struct etcd_entry *entry)
 {
+    assert(entry->name);
     bool was_held = entry->stage == ENTRY_HELD, waited = entry->stage == ENTRY_QUEUED;
     etcd_session_attach(entry, NULL);
     entry->is_granted = false;
@@ -270,6 +273,7 @@ static void lose_entry(struct etcd *e, struct etcd_entry *entry)
 
 void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
 {
+    assert(session->waiters <= session->entries);
     (void)now;
     /* one that is being begun gets a new lease anyway */
     if (session->state == SESSION_ALIVE)
@@ -291,6 +295,7 @@ void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
 
 static void on_granted(struct etcd_call *call, const struct message *m)
 {
+    assert(call->session);
     struct etcd_session *session = call->session;
     session->state = SESSION_ALIVE;
     session->lease = m->lease;

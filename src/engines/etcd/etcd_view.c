@@ -131,6 +131,7 @@ static struct slice tail_of(const struct etcd_name *name, struct slice key)
 /* Adds or updates the row of a pair. Returns false without memory. */
 static bool put_row(struct etcd_name *name, const struct key_value *pair)
 {
+    assert(name->count <= name->room);
     struct etcd_value value;
     struct slice tail = tail_of(name, pair->key);
     if (!tail.len || !etcd_value_read(&value, pair, tail))
@@ -169,6 +170,7 @@ static void drop_row(struct etcd_name *name, ptrdiff_t at)
  * was seen before the reply come back; that only costs one more read. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read, uint64_t revision)
 {
+    assert(name->count <= name->room);
     struct key_value pair;
     if (revision < name->read_at)
         return true;
@@ -225,6 +227,7 @@ struct range_request etcd_view_range(const struct etcd_name *name, bool whole)
 
 void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     struct etcd_entry *next;
     entry_order_judge(name->queue, name->count, no_resize);
     for (struct etcd_entry *entry = name->entries; entry; entry = next) {
@@ -246,6 +249,7 @@ void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
 
 void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now)
 {
+    assert(name->count <= name->room);
     if (name->reading || commands(e)->state != CONNECTION_UP)
         return;
 
@@ -265,6 +269,7 @@ void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now)
  * places. */
 static void notify_missing(struct etcd *e, struct etcd_name *name)
 {
+    assert(name->count <= name->room);
     for (struct etcd_entry *entry = name->entries; entry; entry = entry->beside) {
         bool waits = entry->stage == ENTRY_QUEUED && !entry->call && entry->verb == OP_NONE;
         bool missing = find_row(name, entry->hash) < 0 && entry->created <= name->read_at;
@@ -378,6 +383,7 @@ void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now)
 
 void etcd_view_watch_entry(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
+    assert(entry->name);
     if (entry->watch || !etcd_connection_need(watches(e), now))
         return;
 
@@ -422,6 +428,7 @@ void etcd_views_lost(struct etcd *e)
 
 static void take_events(struct etcd_name *name, struct watch_message *m)
 {
+    assert(name->count <= name->room);
     struct watch_event event;
     while (message_next_event(&m->events, &event)) {
         struct slice tail = tail_of(name, event.pair.key);
@@ -437,6 +444,7 @@ static void take_events(struct etcd_name *name, struct watch_message *m)
 static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_message *m,
                           nanos now)
 {
+    assert(name->count <= name->room);
     if (m->created) {
         bool missed = m->header.revision > name->read_at;
         if (missed)
@@ -464,6 +472,7 @@ static void on_entry_watched(struct etcd *e, struct etcd_entry *entry, uint64_t 
 static void on_entry_event(struct etcd *e, struct etcd_entry *entry, struct watch_message *m,
                            nanos now)
 {
+    assert(entry->name);
     struct watch_event event;
     bool deleted = false;
     if (m->created)

@@ -65,6 +65,7 @@ static bool append(struct bytes *to, const void *bytes, size_t len)
 
 static void drop_stream(struct stream *stream)
 {
+    assert(stream->in.len <= stream->in.room);
     *stream->link = stream->next;
     if (stream->next)
         stream->next->link = stream->link;
@@ -125,6 +126,7 @@ static uint32_t message_length(const char *head)
 /* Passes on all complete messages. */
 static void take_messages(struct http2 *h, struct stream *stream)
 {
+    assert(stream->in.len <= stream->in.room);
     size_t at = 0;
     while (stream->in.len - at >= FRAME_HEAD && !stream->reset) {
         uint32_t len = message_length(stream->in.at + at);

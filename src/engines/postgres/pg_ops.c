@@ -457,7 +457,8 @@ void pg_op_submit(struct postgres *p, struct pg_op *a, nanos now)
 
     if (p->interop && pg_interop_refuses(p, a, now))
         return;
-    if (ends && !a->sent && !a->sent_op.may_be_in_flight && verb == OP_LEAVE) {
+    bool server_knows_nothing = !a->sent && !a->sent_op.may_be_in_flight;
+    if (ends && server_knows_nothing && verb == OP_LEAVE) {
         end_unsent(p, a, now);
         return;
     }

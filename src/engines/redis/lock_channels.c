@@ -177,10 +177,13 @@ void redis_channel_leave(struct redis *r, struct redis_op *a)
 /* All waiters for that lock ask again. */
 static void notify_waiters(struct redis *r, const struct lock_channel *c)
 {
-    for (struct redis_op *a = r->ops; a; a = a->next)
-        if (a->channel == c && a->queued && !redis_op_is_in_flight(a) && !a->unsent)
+    for (struct redis_op *a = r->ops; a; a = a->next) {
+        bool will_request = redis_op_is_in_flight(a) || a->unsent;
+        bool waits_here = a->queued && a->channel == c;
+        if (waits_here && !will_request)
             redis_op_reply(r, a,
                            &(struct engine_reply){.kind = REPLY_NOTIFY, .retry_at = TIME_NEVER});
+    }
 }
 
 /* The subscription has ended, or was refused. */

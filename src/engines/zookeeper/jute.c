@@ -10,6 +10,7 @@
 
 static char *extend(struct jute_writer *w, size_t more)
 {
+    assert(w->len <= w->room);
     if (w->failed)
         return NULL;
     if (w->len + more > w->room) {
@@ -98,6 +99,7 @@ void jute_free(struct jute_writer *w)
 
 static const char *take(struct jute_reader *r, size_t len)
 {
+    assert(r->at <= r->end);
     if (r->failed || (size_t)(r->end - r->at) < len) {
         r->failed = true;
         return NULL;
@@ -109,6 +111,7 @@ static const char *take(struct jute_reader *r, size_t len)
 
 int32_t jute_get_int(struct jute_reader *r)
 {
+    assert(r->at <= r->end);
     uint32_t big;
     const char *from = take(r, sizeof big);
     if (!from)
@@ -120,6 +123,7 @@ int32_t jute_get_int(struct jute_reader *r)
 
 int64_t jute_get_long(struct jute_reader *r)
 {
+    assert(r->at <= r->end);
     uint64_t big;
     const char *from = take(r, sizeof big);
     if (!from)
@@ -137,6 +141,7 @@ bool jute_get_bool(struct jute_reader *r)
 
 struct jute_bytes jute_get_bytes(struct jute_reader *r)
 {
+    assert(r->at <= r->end);
     int32_t len = jute_get_int(r);
     if (len < -1)
         r->failed = true;
@@ -148,6 +153,7 @@ struct jute_bytes jute_get_bytes(struct jute_reader *r)
 
 bool jute_inbox_add(struct jute_inbox *inbox, const char *bytes, size_t len)
 {
+    assert(inbox->begin <= inbox->end && inbox->end <= inbox->room);
     size_t unread = inbox->end - inbox->begin;
     if (inbox->begin && unread)
         memmove(inbox->bytes, inbox->bytes + inbox->begin, unread);

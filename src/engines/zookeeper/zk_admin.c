@@ -2,6 +2,7 @@
  * the data of each place. */
 #include "zk_admin.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ static void free_rows(struct zk_admin *admin)
 
 static void drop_admin(struct zk *zk, struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     struct zk_admin **at = &zk->admins;
     while (*at != admin)
         at = &(*at)->next;
@@ -38,6 +40,7 @@ static void drop_admin(struct zk *zk, struct zk_admin *admin)
 void zk_admin_reply(struct zk *zk, struct zk_admin *admin, enum reply_kind kind, hf_status status,
                     const char *text)
 {
+    assert(admin->op && admin->at <= admin->names);
     struct engine_op *op = admin->op;
     struct engine_reply reply = {.kind = kind,
                                  .asked_at = admin->asked_at,
@@ -59,6 +62,7 @@ void zk_admin_forget(struct zk *zk, struct engine_op *op)
 
 void zk_admins_fail(struct zk_session *s)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     struct zk_admin *next;
     for (struct zk_admin *admin = s->zk->admins; admin; admin = next) {
         next = admin->next;
@@ -83,6 +87,7 @@ void zk_admins_close(struct zk *zk)
 
 struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     struct zk_call *call = zk_call_send(admin->session, CALL_ADMIN, now);
     if (call)
         call->admin = admin;
@@ -116,6 +121,7 @@ static int64_t left_of(const struct zk *zk, const struct admin_row *row)
 static void show_row(struct zk *zk, struct zk_admin *admin, const struct admin_row *row,
                      const char *name)
 {
+    assert(admin->op && admin->at <= admin->names);
     const struct queue_entry *q = &row->place.queue;
     int64_t since = zk->last_now / NANOS_OF_MS(1) + zk->wall_offset_ms -
                     (row->data.at_ms ? row->data.at_ms : row->stat.created_ms);
@@ -146,6 +152,7 @@ static void show_row(struct zk *zk, struct zk_admin *admin, const struct admin_r
 
 static void drop_gone_rows(struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     size_t kept = 0;
     for (size_t i = 0; i < admin->count; i++) {
         if (admin->row[i].is_gone)
@@ -160,6 +167,7 @@ static void drop_gone_rows(struct zk_admin *admin)
 /* Returns false without memory. */
 static bool judge_rows(struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     drop_gone_rows(admin);
     struct queue_entry *queue = malloc((admin->count + 1) * sizeof *queue);
     if (!queue)
@@ -176,6 +184,7 @@ static bool judge_rows(struct zk_admin *admin)
 
 static void show_name(struct zk *zk, struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     for (int waiters = 0; waiters < 2; waiters++)
         for (size_t i = 0; i < admin->count; i++)
             if (admin->row[i].place.queue.holds != waiters)
@@ -186,6 +195,7 @@ static void show_name(struct zk *zk, struct zk_admin *admin)
 /* Returns true if the page is full. It ends with its last name if others follow. */
 static bool ends_page(struct zk *zk, struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     const struct name_range *page = admin_op_of(admin->op)->page;
     bool is_full = page && page->most && admin->shown == page->most;
     if (!is_full || admin->at == admin->names)
@@ -204,6 +214,7 @@ enum { PATH_ROOM = ZK_ROOT_MAX + 3 * HF_NAME_MAX + 512 };
 static bool write_path(const struct zk *zk, const struct zk_admin *admin, const char *node,
                        char path[PATH_ROOM])
 {
+    assert(admin->op && admin->at <= admin->names);
     const char *name = admin->name[admin->at];
     size_t at = (size_t)sprintf(path, "%s/", zk->root);
     at += zk_name_encode(path + at, name, strlen(name));
@@ -214,6 +225,7 @@ static bool write_path(const struct zk *zk, const struct zk_admin *admin, const 
 
 static void read_name(struct zk *zk, struct zk_admin *admin, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     char path[PATH_ROOM];
     free_rows(admin);
     if (admin->at == admin->names || ends_page(zk, admin)) {
@@ -229,6 +241,7 @@ static void read_name(struct zk *zk, struct zk_admin *admin, nanos now)
 
 static void send_delete(struct zk *zk, struct zk_admin *admin, const char *node, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     char path[PATH_ROOM];
     if (!write_path(zk, admin, node, path)) {
         zk_admin_reply(zk, admin, REPLY_NOT_HELD, HF_OK, NULL);
@@ -242,6 +255,7 @@ static void send_delete(struct zk *zk, struct zk_admin *admin, const char *node,
 
 static void break_hold(struct zk *zk, struct zk_admin *admin, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     for (size_t i = 0; i < admin->count; i++) {
         const struct admin_row *row = &admin->row[i];
         if (row->place.queue.holds && (uint64_t)row->stat.created == admin->op->token) {
@@ -255,6 +269,7 @@ static void break_hold(struct zk *zk, struct zk_admin *admin, nanos now)
 
 static void end_name(struct zk *zk, struct zk_admin *admin, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     if (!judge_rows(admin)) {
         zk_admin_reply(zk, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for the list");
     } else if (admin_op_of(admin->op)->verb == ADMIN_BREAK) {
@@ -268,6 +283,7 @@ static void end_name(struct zk *zk, struct zk_admin *admin, nanos now)
 
 static void read_data(struct zk *zk, struct zk_admin *admin, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     char path[PATH_ROOM];
     while (admin->sent < admin->count && admin->sent - admin->read < READS_AT_ONCE) {
         write_path(zk, admin, admin->row[admin->sent].node, path);
@@ -291,6 +307,7 @@ static int by_text(const void *a, const void *b)
 
 static void on_names(struct zk *zk, struct zk_admin *admin, struct jute_reader *body, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     uint32_t count;
     struct jute_bytes name;
     char plain[HF_NAME_MAX + 1];
@@ -326,6 +343,7 @@ static int by_arrival(const void *a, const void *b)
 
 static void on_places(struct zk *zk, struct zk_admin *admin, struct jute_reader *body, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     uint32_t count;
     struct jute_bytes name;
     bool is_good = zk_read_children(body, &count);
@@ -354,6 +372,7 @@ static void on_places(struct zk *zk, struct zk_admin *admin, struct jute_reader 
 static void on_data(struct zk *zk, struct zk_admin *admin, const struct zk_call *call,
                     const struct zk_header *header, struct jute_reader *body, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     struct jute_bytes bytes;
     struct admin_row *row = &admin->row[call->index];
     if (header->error == ZK_OK && zk_read_data(body, &bytes, &row->stat))
@@ -367,6 +386,7 @@ static void on_data(struct zk *zk, struct zk_admin *admin, const struct zk_call 
 
 static void on_error(struct zk *zk, struct zk_admin *admin, int32_t error, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     bool is_list = admin->step == STEP_NAMES || admin->step == STEP_PLACES;
     bool breaks = admin_op_of(admin->op)->verb == ADMIN_BREAK;
     if (error == ZK_NO_NODE && breaks) {
@@ -383,6 +403,7 @@ static void on_error(struct zk *zk, struct zk_admin *admin, int32_t error, nanos
 void zk_admin_on_reply(struct zk *zk, const struct zk_call *call, const struct zk_header *header,
                        struct jute_reader *body, nanos now)
 {
+    assert(body->at <= body->end);
     struct zk_admin *admin = call->admin;
     if (admin->step == STEP_DIAGNOSE)
         zk_diagnose_on_reply(zk, admin, header, now);
@@ -413,6 +434,7 @@ void zk_admin_on_cut(struct zk *zk, const struct zk_call *call)
 
 static bool set_name(struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     char *name = strndup(admin->op->name, admin->op->name_len);
     admin->name = calloc(1, sizeof *admin->name);
     if (!name || !admin->name) {
@@ -435,6 +457,7 @@ static void send_sync(struct zk *zk, struct zk_admin *admin, nanos now)
 
 static void begin_list(struct zk *zk, struct zk_admin *admin, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     const struct admin_op *op = admin_op_of(admin->op);
     bool all = op->verb == ADMIN_LIST && op->scope == LIST_PREFIX;
     send_sync(zk, admin, now);
@@ -452,6 +475,7 @@ static void begin_list(struct zk *zk, struct zk_admin *admin, nanos now)
 
 static void begin(struct zk *zk, struct zk_admin *admin, nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     const struct admin_op *op = admin_op_of(admin->op);
     if (op->verb == ADMIN_LIST && op->scope == LIST_HISTORY)
         zk_admin_reply(zk, admin, REPLY_FAILED, HF_UNSUPPORTED,
@@ -467,6 +491,7 @@ static void begin(struct zk *zk, struct zk_admin *admin, nanos now)
 
 void zk_admins_advance(struct zk_session *s, nanos now)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     struct zk_admin *next;
     for (struct zk_admin *admin = s->zk->admins; admin; admin = next) {
         next = admin->next;

@@ -2,6 +2,7 @@
  * sent. */
 #include "zookeeper.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ static bool is_write(enum zk_call_kind kind)
 
 struct zk_call *zk_call_send(struct zk_session *s, enum zk_call_kind kind, nanos now)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     const struct jute_writer *message = &s->zk->message;
     struct zk_call call = {.flight = {.sent_at = now, .id = (uint64_t)s->xid},
                            .kind = kind,
@@ -46,6 +48,7 @@ void zk_call_claim_none(struct zk_session *s, struct zk_call *call)
 
 void zk_calls_unclaim(const struct zk_entry *entry)
 {
+    assert(entry->lock);
     struct zk_session *s = entry->lock->session;
     for (uint32_t i = 0; i < s->calls.count; i++) {
         struct zk_call *call = pipeline_at(&s->calls, i);
@@ -56,6 +59,7 @@ void zk_calls_unclaim(const struct zk_entry *entry)
 
 void zk_calls_abandon_entry(struct zk_session *s, const struct zk_entry *entry)
 {
+    assert(entry->lock);
     for (uint32_t i = 0; i < s->calls.count; i++) {
         struct zk_call *call = pipeline_at(&s->calls, i);
         if (call->entry == entry)
@@ -79,6 +83,7 @@ void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin)
 
 static struct zk_call take(struct zk_session *s)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     struct zk_call call;
     pipeline_take(&s->calls, &call, sizeof call);
     s->unclaimed -= call.unclaimed;
@@ -103,6 +108,7 @@ static void on_beat(struct zk_session *s, const struct zk_header *header, nanos 
  * has expired. */
 static bool ends_connection(struct zk_session *s, int32_t error)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     if (error == ZK_SESSION_EXPIRED)
         zk_session_expired(s);
     bool ends = error == ZK_SESSION_EXPIRED || error == ZK_SESSION_MOVED ||
@@ -115,6 +121,7 @@ static bool ends_connection(struct zk_session *s, int32_t error)
 static void dispatch(struct zk_session *s, struct zk_call *call, struct zk_header *header,
                      struct jute_reader *body, nanos now)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     struct zk *zk = s->zk;
     switch (call->kind) {
     case CALL_BEAT:
@@ -142,6 +149,7 @@ static void dispatch(struct zk_session *s, struct zk_call *call, struct zk_heade
 static bool on_reply(struct zk_session *s, struct zk_header *header, struct jute_reader *body,
                      nanos now)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     if (s->calls.count == 0)
         return false;
 
@@ -164,6 +172,7 @@ static bool on_reply(struct zk_session *s, struct zk_header *header, struct jute
 
 static bool on_event(struct zk_session *s, struct jute_reader *body, nanos now)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     struct zk_event event;
     if (!zk_read_event(body, &event))
         return false;
@@ -175,6 +184,7 @@ static bool on_event(struct zk_session *s, struct jute_reader *body, nanos now)
 
 bool zk_call_on_frame(struct zk_session *s, struct jute_reader *frame, nanos now)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     struct zk_header header;
     if (!zk_read_header(frame, &header))
         return false;

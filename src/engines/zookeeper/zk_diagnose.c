@@ -2,6 +2,7 @@
  */
 #include "zk_admin.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -9,6 +10,7 @@ __attribute__((format(printf, 6, 7))) static void find(struct zk *zk, struct zk_
                                                        const char *what, hf_health health,
                                                        const char *advice, const char *format, ...)
 {
+    assert(admin->op && admin->at <= admin->names);
     char text[512];
     va_list args;
     va_start(args, format);
@@ -25,6 +27,7 @@ __attribute__((format(printf, 6, 7))) static void find(struct zk *zk, struct zk_
 
 static void judge_servers(struct zk *zk, struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     unsigned count = zk->endpoints.count;
     if (count == 1)
         find(zk, admin, "servers", HF_HEALTH_WARN,
@@ -38,6 +41,7 @@ static void judge_servers(struct zk *zk, struct zk_admin *admin)
 
 static void judge_session(struct zk *zk, struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     const struct zk_session *s = admin->session;
     long long longest = (long long)zk_session_ttl_max(s);
     bool is_cut = s->timeout_ms < s->wanted_ms, is_short = longest < zk->default_ttl_ms;
@@ -50,6 +54,7 @@ static void judge_session(struct zk *zk, struct zk_admin *admin)
 static void judge_write(struct zk *zk, struct zk_admin *admin, const struct zk_header *header,
                         nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     long long ms = (long long)((now - admin->sent_at) / NANOS_OF_MS(1));
     bool is_slow = ms > 100;
     if (header->error && header->error != ZK_NO_NODE)
@@ -63,6 +68,7 @@ static void judge_write(struct zk *zk, struct zk_admin *admin, const struct zk_h
 
 static void judge_access(struct zk *zk, struct zk_admin *admin)
 {
+    assert(admin->op && admin->at <= admin->names);
     if (!zk->endpoints.user[0])
         find(zk, admin, "auth", HF_HEALTH_NOTE, "give a user: zookeeper://user:password@host",
              "no user is given: whoever reaches ZooKeeper can take and break locks");
@@ -82,6 +88,7 @@ void zk_diagnose_begin(struct zk *zk, struct zk_admin *admin, nanos now)
 void zk_diagnose_on_reply(struct zk *zk, struct zk_admin *admin, const struct zk_header *header,
                           nanos now)
 {
+    assert(admin->op && admin->at <= admin->names);
     judge_servers(zk, admin);
     judge_session(zk, admin);
     judge_write(zk, admin, header, now);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ static uint32_t hash_of(const char *text)
 
 static struct zk_lock *find_lock(const struct zk_session *s, const char *path)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     uint32_t hash = hash_of(path);
     struct zk_lock *lock = s->bucket[hash % ZK_BUCKETS];
     while (lock && (lock->hash != hash || strcmp(lock->path, path) != 0))
@@ -29,6 +31,7 @@ static struct zk_lock *find_lock(const struct zk_session *s, const char *path)
 
 static struct zk_lock *make_lock(struct zk_session *s, const char *path)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     struct zk_lock *lock = calloc(1, sizeof *lock);
     if (!lock || !(lock->path = strdup(path))) {
         free(lock);
@@ -51,6 +54,7 @@ static struct zk_lock *make_lock(struct zk_session *s, const char *path)
 
 struct zk_lock *zk_lock_of(struct zk_session *s, const char *name, size_t len)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     char path[ZK_ROOT_MAX + 3 * HF_NAME_MAX + 2];
     size_t at = (size_t)sprintf(path, "%s/", s->zk->root);
     at += zk_name_encode(path + at, name, len);
@@ -74,6 +78,7 @@ static void free_lock(struct zk_lock *lock)
 
 void zk_lock_loosen(struct zk_lock *lock)
 {
+    assert(lock->session);
     struct zk *zk = lock->session->zk;
     if (lock->is_loose)
         return;
@@ -105,6 +110,7 @@ void zk_locks_free(struct zk_session *s)
 
 void zk_lock_list(struct zk_lock *lock, nanos now)
 {
+    assert(lock->session);
     struct zk_session *s = lock->session;
     if (lock->lists) {
         lock->lists_again = true; /* the list in flight may be older than this change */
@@ -171,6 +177,7 @@ static void drop_doubles(struct list *list)
 
 static bool read_rows(struct list *list, struct jute_reader *body, uint32_t count)
 {
+    assert(body->at <= body->end);
     struct jute_bytes name;
     for (uint32_t i = 0; i < count; i++) {
         struct list_row *row = &list->row[list->count];
@@ -191,6 +198,7 @@ static bool read_rows(struct list *list, struct jute_reader *body, uint32_t coun
  * arrays in any case. */
 static bool read_list(struct list *list, struct jute_reader *body)
 {
+    assert(body->at <= body->end);
     uint32_t count;
     *list = (struct list){0};
     if (!zk_read_children(body, &count))
@@ -217,6 +225,7 @@ static void free_list(struct list *list)
 /* Returns the row of a place; -1: it is not in the list. */
 static ptrdiff_t find_row(const struct list *list, const struct zk_entry *entry)
 {
+    assert(entry->lock);
     if (!list->count)
         return -1;
 
@@ -235,6 +244,7 @@ static ptrdiff_t find_row(const struct list *list, const struct zk_entry *entry)
 
 bool zk_list_find(struct zk_entry *entry, struct jute_reader *body)
 {
+    assert(entry->lock);
     struct list list;
     bool found = false;
     if (read_list(&list, body))
@@ -255,6 +265,7 @@ bool zk_list_find(struct zk_entry *entry, struct jute_reader *body)
 static void describe_mismatch(const struct zk_entry *entry, const struct queue_entry *other,
                               char *text, size_t size)
 {
+    assert(entry->lock);
     const struct engine_op *op = &entry->sent;
     if (other->kind == HF_SEMAPHORE && op->kind == HF_SEMAPHORE)
         snprintf(text, size, "%.*s: is in use with capacity %u, not %u", (int)op->name_len,
@@ -276,6 +287,7 @@ static size_t watched_row(const struct list *list, size_t own)
 
 static void watch_ahead(struct zk_entry *entry, const struct list *list, size_t own, nanos now)
 {
+    assert(entry->lock);
     const struct list_row *row = &list->row[watched_row(list, own)];
     char *path;
     if (asprintf(&path, "%s/%.*s", entry->lock->path, (int)row->name.len, row->name.at) < 0)
@@ -293,6 +305,7 @@ static void watch_ahead(struct zk_entry *entry, const struct list *list, size_t 
 static void wait_in_queue(struct zk *zk, struct zk_entry *entry, const struct list *list,
                           size_t own, nanos now)
 {
+    assert(entry->lock);
     nanos refresh = entry->lock->session->is_private ? ZK_PRIVATE_REFRESH : ZK_REFRESH;
     if (entry->verb == OP_ACQUIRE)
         zk_entry_reply(zk, entry,
@@ -307,6 +320,7 @@ static void wait_in_queue(struct zk *zk, struct zk_entry *entry, const struct li
 
 static void decide(struct zk *zk, struct zk_entry *entry, const struct list *list, nanos now)
 {
+    assert(entry->lock);
     ptrdiff_t own = find_row(list, entry);
     const struct queue_entry *first = list->count ? &list->queue[0] : NULL;
     char text[ERROR_TEXT_MAX];
@@ -344,6 +358,7 @@ static bool is_undecided(const struct zk_entry *entry)
 void zk_lock_on_list(struct zk_lock *lock, struct zk_header *header, struct jute_reader *body,
                      nanos now)
 {
+    assert(lock->session);
     struct zk_session *s = lock->session;
     struct list list = {0};
     struct zk_entry *next;
@@ -374,6 +389,7 @@ void zk_lock_on_list(struct zk_lock *lock, struct zk_header *header, struct jute
 
 static void on_own_place(struct zk_entry *entry, nanos now)
 {
+    assert(entry->lock);
     struct zk_session *s = entry->lock->session;
     bool releases = entry->verb == OP_RELEASE || entry->verb == OP_LEAVE;
     s->watched -= entry->is_seen;
@@ -406,6 +422,7 @@ static bool has_waiters(const struct zk_lock *lock)
 
 static void on_place_event(struct zk_lock *lock, const char *path, nanos now)
 {
+    assert(lock->session);
     struct zk_entry *next;
     for (struct zk_entry *entry = lock->entries; entry; entry = next) {
         next = entry->beside;
@@ -418,6 +435,7 @@ static void on_place_event(struct zk_lock *lock, const char *path, nanos now)
 
 void zk_list_on_event(struct zk_session *s, const struct zk_event *event, nanos now)
 {
+    assert(s->number < WIRE_CONNECTIONS_MAX);
     char path[ZK_ROOT_MAX + 3 * HF_NAME_MAX + 512];
     if (event->path.len >= sizeof path || !event->path.len)
         return;

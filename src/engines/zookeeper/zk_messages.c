@@ -69,6 +69,7 @@ static size_t begin(struct jute_writer *w, int32_t xid, enum op_code code)
 
 void zk_put_connect(struct jute_writer *w, const struct zk_connect *connect)
 {
+    assert(w->len <= w->room);
     static const char no_password[PASSWORD_LEN];
     size_t frame = jute_begin_frame(w);
     jute_put_int(w, 0); /* protocol version; there is only one */
@@ -87,6 +88,7 @@ void zk_put_connect(struct jute_writer *w, const struct zk_connect *connect)
 
 void zk_put_create(struct jute_writer *w, int32_t xid, const struct zk_create *create)
 {
+    assert(w->len <= w->room);
     bool is_container = create->node == ZK_CONTAINER;
     size_t frame = begin(w, xid, is_container ? OP_CODE_CREATE_CONTAINER : OP_CODE_CREATE2);
     jute_put_text(w, create->path);
@@ -142,6 +144,7 @@ static void put_multi_header(struct jute_writer *w, int32_t type, bool done)
 
 void zk_put_quorum_check(struct jute_writer *w, int32_t xid, const char *path)
 {
+    assert(w->len <= w->room);
     size_t frame = begin(w, xid, OP_CODE_MULTI);
     put_multi_header(w, OP_CODE_CHECK, false);
     jute_put_text(w, path);
@@ -185,6 +188,7 @@ bool zk_read_header(struct jute_reader *r, struct zk_header *header)
 
 bool zk_read_connected(struct jute_reader *r, struct zk_connected *connected)
 {
+    assert(r->at <= r->end);
     jute_get_int(r);
     connected->timeout_ms = jute_get_int(r);
     connected->session = jute_get_long(r);
@@ -194,6 +198,7 @@ bool zk_read_connected(struct jute_reader *r, struct zk_connected *connected)
 
 bool zk_read_stat(struct jute_reader *r, struct zk_stat *stat)
 {
+    assert(r->at <= r->end);
     stat->created = jute_get_long(r);
     stat->changed = jute_get_long(r);
     stat->created_ms = jute_get_long(r);

@@ -8,6 +8,7 @@
  * blanks. */
 #include "zookeeper.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -68,6 +69,7 @@ size_t zk_name_decode(char *out, size_t size, const char *text, size_t len)
 
 char *zk_place_path(const struct zk *zk, const struct zk_entry *entry)
 {
+    assert(entry->lock);
     const struct engine_op *op = &entry->sent;
     char *path;
     int len = asprintf(&path, "%s/hf1.%c%u.%u.%s%s", entry->lock->path, kind_letters[op->kind],

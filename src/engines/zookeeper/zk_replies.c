@@ -1,6 +1,7 @@
 /* zk_replies.c - interprets the server's replies to requests for locks. */
 #include "zookeeper.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static hf_status status_of(int32_t error)
 
 static void fail_by_error(struct zk *zk, struct zk_entry *entry, int32_t error, nanos now)
 {
+    assert(entry->lock);
     char text[300];
     hf_status status = status_of(error);
     snprintf(text, sizeof text, "%.100s: %.100s (%d)", entry->lock->session->where,
@@ -41,6 +43,7 @@ static bool is_leaving(const struct zk_entry *entry)
 
 static void reply_granted(struct zk *zk, struct zk_entry *entry, nanos now)
 {
+    assert(entry->lock);
     nanos wanted = now + NANOS_OF_MS(entry->sent.ttl_ms);
     nanos end = entry->lock->session->believed_until;
     entry->good_until = end < wanted ? end : wanted;
@@ -77,6 +80,7 @@ void zk_entry_granted(struct zk *zk, struct zk_entry *entry, nanos now)
 
 static void reply_refusal(struct zk *zk, struct zk_entry *entry)
 {
+    assert(entry->lock);
     hf_status status = entry->refusal;
     entry->refusal = HF_OK;
     if (status == HF_BUSY)
@@ -89,6 +93,7 @@ static void reply_refusal(struct zk *zk, struct zk_entry *entry)
 void zk_entry_refuse(struct zk *zk, struct zk_entry *entry, hf_status status, const char *text,
                      nanos now)
 {
+    assert(status != HF_OK);
     if (entry->verb != OP_ACQUIRE)
         return; /* the refusal follows when the waiter asks next */
     entry->refusal = status;
@@ -108,6 +113,7 @@ static int32_t number_of(const char *path)
 
 static void on_place(struct zk *zk, struct zk_entry *entry, struct jute_reader *body, nanos now)
 {
+    assert(entry->lock);
     struct jute_bytes path;
     struct zk_stat stat;
     bool is_read = zk_read_created(body, &path, &stat) && path.len &&
@@ -130,6 +136,7 @@ static void on_place(struct zk *zk, struct zk_entry *entry, struct jute_reader *
 
 static void on_no_place(struct zk *zk, struct zk_entry *entry, int32_t error, nanos now)
 {
+    assert(entry->lock);
     bool may_make = error == ZK_NO_NODE && !entry->make_error && ++entry->tries <= TRIES_MAX;
     int32_t reason = entry->make_error ? entry->make_error : error;
     zk_entry_set_stage(entry, ENTRY_NONE);
@@ -156,6 +163,7 @@ static void on_made(struct zk_entry *entry, int32_t error)
 
 static void on_found_none(struct zk *zk, struct zk_entry *entry, nanos now)
 {
+    assert(entry->lock);
     bool was_elsewhere = entry->is_elsewhere;
     zk_entry_set_stage(entry, ENTRY_NONE);
     if (entry->verb == OP_RELEASE && was_elsewhere) {
@@ -176,6 +184,7 @@ static void on_found_none(struct zk *zk, struct zk_entry *entry, nanos now)
 static void on_find(struct zk *zk, struct zk_entry *entry, const struct zk_header *header,
                     struct jute_reader *body, nanos now)
 {
+    assert(entry->lock);
     if (header->error && header->error != ZK_NO_NODE)
         fail_by_error(zk, entry, header->error, now);
     else if (!header->error && zk_list_find(entry, body))
@@ -187,6 +196,7 @@ static void on_find(struct zk *zk, struct zk_entry *entry, const struct zk_heade
 /* Takes over the session of another process. Returns false if that is not possible. */
 static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *data)
 {
+    assert(entry->lock);
     int64_t ttl_ms = data->ttl_ms > 0 ? data->ttl_ms : entry->sent.ttl_ms;
     struct zk_session *s = zk_session_of(zk, ttl_ms, &entry->sent.attempt);
     bool is_free = s && s->state == SESSION_DOWN && !s->entries;
@@ -209,6 +219,7 @@ static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *d
 static void on_read(struct zk *zk, struct zk_entry *entry, const struct zk_header *header,
                     struct jute_reader *body, nanos now)
 {
+    assert(entry->lock);
     struct jute_bytes bytes;
     struct zk_stat stat;
     struct zk_data data;
@@ -236,6 +247,7 @@ static void on_read(struct zk *zk, struct zk_entry *entry, const struct zk_heade
 static void on_seen(struct zk *zk, struct zk_entry *entry, const struct zk_header *header,
                     nanos now)
 {
+    assert(entry->lock);
     if (header->error == ZK_NO_NODE) {
         zk_entry_lose(zk, entry);
         return;
@@ -252,6 +264,7 @@ static void on_seen(struct zk *zk, struct zk_entry *entry, const struct zk_heade
 
 static void on_deleted(struct zk *zk, struct zk_entry *entry, int32_t error, nanos now)
 {
+    assert(entry->lock);
     struct zk_session *s = entry->lock->session;
     if (error != ZK_OK && error != ZK_NO_NODE) {
         entry->refusal = HF_OK;
@@ -278,6 +291,7 @@ static void on_deleted(struct zk *zk, struct zk_entry *entry, int32_t error, nan
 /* The place ahead was deleted before the watch was set. */
 static void on_watched(struct zk_entry *entry, const struct zk_header *header, nanos now)
 {
+    assert(entry->lock);
     if (header->error == ZK_OK || !entry->ahead)
         return;
     free(entry->ahead);
@@ -342,6 +356,7 @@ static void on_cut_by_expiry(struct zk *zk, struct zk_entry *entry, nanos now)
 
 void zk_entry_on_cut(struct zk *zk, const struct zk_call *call, nanos now)
 {
+    assert(call->entry);
     struct zk_entry *entry = call->entry;
     struct zk_session *s = entry->lock->session;
     if (call->kind == CALL_WATCH)
