@@ -317,6 +317,7 @@ static bool judge_all(struct consul_admin *admin)
     assert(admin->op && admin->count <= admin->room);
     if (admin->count)
         qsort(admin->row, admin->count, sizeof *admin->row, by_name_and_arrival);
+
     for (size_t from = 0, to; from < admin->count; from = to) {
         to = end_of_name(admin, from);
         if (!judge_name(admin->row + from, to - from))

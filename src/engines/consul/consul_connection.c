@@ -109,6 +109,7 @@ static void set_why(struct consul_connection *connection, hf_status status, cons
     assert(connection->number < CONSUL_CONNECTIONS);
     const struct consul *c = connection->consul;
     connection->status = status;
+
     if (strstr(why, c->where))
         snprintf(connection->why, sizeof connection->why, "%.300s", why);
     else

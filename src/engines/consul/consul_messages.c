@@ -116,6 +116,7 @@ static size_t read_base64(const char *from, char *out, size_t size)
     uint32_t bits = 0;
     unsigned count = 0;
     size_t len = 0;
+
     for (const char *digit; *from && (digit = strchr(digits64, *from)) && len < size; from++) {
         bits = bits << 6 | (uint32_t)(digit - digits64);
         if (++count % 4 != 1)
@@ -214,6 +215,7 @@ bool reply_find(const struct consul_reply *reply, struct slice key, struct consu
         if (reply_key(reply, i - 1, pair) && pair->key_len == key.len &&
             memcmp(pair->key, key.at, key.len) == 0)
             return reply_pair(reply, i - 1, pair);
+
     return false;
 }
 

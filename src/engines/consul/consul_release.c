@@ -24,6 +24,7 @@ static void note_ending(struct consul *c, struct consul_entry *entry)
     assert(entry->name);
     if (entry->is_ending)
         return;
+
     entry->is_ending = true;
     entry->name->deleting++;
     c->deleting++;
@@ -41,6 +42,7 @@ static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
     assert(entry->name);
     struct slice key = consul_value_key(entry->name, entry->id);
     txn_begin(&c->body);
+
     if (entry->sent.kind == HF_EXCLUSIVE) {
         txn_add(&c->body,
                 &(struct txn_op){.verb = "delete-cas", .key = key, .index = entry->changed});

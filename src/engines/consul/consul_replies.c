@@ -88,6 +88,7 @@ void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry)
     assert(entry->name);
     hf_status status = entry->refusal;
     entry->refusal = HF_OK;
+
     if (status == HF_BUSY)
         reply_busy(c, entry);
     else
@@ -163,6 +164,7 @@ static void decide_exclusive(struct consul *c, struct consul_entry *entry, ptrdi
     const struct consul_name *name = entry->name;
     bool is_first = name->queue[row].holds, has_lock = consul_view_has_lock(entry);
     bool is_delayed = entry->take_at > now;
+
     if (has_lock && is_first)
         consul_entry_granted(c, entry, name->lock.token, now);
     else if (has_lock && entry->sent.queue)
@@ -344,6 +346,7 @@ static void on_take(struct consul *c, struct consul_entry *entry, const struct c
     struct consul_pair pair;
     const char *why;
     struct slice key = consul_value_key(entry->name, CONSUL_LOCK_TAIL);
+
     if (reply->status == 200 && reply_find(reply, key, &pair)) {
         struct view_lock *lock = &entry->name->lock;
         *lock = (struct view_lock){

@@ -158,6 +158,7 @@ bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos n
     assert(session->waiters <= session->entries);
     if (session->state != SESSION_ALIVE || !session->must_raise_epoch)
         return true;
+
     if (!session->raising)
         raise_epoch(c, session, now);
     return false;
@@ -260,6 +261,7 @@ static void on_renewed(struct consul *c, const struct consul_call *call,
     assert(call->session);
     struct consul_session *session = call->session;
     session->renewal = NULL;
+
     if (reply->status == 404 && session->state == SESSION_ALIVE)
         consul_session_lost(c, session);
     else if (reply->status == 200)

@@ -558,6 +558,7 @@ static void on_lock(struct consul *c, struct consul_name *name, const struct con
     struct consul_pair pair;
     struct consul_entry *holder = NULL;
     bool had_hold = has_watched_hold(name);
+
     if (reply->status == 200 && reply_pair(reply, 0, &pair))
         consul_view_take_lock(name, &pair);
     else
@@ -582,6 +583,7 @@ void consul_view_on_query(struct consul *c, struct consul_name *name,
     assert(name->count <= name->room);
     bool has_changed = reply->index != name->query_index;
     name->query_index = reply->index < name->query_index ? 0 : reply->index;
+
     if (has_changed && name->target == QUERY_LOCK)
         on_lock(c, name, reply, now);
     else if (has_changed && name->target == QUERY_ENTRY)

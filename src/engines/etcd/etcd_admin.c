@@ -278,6 +278,7 @@ static bool judge_all(struct etcd_admin *admin)
     assert(admin->op && admin->count <= admin->room);
     if (admin->count)
         qsort(admin->row, admin->count, sizeof *admin->row, by_name_and_arrival);
+
     for (size_t from = 0, to; from < admin->count; from = to) {
         for (to = from + 1; to < admin->count; to++)
             if (strcmp(admin->row[to].name, admin->row[from].name) != 0)

@@ -53,6 +53,7 @@ static void judge_status(struct etcd *e, struct etcd_admin *admin, struct pb_rea
     struct pb_field field;
     char version[32] = "?";
     uint64_t leader = 0, size = 0;
+
     while (pb_next(&reader, &field)) {
         if (field.number == 2)
             snprintf(version, sizeof version, "%.*s", (int)pb_len(&field.inside), field.inside.at);

@@ -38,6 +38,7 @@ void etcd_guard_delete(struct etcd *e, const struct etcd_entry *entry)
     char key[GUARD_KEY_MAX];
     if (!e->lock_delay)
         return;
+
     size_t len = write_key(e, entry->name, entry->id, key);
     message_txn_delete(&e->message, TXN_THEN, (struct slice){key, len});
 }
@@ -140,6 +141,7 @@ static void wait_for_orphans(struct etcd *e, struct etcd_entry *entry, nanos now
     assert(entry->name);
     nanos poll = e->lock_delay / 8;
     entry->guard_at = now + (poll < GUARD_POLL_MAX ? poll : GUARD_POLL_MAX);
+
     if (entry->name->orphans) {
         pb_clear(&e->message);
         message_lease_grant(&e->message, (e->lock_delay + NANOS_OF_MS(999)) / NANOS_OF_MS(1000));

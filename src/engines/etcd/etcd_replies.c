@@ -382,6 +382,7 @@ static void on_guard_reply(struct etcd *e, struct etcd_entry *entry, enum call_k
     struct message own;
     struct key_value pair;
     bool is_void = entry->stage != ENTRY_QUEUED || !entry->session || !entry->is_granted;
+
     if (is_void || is_overtaken(entry))
         etcd_entry_advance(e, entry, now);
     else if (kind == CALL_ORPHAN_LEASE)
@@ -553,6 +554,7 @@ void etcd_entry_reply_refusal(struct etcd *e, struct etcd_entry *entry)
     assert(entry->name);
     hf_status status = entry->refusal;
     entry->refusal = HF_OK;
+
     if (status == HF_BUSY)
         etcd_entry_reply_busy(e, entry);
     else
@@ -663,6 +665,7 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
     struct etcd_entry *entry = call->entry;
     entry->call = NULL;
     bool places = call->kind == CALL_ACQUIRE, deletes = call->kind == CALL_DELETE;
+
     if (places && !not_processed) {
         etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
         e->must_raise_epoch = true;

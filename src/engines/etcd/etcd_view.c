@@ -230,6 +230,7 @@ void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
     assert(name->count <= name->room);
     struct etcd_entry *next;
     entry_order_judge(name->queue, name->count, no_resize);
+
     for (struct etcd_entry *entry = name->entries; entry; entry = next) {
         next = entry->beside;
         bool waits = entry->stage == ENTRY_QUEUED && !entry->is_granted && !entry->call &&

@@ -42,6 +42,7 @@ void io_unlock_and_wake(struct io *io)
     futex_word *wake[IO_WAKES_MAX];
     uint32_t wakes = io->wakes;
     assert(wakes <= IO_WAKES_MAX);
+
     for (uint32_t i = 0; i < wakes; i++)
         wake[i] = io->wake[i];
     io->wakes = 0;
@@ -140,6 +141,7 @@ static nanos wait_for_reply(struct io *io, struct io_waiter *me, uint64_t slot, 
             now = 0;
         }
     }
+
     return now;
 }
 
@@ -156,6 +158,7 @@ nanos io_park(void *self, uint64_t slot, uint32_t seen, nanos until)
         now = wait_for_reply(io, &me, slot, seen, until);
         leave_park(io, &me);
     }
+
     io_flush_or_defer(io);
     io_unlock(io);
 
@@ -175,5 +178,6 @@ void io_wake(void *self, uint64_t slot)
         waiter->woken = true;
         io_wake_waiter(io, waiter);
     }
+
     io_unlock(io);
 }

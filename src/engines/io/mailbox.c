@@ -31,6 +31,7 @@ static void give_message(struct io *io, struct io_message *message)
         free(message);
         return;
     }
+
     message->next = io->messages;
     io->messages = message;
     io->messages_kept++;
@@ -53,6 +54,7 @@ static bool add_chunk(struct io *io)
         mailboxes[i].index = io->chunks * IO_CHUNK + i;
         mailboxes[i].next = i + 1 < IO_CHUNK ? &mailboxes[i + 1] : NULL;
     }
+
     io->chunk[io->chunks++] = io->free = mailboxes;
     return true;
 }
@@ -165,6 +167,7 @@ static struct io_message *take_replaceable(struct io_mailbox *mailbox,
         free(message->holder);
         mailbox->count--;
     }
+
     return message;
 }
 
@@ -232,6 +235,7 @@ bool io_mailbox_take(struct io *io, struct io_mailbox *mailbox, struct engine_re
         mailbox->count--;
         give_message(io, message);
     }
+
     mailbox->op->seen = mailbox->reply_count - mailbox->count;
     keep_spare(io, mailbox);
 

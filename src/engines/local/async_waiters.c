@@ -43,6 +43,7 @@ uint32_t async_waiters_add(struct async_waiters *p, struct engine_op *op)
     assert(op);
     uint32_t cookie = 0;
     pthread_mutex_lock(&p->lock);
+
     if (make_room(p)) {
         while (p->op[p->spare])
             p->spare++;
@@ -107,5 +108,6 @@ void async_waiters_notify_all(struct async_waiters *p, void (*notify)(void *, st
     for (uint32_t i = 0; i < p->room; i++)
         if (p->op[i])
             notify(ctx, p->op[i]);
+
     pthread_mutex_unlock(&p->lock);
 }

@@ -84,6 +84,7 @@ struct cell_ref cell_take_last(struct table *t, uint32_t shard, int64_t until)
     bool has_free = s->free.head || resource_drop_idle(t, shard) || add_chunk(t, shard, until);
     if (!has_free)
         return (struct cell_ref){.index = 0};
+
     struct cell_ref taken = cell_list_pop(t, &s->free);
     if (!taken.index)
         cell_list_damaged(t);

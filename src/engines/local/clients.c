@@ -195,6 +195,7 @@ static bool free_entries(struct table *t, uint32_t client)
     /* stuck shards to try in one call: each costs time, and the caller has other work */
     enum { STUCK_MAX = 3 };
     unsigned stuck = 0;
+
     for (uint32_t first = 0; first < table_cells(t) && stuck < STUCK_MAX; first += LOCAL_PER_CHUNK)
         for (uint32_t i = first; i < first + LOCAL_PER_CHUNK; i++)
             if (belongs_to(&t->cells[i], client)) {
@@ -268,6 +269,7 @@ static enum reap_result grip(struct table *t, uint32_t client)
         cell_commit(cell, CELL_DEAD);
     else if (t->reaping == client)
         t->reaping = 0;
+
     shard_unlock(t, LOCAL_REGISTRY);
 
     return ours ? REAP_DONE : REAP_NONE;

@@ -75,6 +75,7 @@ static void put_in_order(struct table *t, struct cell_list *past, uint32_t index
     uint32_t before = past->tail, left = table_cells(t);
     while (before && walk_goes_on(t, &left) && cell_at(t, before)->entry.check_at > ended_at)
         before = cell_at(t, before)->head.prev;
+
     if (before)
         cell_list_insert(t, past, before, index);
     else

@@ -229,6 +229,7 @@ static void refuse(struct shard_op *v, struct cell_ref home, struct cell_ref own
     assert(kind == REPLY_FAILED || kind == REPLY_BUSY);
     if (own.index)
         cell_give_back_cell(v->table, v->shard, own.index, own.cell);
+
     if (kind == REPLY_FAILED) {
         shard_op_fail(v, status);
     } else {
@@ -285,6 +286,7 @@ bool table_acquire(struct table *t, const struct table_caller *who, struct engin
     struct shard_op v = {.table = t, .who = who, .op = asked, .now = now, .reply = reply};
     if (!shard_op_enter(&v))
         return true;
+
     op(&v);
     return shard_op_leave(&v);
 }

@@ -47,6 +47,7 @@ static uint32_t count_attempts(struct table *t, const struct resource *r, const 
     uint32_t count = 0;
     if (!e->named)
         return 1;
+
     FOR_EACH_CELL (t, i, &r->holders) {
         const struct entry *other = &cell_at(t, i)->entry;
         if (!same(&other->owner, &e->owner))
@@ -268,6 +269,7 @@ static hf_status show_page(struct table *t, const struct admin_target *what,
         struct hf_row end = end_of_page(name_page_end(page));
         rows->fn(rows->arg, &end);
     }
+
     return status;
 }
 
@@ -304,6 +306,7 @@ hf_status table_list(struct table *t, const struct admin_target *what, nanos now
         status = list_one(t, what, &rows);
     else
         status = (what->page && what->page->most ? list_page : list_all)(t, what, &rows);
+
     return status == HF_OK ? check_damage(t) : status;
 }
 

@@ -37,6 +37,7 @@ static bool is_piece_of(struct table *t, uint32_t index)
     bool exists = owner != 0 && owner < table_cells(t);
     if (!exists || cell_state(&t->cells[owner]) != CELL_RESOURCE)
         return false;
+
     uint32_t first = t->cells[owner].resource.more;
     return first == index || (first != 0 && cell_at(t, first)->piece.more == index);
 }
@@ -202,5 +203,6 @@ void shard_repair(struct table *t, uint32_t shard)
         repair_registry(t);
     else
         repair_locks(t, shard);
+
     t->shards[shard].repairs++;
 }

@@ -43,6 +43,7 @@ void resource_name(struct table *t, const struct resource *r, char name[HF_NAME_
     len = len <= HF_NAME_MAX ? len : HF_NAME_MAX;
     size_t n = len < sizeof r->name ? len : sizeof r->name;
     memcpy(name, r->name, n);
+
     for (uint32_t more = r->more; n < len;) {
         const struct name_piece *piece = &cell_at(t, more)->piece;
         size_t part = len - n < sizeof piece->name ? len - n : sizeof piece->name;
@@ -74,6 +75,7 @@ uint32_t resource_find(struct table *t, uint64_t hash, const char *name, size_t 
     uint32_t first = *resource_bucket(t, hash);
     if (!first)
         return 0;
+
     const struct resource *r = &cell_at(t, first)->resource;
     return resource_named(t, r, hash, name, len) ? first : find_behind(t, r, hash, name, len);
 }
@@ -115,6 +117,7 @@ static bool store_pieces(struct table *t, uint32_t shard, uint32_t owner, const 
     assert(owner && len <= HF_NAME_MAX);
     const size_t size = sizeof((struct name_piece *)0)->name;
     *first = 0;
+
     for (size_t from = len ? (len - 1) / size * size : 0; len; from -= size) {
         struct cell_ref ref = cell_take(t, shard, until);
         if (!ref.index) {
@@ -172,6 +175,7 @@ struct cell_ref resource_need_any(struct table *t, uint64_t hash, const char *na
     uint32_t index = resource_find(t, hash, name, len);
     if (!index)
         return make_resource(t, hash, name, len, until);
+
     struct cell_ref ref = {.index = index, .cell = cell_at(t, index)};
     resource_use(t, ref.cell);
     return ref;
@@ -202,6 +206,7 @@ bool resource_drop_idle(struct table *t, uint32_t shard)
     struct shard *s = &t->shards[shard];
     if (shard == LOCAL_REGISTRY)
         return false;
+
     if (!s->idle.tail && s->detached)
         reap_detached(t, shard);
     if (s->free.head)

@@ -56,6 +56,7 @@ static uint32_t find_attempt(struct table *t, const struct engine_op *op, uint64
     uint32_t ri = resource_find(t, hash, op->name, op->name_len);
     if (!ri)
         return 0;
+
     FOR_EACH_CELL (t, i, &cell_at(t, ri)->resource.holders)
         if (id_same(&cell_at(t, i)->entry.attempt, &op->attempt))
             return i;
@@ -113,6 +114,7 @@ static void leave(struct shard_op *v)
         shard_op_hold(v, REPLY_GRANTED);
         return;
     }
+
     const struct resource *r = v->entry ? &cell_at(v->table, v->entry->resource)->resource : NULL;
     nanos ends = r ? r->next_end : TIME_NEVER;
     shard_op_answer(v, REPLY_RELEASED);
@@ -167,6 +169,7 @@ void table_extend(struct table *t, struct engine_op *op, nanos now, bool check_o
     struct shard_op v = {.table = t, .op = op, .now = now, .reply = reply};
     if (!shard_op_enter(&v))
         return;
+
     if (!check_only)
         extend(&v);
     check(&v);

@@ -110,6 +110,7 @@ static inline void give_entry(struct table *t, uint32_t index, union cell *cell)
     struct entry *e = &cell->entry;
     if (is_ready_linked(t, e) && leave_to_client(t, cell))
         return;
+
     if (!e->client)
         shard_at(t, e->head.shard)->detached--;
     cell_give_back_cell(t, e->head.shard, index, cell);

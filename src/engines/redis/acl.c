@@ -33,6 +33,7 @@ static bool is_our_text(const char *name)
 {
     if (strncmp(name, redis_library_name, strlen(redis_library_name)) == 0)
         return true;
+
     for (int i = SCRIPT_CLAIMING; i < SCRIPT_TEXTS; i++)
         if (strncmp(name, redis_script_texts[i].sha, 40) == 0)
             return true;

@@ -37,6 +37,7 @@ struct redis_op *redis_op_find_or_make(struct redis *r, struct engine_op *op)
 {
     if (!op->engine_state && !op_table_add(&r->known_ops, op, sizeof(struct resting_op)))
         return NULL;
+
     resting_of(op)->home = (uint8_t)r->cluster.place.index;
 
     struct redis_op *a = redis_active_op(op);
@@ -46,6 +47,7 @@ struct redis_op *redis_op_find_or_make(struct redis *r, struct engine_op *op)
     struct resting_op *resting = resting_of(op);
     assert(resting->known.op == op);
     a = r->unused;
+
     if (a) {
         r->unused = a->next;
         r->unused_count--;
@@ -81,6 +83,7 @@ static void leave_list(struct redis *r, struct redis_op *a)
         free(a);
         return;
     }
+
     a->next = r->unused;
     r->unused = a;
     r->unused_count++;
@@ -120,6 +123,7 @@ static void forget_active(struct redis *r, struct redis_op *a)
     for (unsigned i = 0; i < CONNECTIONS; i++)
         if (a->in_flight[i])
             redis_connection_forget(&r->connection[i], a);
+
     redis_admin_free(a);
 
     if (a->replied) { /* the calls above may have put it into the list */
@@ -128,6 +132,7 @@ static void forget_active(struct redis *r, struct redis_op *a)
             at = &(*at)->next_replied;
         *at = a->next_replied;
     }
+
     leave_list(r, a);
 }
 
@@ -155,5 +160,6 @@ void redis_ops_free(struct redis *r)
         next = a->next;
         free(a);
     }
+
     op_table_free(&r->known_ops);
 }

@@ -168,6 +168,7 @@ void redis_channel_leave(struct redis *r, struct redis_op *a)
 {
     if (!a->channel)
         return;
+
     assert(a->channel->waiters > 0);
     if (--a->channel->waiters == 0)
         a->channel->unused_since = r->last_now;
@@ -240,6 +241,7 @@ static bool subscribe_all(struct redis *r, nanos now)
         for (struct lock_channel *c = r->channels.bucket[i]; c; c = c->next)
             if (c->state == CHANNEL_NEW && c->waiters && !subscribe(r, c, now))
                 return false;
+
     return true;
 }
 

@@ -87,6 +87,7 @@ static void consider(struct presence *p, struct redis_op *a)
     assert(a->queued && other != a);
     if (other && other->arrival_number <= a->arrival_number)
         return;
+
     a->next_first = other ? other->next_first : NULL;
     *slot = a;
 }

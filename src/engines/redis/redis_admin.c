@@ -82,6 +82,7 @@ static bool send_step(struct redis *r, struct redis_op *a, size_t name_index, si
                               .op = a,
                               .patience = STEP_PATIENCE};
     assert(a->admin);
+
     request.name_index = name_index;
     request.from = from;
     a->admin->steps++;
@@ -146,6 +147,7 @@ static int meet_name(struct redis_admin *admin, const char *name, size_t len)
         free(admin->names[admin->count]);
         return 0;
     }
+
     admin->count++;
     return 1;
 }
@@ -233,6 +235,7 @@ static bool begin_reading(struct redis *r, struct redis_op *a, nanos now)
         snprintf(a->admin->bound, sizeof a->admin->bound, "[%.*s", (int)len, prefix);
     else
         strcpy(a->admin->bound, "-");
+
     return read_index(r, a, now);
 }
 
@@ -271,6 +274,7 @@ static void break_or_resize(struct redis *r, struct redis_op *a, nanos now)
         resp_command_number(&r->command, r->history);
         resp_command_number(&r->command, r->history_age_ms);
     }
+
     send_step(r, a, NO_NAME, 0, now);
 }
 
@@ -430,6 +434,7 @@ static size_t show_now(struct redis *r, struct redis_op *a, const struct request
             r->host->row(r->host->ctx, a->op, &row);
         free(copy);
     }
+
     return waiters;
 }
 
@@ -472,6 +477,7 @@ static size_t show_past(struct redis *r, struct redis_op *a, const char *name,
             r->host->row(r->host->ctx, a->op, &row);
         free(copy);
     }
+
     return 0;
 }
 
@@ -527,6 +533,7 @@ static bool inspect_page(struct redis *r, struct redis_op *a, nanos now)
         if (!inspect_name(r, a, name, strlen(name), now))
             return false;
     }
+
     return true;
 }
 
@@ -555,11 +562,13 @@ static bool add_to_index(struct redis *r, struct redis_op *a, const struct resp_
     redis_script_begin_index(r, SCRIPT_INDEX, 2 + count);
     resp_command_text(&r->command, r->prefix);
     resp_command_number(&r->command, !a->admin->cursor[0]);
+
     for (const struct resp_reply *key = keys->first; key; key = key->next) {
         const char *name = any_name_of(r, key, &len);
         if (name)
             resp_command_word(&r->command, name, len);
     }
+
     return send_step(r, a, OF_INDEX, 0, now);
 }
 
@@ -583,6 +592,7 @@ static bool read_scan(struct redis *r, struct redis_op *a, const struct resp_rep
         if (name && !on_name(r, a, name, key->len - (size_t)(name - key->text), now))
             return false;
     }
+
     return !admin->is_page || admin->cursor[0] || inspect_page(r, a, now);
 }
 
@@ -603,6 +613,7 @@ static void make_room(struct redis *r, struct redis_op *a, const struct resp_rep
         strcpy(admin->bound, "-");
     else
         snprintf(admin->bound, sizeof admin->bound, "(%s", last->text);
+
     read_index(r, a, now);
 }
 
@@ -631,6 +642,7 @@ static bool read_names(struct redis *r, struct redis_op *a, const struct resp_re
         set_bound(a, last->text);
     else
         admin->bound[0] = 0;
+
     return goes_on || !admin->is_page || inspect_page(r, a, now);
 }
 
@@ -663,6 +675,7 @@ static void answer_list(struct redis *r, const struct request *request,
 
     if (admin->steps)
         return;
+
     if (admin->cursor[0]) {
         scan(r, a, now);
     } else if (admin->bound[0]) {
@@ -686,6 +699,7 @@ static void answer_break_or_resize(struct redis *r, const struct request *reques
         error_set(HF_MISMATCH, "%s: is not a semaphore", a->op->name);
         redis_op_fail(r, a, request->sent_at, HF_MISMATCH, error_text());
     } else
+
         finish(r, a, request, resp->number ? REPLY_RELEASED : REPLY_NOT_HELD);
 }
 
@@ -699,6 +713,7 @@ static void load_and_resend_step(struct redis *r, const struct request *request,
     redis_connection_load(r, &r->connection[CONNECTION_COMMANDS], error, now);
     if (!a->admin)
         return; /* the connection broke while it was loaded */
+
     if (request->name_index == OF_NAMES)
         read_index(r, a, now);
     else if (request->name_index == OF_INDEX)
@@ -736,6 +751,7 @@ void redis_admin_answer(struct redis *r, const struct request *request,
     if (!one_of_many && is_new && resp->type == RESP_ERROR &&
         redis_cluster_on_error(r, request, resp, now))
         return;
+
     if (!is_scan && redis_connection_is_missing(resp)) {
         load_and_resend_step(r, request, resp, now);
     } else if (resp->type == RESP_ERROR && is_about_index) {

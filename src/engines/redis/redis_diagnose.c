@@ -60,6 +60,7 @@ void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now)
             return;
         }
     }
+
     a->op->connections = redis_connection_bit(r, CONNECTION_COMMANDS);
 }
 
@@ -115,6 +116,7 @@ static void find_server(const struct report *report, const char *info)
     find(report, "server", HF_HEALTH_OK, NULL, "%s %s, %s, up for %" PRId64 " s",
          is_valkey ? "Valkey" : "Redis",
          is_valkey ? valkey : field(info, "redis_version:", version), mode, uptime);
+
     if (uptime < 60)
         find(report, "uptime", HF_HEALTH_NOTE,
              "see why it restarted: without persistence a restart frees every lock",
@@ -176,6 +178,7 @@ static void find_memory(const struct report *report, const char *info)
     else
         find(report, "eviction", HF_HEALTH_OK, NULL, "%s: nothing is dropped",
              most ? policy : "memory has no limit");
+
     if (most && used / 9 > most / 10)
         find(report, "memory", HF_HEALTH_WARN,
              "raise maxmemory: with full memory no lock can be taken",
@@ -289,12 +292,14 @@ static void find_cluster(const struct report *report, const struct resp_reply *r
              "does not answer CLUSTER INFO: %.150s", resp->type == RESP_ERROR ? resp->text : "");
         return;
     }
+
     int64_t assigned = number(resp->text, "cluster_slots_assigned:");
     bool is_ok = strcmp(field(resp->text, "cluster_state:", state), "ok") == 0;
     find(report, "cluster", is_ok ? HF_HEALTH_OK : HF_HEALTH_BAD,
          is_ok ? NULL : "redis-cli --cluster check HOST:PORT names what is missing",
          "state %s, %" PRId64 " nodes, %" PRId64 " primaries with slots", state,
          number(resp->text, "cluster_known_nodes:"), number(resp->text, "cluster_size:"));
+
     if (assigned < CLUSTER_SLOTS)
         find(report, "slots", HF_HEALTH_BAD, "redis-cli --cluster fix HOST:PORT",
              "%" PRId64 " slots have no server: locks in them cannot be taken",
@@ -311,10 +316,12 @@ static void find_moves(const struct report *report, const struct resp_reply *res
     unsigned count = 0;
     if (!own)
         return;
+
     for (const char *at = own, *end = own + strcspn(own, "\n");
          (at = memchr(at, '[', (size_t)(end - at))); at++, count++)
         if (len + 8 < sizeof slots)
             len += (size_t)snprintf(slots + len, sizeof slots - len, " %d", atoi(at + 1));
+
     if (count)
         find(report, "moves", HF_HEALTH_WARN,
              "redis-cli --cluster fix HOST:PORT, unless the move is still going on",

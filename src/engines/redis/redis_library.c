@@ -39,6 +39,7 @@ static void send_step(struct redis *r, struct redis_op *a, enum step step, size_
                               .name_index = step,
                               .from = from};
     assert(a->care);
+
     a->care->steps++;
     a->op->connections = redis_connection_bit(r, CONNECTION_COMMANDS);
 
@@ -73,6 +74,7 @@ void redis_library_begin(struct redis *r, struct redis_op *a, nanos now)
     assert(a->sent_op.verb == OP_ADMIN && !a->care);
     enum admin_verb verb = admin_op_of(a->op)->verb;
     a->care = calloc(1, sizeof *a->care);
+
     if (!a->care)
         redis_op_fail(r, a, now, HF_NO_MEMORY, "no memory for a request");
     else if (verb == ADMIN_USES)
@@ -146,6 +148,7 @@ static struct words field_of(struct words client, const char *key)
     const char *at = memmem(client.at, client.len, key, strlen(key));
     if (!at)
         return (struct words){"", 0};
+
     at += strlen(key);
     const char *end = memchr(at, ' ', (size_t)(client.at + client.len - at));
     return (struct words){at, (size_t)((end ? end : client.at + client.len) - at)};
@@ -157,6 +160,7 @@ static bool is_library(const char *name, size_t len)
     size_t at = sizeof begin - 1;
     if (len != LIBRARY_NAME || strncmp(name, begin, at) != 0)
         return false;
+
     while (at < len && isxdigit((unsigned char)name[at]))
         at++;
     return at == len;
@@ -282,6 +286,7 @@ static struct uses count_uses(const char *clients, const char *library)
             uses.example = field_of(client, " addr=");
         }
     }
+
     return uses;
 }
 
@@ -370,6 +375,7 @@ void redis_library_answer(struct redis *r, const struct request *request,
         on_delete(r, a, request, resp);
         break;
     }
+
     if (a->care && !a->care->steps)
         end(r, a, request);
 }

@@ -189,6 +189,7 @@ static void show_name(struct zk *zk, struct zk_admin *admin)
         for (size_t i = 0; i < admin->count; i++)
             if (admin->row[i].place.queue.holds != waiters)
                 show_row(zk, admin, &admin->row[i], admin->name[admin->at]);
+
     admin->shown += admin->count > 0;
 }
 

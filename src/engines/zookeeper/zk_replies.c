@@ -83,6 +83,7 @@ static void reply_refusal(struct zk *zk, struct zk_entry *entry)
     assert(entry->lock);
     hf_status status = entry->refusal;
     entry->refusal = HF_OK;
+
     if (status == HF_BUSY)
         zk_entry_reply(zk, entry,
                        (struct engine_reply){.kind = REPLY_BUSY, .retry_at = TIME_NEVER});
@@ -96,6 +97,7 @@ void zk_entry_refuse(struct zk *zk, struct zk_entry *entry, hf_status status, co
     assert(status != HF_OK);
     if (entry->verb != OP_ACQUIRE)
         return; /* the refusal follows when the waiter asks next */
+
     entry->refusal = status;
     snprintf(entry->refusal_text, sizeof entry->refusal_text, "%s", text);
     zk_entry_send_delete(zk, entry, now);
@@ -294,6 +296,7 @@ static void on_watched(struct zk_entry *entry, const struct zk_header *header, n
     assert(entry->lock);
     if (header->error == ZK_OK || !entry->ahead)
         return;
+
     free(entry->ahead);
     entry->ahead = NULL;
     zk_lock_list(entry->lock, now);
