@@ -167,6 +167,13 @@ static void on_error(struct sentinel *s, struct sentinel_node *node, const char 
         return;
     }
 
+    if (strncmp(error, "ERR unknown command 'SENTINEL'", 30) == 0) {
+        sentinel_query_failed(s, node, HF_CONFIG,
+                              "it is a Redis server and no sentinel, whose usual port is 26379",
+                              now);
+        return;
+    }
+
     char text[SENTINEL_WHY_MAX];
     hf_status status = status_of(error);
     snprintf(text, sizeof text, "%s%.200s",

@@ -331,7 +331,7 @@ static void test_refusals(void **state)
     refused(url, HF_CONFIG, "it watches mymaster");
     snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%u/mymaster",
              server_port(watched.server[0]));
-    refused(url, HF_UNAVAILABLE, "unknown command 'SENTINEL'");
+    refused(url, HF_CONFIG, "it is a Redis server and no sentinel");
     snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%u,127.0.0.1:%u/mymaster", free_port(),
              free_port());
     refused(url, HF_UNAVAILABLE, "connection refused");
