@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # silent_server.sh [STEP_MS] - a server that does not answer is 69 and never 75, whatever the wait, the connect_timeout and the
-# op_timeout are, by hf_acquire, by hf_acquire_start and by the command; against four kinds of silence.
+# op_timeout are, by hf_acquire, by hf_acquire_start and by the command; against four kinds of silence, and on other engines.
 . "$(dirname "$0")/../lib/cli_tap.sh"
 . "$ROOT/tests/lib/servers.sh"
 needs_server redis
@@ -54,13 +54,16 @@ kill -STOP "$stopped"
 begin "a stopped server" "redis://127.0.0.1:$stopped_port/0"
 silence mute || exit 70
 begin "a server that accepts and says nothing" "redis://127.0.0.1:$SILENT_PORT/0"
+for engine in $("$HOLDFAST" version | sed -n 's/^engines: //p' | grep -owE 'postgres|etcd|consul|zookeeper'); do
+    begin "$engine: a server that accepts and says nothing" "$engine://127.0.0.1:$SILENT_PORT" 1000
+done
 begin "a connect_timeout below the waits" "redis://127.0.0.1:$SILENT_PORT/0?connect_timeout=500ms&op_timeout=1s" 500
 silence full || exit 70
 begin "a full backlog" "redis://127.0.0.1:$SILENT_PORT/0"
 silence cut "$REDIS_PORT" || exit 70
 begin "a connection that is cut after the greeting" "redis://127.0.0.1:$SILENT_PORT/0"
-tried() { [ "$(cat ./*/run.* ./*/acquire.n 2>/dev/null | wc -l)" -eq $((5 * (${#WAITS[@]} + 2))) ]; }
-whole() { [ "$(cat ./*/waits | wc -l)" -eq $((4 * (5000 / STEP + 1) + 11)) ]; }
+tried() { [ "$(cat ./*/run.* ./*/acquire.n 2>/dev/null | wc -l)" -eq $((${#names[@]} * (${#WAITS[@]} + 2))) ]; }
+whole() { [ "$(cat ./*/waits | wc -l)" -eq "$(awk '{ sum += int(5000 / $1) + 1 } END { print sum }' ./*/step)" ]; }
 eventually tried
 eventually whole
 judge

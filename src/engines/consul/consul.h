@@ -242,6 +242,8 @@ struct consul_entry {
     enum entry_stage stage;
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
     nanos asked_at;    /* time when `verb` was submitted */
+    /* when the ACQUIRE that the present verb has overtaken was submitted; 0: it was answered */
+    nanos unheard_since;
     struct consul_call *call;
     nanos good_until; /* end of the hold as replied; its session may live longer; 0: not known */
     nanos take_at;    /* time of the next try to take .lock; 0: not planned */

@@ -478,6 +478,7 @@ void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now)
         return;
     }
 
+    entry->unheard_since = entry->verb == OP_ACQUIRE ? entry->asked_at : 0;
     answer_overtaken(c, entry);
     entry->sent = *op;
     entry->verb = op->verb;

@@ -1,6 +1,7 @@
 /* consul_release.c - releases: reads the queue; then one transaction removes the keys of the
  * entry and passes .lock to the first waiter. */
 #include "consul.h"
+#include "engines/kit/unheard.h"
 
 #include <assert.h>
 #include <string.h>
@@ -56,13 +57,23 @@ static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
     consul_entry_attach_call(entry, consul_call_txn(c, CALL_DELETE, false, now));
 }
 
+/* Replies to a request that ends a wait without a place, or a hold without keys. */
+static void reply_no_place(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    char text[UNHEARD_TEXT_MAX];
+    struct engine_reply reply = {.kind = REPLY_RELEASED};
+    if (entry->unheard_since)
+        reply = unheard_reply(text, c->where, entry->unheard_since, now);
+    consul_entry_reply(c, entry, reply);
+}
+
 /* An attempt of unknown outcome is removed only after its epoch has changed: then it cannot take
  * effect any more. */
 void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now)
 {
     bool is_unknown = entry->stage == ENTRY_UNKNOWN || entry->sent.may_be_in_flight;
     if (entry->stage == ENTRY_NONE && !is_unknown && !entry->is_lost) {
-        consul_entry_reply(c, entry, (struct engine_reply){.kind = REPLY_RELEASED});
+        reply_no_place(c, entry, now);
         return;
     }
 

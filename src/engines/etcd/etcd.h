@@ -228,6 +228,8 @@ struct etcd_entry {
     enum entry_stage stage;
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
     nanos asked_at;    /* when `verb` was submitted */
+    /* when the ACQUIRE that the present verb has overtaken was submitted; 0: it was answered */
+    nanos unheard_since;
     struct etcd_call *call;
     nanos settle_at; /* when to note the token in the entry; 0: it is there */
     /* end of the hold as replied, though its session may live longer; 0: not known */

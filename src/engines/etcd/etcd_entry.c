@@ -3,6 +3,7 @@
  * An entry has at most one call in flight, so two requests of one attempt never overtake each other
  * inside the server. etcd_entry_advance() is called whenever something that the entry may wait for
  * has happened: a connection, a session, a keepalive, a reply. */
+#include "engines/kit/unheard.h"
 #include "etcd.h"
 
 #include <assert.h>
@@ -384,6 +385,16 @@ static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
         etcd_entry_send_verify(e, entry, now);
 }
 
+/* Replies to a request that ends a wait without a place, or a hold without a key. */
+static void reply_no_place(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    char text[UNHEARD_TEXT_MAX];
+    struct engine_reply reply = {.kind = REPLY_RELEASED};
+    if (entry->unheard_since)
+        reply = unheard_reply(text, e->where, entry->unheard_since, now);
+    etcd_entry_reply(e, entry, reply);
+}
+
 /* An attempt of unknown outcome is deleted only after the epoch was raised: then it cannot take
  * effect any more. */
 static void advance_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
@@ -391,7 +402,7 @@ static void advance_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
     bool may_happen =
         e->must_raise_epoch && (entry->stage == ENTRY_UNKNOWN || entry->sent.may_be_in_flight);
     if (entry->stage == ENTRY_NONE && !entry->sent.may_be_in_flight) {
-        etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_RELEASED});
+        reply_no_place(e, entry, now);
         return;
     }
     if (may_happen && !etcd_epoch_need(e, now))
@@ -480,6 +491,7 @@ void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now)
         return;
     }
 
+    entry->unheard_since = entry->verb == OP_ACQUIRE ? entry->asked_at : 0;
     answer_overtaken(e, entry);
     entry->sent = *op;
     entry->verb = op->verb;

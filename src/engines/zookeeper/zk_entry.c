@@ -3,6 +3,7 @@
  * zk_entry_advance() is called whenever something that the entry may wait for has happened: a
  * connection, a quorum write, a reply. All its requests in flight belong to one step; the next step
  * begins when all of them are answered. */
+#include "engines/kit/unheard.h"
 #include "zookeeper.h"
 
 #include <stdio.h>
@@ -417,14 +418,24 @@ static bool is_being_deleted(const struct zk *zk, const struct zk_entry *entry)
     return false;
 }
 
+/* Replies to the end of a request that has no place. */
+static void reply_released(struct zk *zk, struct zk_entry *entry, enum reply_kind kind)
+{
+    char text[UNHEARD_TEXT_MAX];
+    struct engine_reply reply = {.kind = kind};
+    if (entry->unheard_since && kind == REPLY_RELEASED)
+        reply =
+            unheard_reply(text, entry->lock->session->where, entry->unheard_since, zk->last_now);
+    zk_entry_reply(zk, entry, reply);
+}
+
 /* Sends the replies that need no server. Returns false if there is none for this op. */
 static bool reply_without_place(struct zk *zk, struct zk_entry *entry)
 {
     bool has_none = entry->stage == ENTRY_NONE;
     bool was_lost = entry->verb == OP_RELEASE && entry->was_held && !entry->was_deleted;
     if (has_none && (entry->verb == OP_RELEASE || entry->verb == OP_LEAVE))
-        zk_entry_reply(zk, entry,
-                       (struct engine_reply){.kind = was_lost ? REPLY_NOT_HELD : REPLY_RELEASED});
+        reply_released(zk, entry, was_lost ? REPLY_NOT_HELD : REPLY_RELEASED);
     else if (has_none && (entry->verb == OP_EXTEND || entry->verb == OP_CHECK))
         zk_entry_lose(zk, entry);
     else
@@ -524,6 +535,7 @@ void zk_entry_submit(struct zk *zk, struct engine_op *op, nanos now)
         return;
     }
 
+    entry->unheard_since = entry->verb == OP_ACQUIRE ? entry->asked_at : 0;
     answer_overtaken(zk, entry);
     entry->sent = *op;
     entry->verb = op->verb;

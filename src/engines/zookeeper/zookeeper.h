@@ -197,8 +197,10 @@ struct zk_entry {
     char id[ZK_ID_TEXT + 1];
     struct zk_lock *lock;
     enum entry_stage stage;
-    enum op_verb verb;  /* verb that awaits its reply; OP_NONE: none */
-    nanos asked_at;     /* time when `verb` was submitted */
+    enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
+    nanos asked_at;    /* time when `verb` was submitted */
+    /* when the ACQUIRE that the present verb has overtaken was submitted; 0: it was answered */
+    nanos unheard_since;
     uint32_t in_flight; /* number of its own calls in flight */
     char *place;        /* path of its place; NULL: not known */
     char *ahead;        /* path of the place ahead that it watches; NULL: none */
