@@ -282,8 +282,10 @@ static void test_mismatch(void **state)
     give(take(client, ASK(.name = "m", .kind = HF_READ)));
     lease = take(client, ASK(.name = "m", .kind = HF_SEMAPHORE, .capacity = 2));
     refuse(client, ASK(.name = "m", .kind = HF_SEMAPHORE, .capacity = 3), HF_MISMATCH,
-           "capacity 2, not 3");
-    refuse(client, ASK(.name = "m"), HF_MISMATCH, "m");
+           "m: is in use with capacity 2, not 3");
+    assert_int_equal(strncmp(hf_error_text(), "m: is in use", 12), 0); /* it names the lock once */
+    refuse(client, ASK(.name = "m"), HF_MISMATCH, "m: is in use as");
+    assert_int_equal(strncmp(hf_error_text(), "m: is in use", 12), 0);
     give(lease);
 }
 

@@ -128,11 +128,10 @@ static void describe_mismatch(const struct etcd_entry *entry, const struct queue
     const struct engine_op *op = &entry->sent;
     bool same_kind = other->kind == HF_SEMAPHORE && op->kind == HF_SEMAPHORE;
     if (same_kind)
-        snprintf(text, size, "%.*s: is in use with capacity %u, not %u", (int)op->name_len,
-                 op->name, other->capacity, op->capacity);
+        snprintf(text, size, "is in use with capacity %u, not %u", other->capacity, op->capacity);
     else
-        snprintf(text, size, "%.*s: is in use as %s, not as %s", (int)op->name_len, op->name,
-                 hf_kind_name(other->kind), hf_kind_name(op->kind));
+        snprintf(text, size, "is in use as %s, not as %s", hf_kind_name(other->kind),
+                 hf_kind_name(op->kind));
 }
 
 /* Returns true if the kind does not match that of the first entry. Entries of other programs are

@@ -268,11 +268,10 @@ static void describe_mismatch(const struct zk_entry *entry, const struct queue_e
     assert(entry->lock);
     const struct engine_op *op = &entry->sent;
     if (other->kind == HF_SEMAPHORE && op->kind == HF_SEMAPHORE)
-        snprintf(text, size, "%.*s: is in use with capacity %u, not %u", (int)op->name_len,
-                 op->name, other->capacity, op->capacity);
+        snprintf(text, size, "is in use with capacity %u, not %u", other->capacity, op->capacity);
     else
-        snprintf(text, size, "%.*s: is in use as %s, not as %s", (int)op->name_len, op->name,
-                 hf_kind_name(other->kind), hf_kind_name(op->kind));
+        snprintf(text, size, "is in use as %s, not as %s", hf_kind_name(other->kind),
+                 hf_kind_name(op->kind));
 }
 
 /* Returns the nearest place ahead whose end may let this one in. Readers pass each other. */
