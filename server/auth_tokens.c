@@ -2,6 +2,7 @@
 #include "auth_tokens.h"
 #include "service_log.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdio.h>
@@ -124,10 +125,14 @@ bool auth_open(const char *path, struct auth_tokens **out)
     char line[LINE_BYTES];
     *out = NULL;
     struct auth_tokens *access = calloc(1, sizeof *access);
-    FILE *file = access ? fopen(path, "re") : NULL;
+    /* Without O_NONBLOCK a FIFO that another user put there would hold up the start for ever. */
+    int fd = access ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
 
     if (!file) {
         log_complain("cannot open the token file \"%s\": %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
         free(access);
         return false;
     }

@@ -91,6 +91,8 @@ chown "$(id -u)" tokens
 mkdir links && ln -s "$PWD/tokens" links/tokens
 exits "a token file behind a link of ours is read" 124 timeout 2 "$HOLDFAST" -u "$URL" serve --listen 127.0.0.1:0 --token-file links/tokens
 chown -h nobody links/tokens 2>/dev/null && exits "behind a link of another user it is refused" 78 "$HOLDFAST" -u "$URL" serve --listen 127.0.0.1:0 --token-file links/tokens
+mkfifo links/fifo
+exits "a FIFO in its place does not hold up the start" 78 "$HOLDFAST" -u "$URL" serve --listen 127.0.0.1:0 --token-file links/fifo
 exits "a reachable address with tokens and without TLS" 124 timeout 2 "$HOLDFAST" -u "$URL" serve --listen 0.0.0.0:0 --token-file tokens
 like "is warned of" "$said" 'without TLS'
 serve "$URL" --token-file tokens || exit 70

@@ -227,6 +227,23 @@ static void test_password_links(void **state)
     unlink(path);
 }
 
+/* Opening a FIFO for reading waits for a writer; the alarm ends a test that waits. */
+static void test_password_fifo(void **state)
+{
+    (void)state;
+    struct endpoints e;
+    char path[64], url[128];
+    snprintf(path, sizeof path, "/tmp/kit-endpoints-%d.fifo", (int)getpid());
+    snprintf(url, sizeof url, "x://user@h?password_file=%s", path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(5);
+    assert_int_equal(read_text(&e, url, &single_form), HF_CONFIG);
+    alarm(0);
+    assert_non_null(strstr(error_text(), "is not a regular file"));
+    endpoints_free(&e);
+    unlink(path);
+}
+
 /* ---- Turns ---- */
 
 static void test_turns(void **state)
@@ -257,6 +274,7 @@ int main(void)
         SENTENCE("TLS files and the server's name come from settings", test_tls_settings),
         SENTENCE("a password file is private and has a first line", test_password_files),
         SENTENCE("a password file behind a link of another user is refused", test_password_links),
+        SENTENCE("a FIFO in its place holds up nobody", test_password_fifo),
         SENTENCE("failed dials go round the servers, then round their addresses", test_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

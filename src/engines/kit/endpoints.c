@@ -6,6 +6,7 @@
 #include "engines/wire_engine.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,11 +203,15 @@ hf_status endpoints_read_password(const char *path, char *password, size_t size)
     if (!*path)
         return HF_OK;
 
+    /* Without O_NONBLOCK a FIFO that another user put there would hold up the caller for ever. */
     struct stat st;
-    FILE *file = fopen(path, "re");
-    if (!file || fstat(fileno(file), &st) != 0) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (!file || fstat(fd, &st) != 0) {
         if (file)
             fclose(file);
+        else if (fd >= 0)
+            close(fd);
         return error_set(HF_CONFIG, "password_file=%s: cannot be read: %m", path);
     }
 
