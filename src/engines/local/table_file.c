@@ -237,8 +237,8 @@ static hf_status check_place(const struct table *t, const struct process_domain 
     assert(t->map);
     if (t->head->pid_namespace != here->pid_namespace)
         return refuse(t,
-                      "belongs to another pid namespace (container) and is in use there; give each "
-                      "its own table");
+                      "belongs to another pid namespace (container), and is in use there or has a "
+                      "detached hold that lasts; give each its own table");
     if (t->head->time_namespace != here->time_namespace)
         return refuse(t, "belongs to another time namespace; give each its own table");
     if (strncmp(t->head->libc, here->libc, sizeof here->libc) != 0) {
