@@ -5,6 +5,7 @@
  *
  *     redlock [SCHEDULES [FIRST SEED]]                     prints TAP; every planted mistake must be found, too
  *     redlock --plant NAME [SCHEDULES [FIRST SEED]]        that mistake alone
+ *     redlock --every-call SECONDS [FIRST SEED]            each call of each script on one server is refused once
  *
  * Servers restart empty, hang, and have clocks that are wrong and run at rates of their own;
  * connections are cut and slow, with what was sent still under way; clients stand still, and their
@@ -14,14 +15,21 @@
  * runs (checker/checker.h). At the end, when all is healed and released: no key of a lock is left
  * on any server, and the engine has forgotten every try. */
 /* clang-format on */
+#include "sim/redis_world/refused.h"
 #include "sim/redlock_world/redlock_events.h"
 
 #include <time.h>
 
-enum { CALM_EVERY = 6, CALM_MS = 120000 };
+enum { CALM_EVERY = 6, CALM_MS = 120000, BRIEF_MS = 1500 };
 enum {
     FIND_WITHIN = 400
 }; /* schedules in which each planted mistake must show, also where fewer are run without */
+
+/* The call of a script that is refused, counted from 1 on that server; 0: none. */
+static struct {
+    uint64_t nth;
+    unsigned server, error; /* error: in call_errors */
+} refused;
 
 static bool is_spoilt;
 
@@ -79,6 +87,8 @@ static void open_servers(enum plant plant)
         set_clock(s);
         model_restart(s->model, false);
     }
+    if (refused.nth)
+        model_fail_call(models[refused.server], refused.nth, call_errors[refused.error].text);
     w.now = w.free_since = FIRST_DAY;
 }
 
@@ -179,6 +189,8 @@ static nanos latest_fault(void)
     return latest;
 }
 
+static bool is_brief; /* schedules are run thousands of times */
+
 /* False: a flaw was found; w.flaw says which. */
 static bool run(uint64_t seed, enum plant plant)
 {
@@ -195,7 +207,8 @@ static bool run(uint64_t seed, enum plant plant)
     for (unsigned i = 0; i < CLIENTS; i++)
         open_client(i);
     schedule((struct occurrence){.at = w.now + NANOS_OF_MS(500), .what = FAULT});
-    run_until(FIRST_DAY + NANOS_OF_MS(w.calm ? CALM_MS : 30000), true);
+    int64_t length_ms = is_brief ? BRIEF_MS : w.calm ? CALM_MS : 30000;
+    run_until(FIRST_DAY + NANOS_OF_MS(length_ms), true);
     w.peace = true;
     run_until(latest_fault() + NANOS_OF_MS(3001),
               false); /* whoever stands still or hangs goes on by then */
@@ -289,10 +302,48 @@ static bool try_for(double seconds, uint64_t first)
     return good && sum.grants;
 }
 
+/* One schedule as it is, and then once for each call of a script on one server, with the errors in
+ * turn. Returns how many calls that were, or 0 if a flaw was found. */
+static uint64_t refuse_every_call(uint64_t seed)
+{
+    refused.nth = 0;
+    refused.server = (unsigned)(seed % SERVERS);
+    bool good = run(seed, PLANT_NONE);
+    uint64_t calls = model_counts(models[refused.server]).calls, met = 0;
+
+    for (refused.nth = 1; good && refused.nth <= calls; refused.nth++) {
+        refused.error = (unsigned)((seed + refused.nth) % CALL_ERRORS);
+        good = run(seed, PLANT_NONE);
+        struct model_counts counts = model_counts(models[refused.server]);
+        met += counts.refused;
+        if (!good)
+            printf("# seed %llu, call %llu of server %u (line %d), %s: %s\n",
+                   (unsigned long long)seed, (unsigned long long)refused.nth, refused.server,
+                   counts.refused_line, call_errors[refused.error].name, w.flaw);
+    }
+    return good ? met : 0;
+}
+
+static bool try_every_call(double seconds, uint64_t first)
+{
+    double began = seconds_now();
+    uint64_t seed = first, met = 0, each = 1;
+    is_brief = true;
+    for (; each && seconds_now() - began < seconds; seed++)
+        met += each = refuse_every_call(seed);
+    printf("1..1\n# %lu grants in %llu schedules, %llu calls of scripts refused\n", sum.grants,
+           (unsigned long long)(seed - first), (unsigned long long)met);
+    printf("%sok 1 - each call of a script on one server of five is refused\n", each ? "" : "not ");
+    return each && sum.grants;
+}
+
 static bool run_as_asked(int argc, char **argv)
 {
     bool is_timed = argc > 2 && strcmp(argv[1], "--seconds") == 0;
+    bool is_every_call = argc > 2 && strcmp(argv[1], "--every-call") == 0;
     bool is_one = argc > 2 && strcmp(argv[1], "--plant") == 0;
+    if (is_every_call)
+        return try_every_call(strtod(argv[2], NULL), argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
     int at = is_timed || is_one ? 3 : 1;
     unsigned long schedules = argc > at && !is_timed ? strtoul(argv[at++], NULL, 10) : 2000;
     uint64_t first = argc > at ? strtoull(argv[at], NULL, 10) : 1;
