@@ -145,6 +145,14 @@ doctor "$REDIS_URL" --prune
 is "with nothing to remove" "$code $lines" "0 ok    library     127.0.0.1:$REDIS_PORT: nothing to remove: $CURRENT is the only library of Holdfast"
 load $OLD
 load $OLDER
+# Two releases side by side: one takes the lock and waits for it, the other one releases it.
+"$HOLDFAST" -u "$REDIS_URL" acquire --ttl 1m job >lease
+"$HOLDFAST" -u "$REDIS_URL" run job true & waiter=$!
+eventually queued
+is "the library of another release hands a lock of this one on" "$(redis_cli FCALL ${OLD}_release 6 lock:job '{lock:job}:t' \
+    '{lock:job}:q' '{lock:job}:w' '{lock:job}:h' '{lock:job}:p' "$(redis_cli GET lock:job | cut -d' ' -f1)")" 1
+wait $waiter
+result "and the waiter of this release gets it" $?
 redis_cli FUNCTION LOAD $'#!lua name=holdfast_of_others\nredis.register_function("theirs", function() return 1 end)' >/dev/null
 connect 7 "CLIENT SETNAME holdfast/web1/4711/$OLD" 'PING'
 doctor "$REDIS_URL" --prune
