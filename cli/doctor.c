@@ -414,6 +414,8 @@ const struct verb VERB_DOCTOR = {
         "cannot be reached or is full; 78 bad configuration, no permission, or a table or "
         "server that cannot\n"
         "do its work.\n"
+        "With --json: one object with the keys exit, dropped and checks (check, state, text "
+        "each).\n"
         "\n"
         "--install and --prune are for administrators of Redis and Valkey servers. They take no "
         "lock, and do\n"
@@ -423,9 +425,7 @@ const struct verb VERB_DOCTOR = {
         "it. --prune\n"
         "removes those of other releases, but none that a connected client uses, or may use "
         "because it does not\n"
-        "say. Both say what they did on each server.\n"
-        "With --json: one object with the keys exit, dropped and checks (check, state, text "
-        "each).\n",
+        "say. Both say what they did on each server.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_doctor,
