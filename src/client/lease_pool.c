@@ -372,7 +372,7 @@ static bool copy_new_texts(struct hf_lease *lease, const struct hf_request *requ
         return false;
 
     op->name = put_text(&at, request->name, request->name_len);
-    op->name_len = (uint32_t)request->name_len;
+    op->name_len = (uint16_t)request->name_len;
     op->name_hash = 0;
     op->label = put_text(&at, request->label, label);
     op->label_len = (uint32_t)label;
@@ -422,7 +422,8 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
     op->may_be_in_flight = op->in_background = false;
     op->slot = 0;
     op->token = 0;
-    op->seen = op->connections = 0;
+    op->seen = 0;
+    op->connections = 0;
 
     struct claim_terms terms = {
         .max_hold_ms = request->max_hold_ms,

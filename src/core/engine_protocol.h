@@ -12,6 +12,12 @@ typedef int64_t nanos; /* CLOCK_BOOTTIME of this machine in nanoseconds; TIME_NE
 #define TIME_NEVER INT64_MAX
 #define NANOS_OF_MS(ms) ((nanos)(ms)*1000000)
 
+/* A set of connections, in one word. Bit i is the *group* of the connections i, i + 64, i + 128 and
+ * so on: so there is no highest number, and no set needs memory. With up to 64 connections a group
+ * is one connection. With more, a set means these connections and perhaps others of their groups:
+ * a reader then polls more sockets than it needs, and misses none. */
+typedef uint64_t connection_set;
+
 struct id {
     uint8_t b[16];
 };
@@ -82,7 +88,9 @@ struct engine_op {
     bool batched;          /* more may follow: the submitter calls flush() after the last */
     /* replies go to the background thread; otherwise a caller parks for them */
     bool in_background;
-    uint32_t name_len, label_len;
+    uint16_t name_len;
+    uint32_t label_len;
+    uint32_t seen; /* the engine's: state of `slot` that the parked caller has seen */
     const char *name, *label;
     /* owner: who holds; attempt: which try. Owners exclude each other; requests are repeated and
      * released by attempt. */
@@ -96,9 +104,8 @@ struct engine_op {
         uint64_t name_hash; /* valid while the name stays the same */
         void *engine_state; /* valid until the op is forgotten */
     };
-    uint64_t slot;        /* where the engine keeps this attempt; 0 at first */
-    uint32_t seen;        /* state of that slot that the parked caller has seen */
-    uint32_t connections; /* connections on which a reply may arrive, as bits */
+    uint64_t slot;              /* where the engine keeps this attempt; 0 at first */
+    connection_set connections; /* connections on which a reply may arrive */
 };
 
 enum reply_kind {

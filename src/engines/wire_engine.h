@@ -2,8 +2,12 @@
  * replies come out.
  *
  * The engine behind it does no I/O, starts no thread, reads no clock and never blocks. So the same
- * code runs on sockets (engines/io/), on a transcript and in the simulator. Connections are
- * numbered from 0. No two threads are in these functions at once.
+ * code runs on sockets (engines/io/), on a transcript and in the simulator. No two threads are in
+ * these functions at once.
+ *
+ * A connection has a number, which stays the same when it is dialled again. An engine with one
+ * server numbers its connections from 0. One with any number of servers hands numbers out when it
+ * first needs a connection (kit/connection_numbers.h), and there is no highest number.
  *
  * The engine answers each submit() with exactly one reply, inside the call or later. After QUEUED,
  * a GRANTED or NOTIFY may follow unasked. */
@@ -24,7 +28,21 @@ enum wire_setting_id {
 };
 extern const struct setting_rows wire_settings;
 
-#define WIRE_CONNECTIONS_MAX 32 /* number of bits of engine_op.connections */
+/* ---- Sets of connections (connection_set in core/engine_protocol.h says what they are) ---- */
+
+enum { CONNECTION_GROUPS = 64 };
+
+static inline connection_set connection_set_of(unsigned connection)
+{
+    return UINT64_C(1) << connection % CONNECTION_GROUPS;
+}
+
+/* The set of the connections whose numbers are higher by `by`: from the numbers of an engine inside
+ * to those of the engine around it. */
+static inline connection_set connection_set_raised(connection_set set, unsigned by)
+{
+    return set << by % CONNECTION_GROUPS | set >> -by % CONNECTION_GROUPS;
+}
 
 /* Events on a descriptor that a library owns: bits. */
 enum wire_events { WIRE_READABLE = 1, WIRE_WRITABLE = 2 };
@@ -32,6 +50,10 @@ enum wire_events { WIRE_READABLE = 1, WIRE_WRITABLE = 2 };
 /* All that such an engine may use of its host. None of these functions calls the engine. */
 struct wire_engine_host {
     void *ctx;
+    /* Makes room for connections with numbers below `count`, so that they can be dialled. Returns
+     * false if there is no memory. NULL: there is always room. There always is for the numbers
+     * below CONNECTION_GROUPS. */
+    bool (*reserve)(void *ctx, unsigned count);
     /* Opens a connection that is down. connection_up() or connection_down() follows later. A host
      * name is resolved at every dial; to->skip makes the next dial try another of its addresses. */
     void (*dial)(void *ctx, unsigned connection, const struct endpoint *to);
@@ -92,14 +114,14 @@ struct wire_engine_type {
     /* Returns the connections on which replies are due that belong to no op, for example to a
      * release that nobody waits for. The background thread reads them soon, and closing waits for
      * them. */
-    uint32_t (*connections)(void *self);
+    connection_set (*connections)(void *self);
     /* Returns the connections on which the server may send at any time: a subscription, a watch,
      * a session. The background thread reads them at once, and closing does not wait for them.
      * NULL: none. */
-    uint32_t (*listening_connections)(void *self);
+    connection_set (*listening_connections)(void *self);
     /* Returns the connections to servers that never answered this client, or have stopped
      * answering: closing does not wait for them. NULL: none. */
-    uint32_t (*silent_connections)(void *self, nanos now);
+    connection_set (*silent_connections)(void *self, nanos now);
     /* Does what is due. Returns when it wants to be called next; TIME_NEVER: nothing is planned. It
      * may be called early. submit() and the connection functions may bring that time forward: call
      * tick() again after them. */

@@ -18,8 +18,11 @@ static int64_t patience_end(void)
 
 static void start_servers(struct cluster_servers *c)
 {
+    static char timeout[16];
     static const char *args[] = {
-        "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--masterauth", NULL, NULL};
+        "--cluster-enabled", "yes", "--cluster-node-timeout", timeout, "--masterauth", NULL, NULL};
+    unsigned timeout_ms = c->options.node_timeout_ms;
+    snprintf(timeout, sizeof timeout, "%u", timeout_ms ? timeout_ms : 1000);
     args[5] = c->options.password;
     args[4] = c->options.password ? "--masterauth" : NULL;
     for (unsigned i = 0; i < c->count; i++) {

@@ -2,12 +2,13 @@
 #pragma once
 #include "servers.h"
 
-enum { CLUSTER_MOST = 8, CLUSTER_SLOT_COUNT = 16384 };
+enum { CLUSTER_MOST = 40, CLUSTER_SLOT_COUNT = 16384 };
 
 struct cluster_options {
     enum server_kind kind;
     unsigned primaries, replicas; /* replicas: of each primary */
     const char *password;         /* of all servers; NULL: none */
+    unsigned node_timeout_ms;     /* after which a silent server is down for others; 0: 1000 */
 };
 
 struct cluster_servers {
@@ -17,8 +18,8 @@ struct cluster_servers {
     char id[CLUSTER_MOST][48];
 };
 
-/* When this returns each server knows all others, and every slot has a primary. A server that is
- * silent for a second is down for the others. `options` must outlive the servers. */
+/* When this returns each server knows all others, and every slot has a primary. `options` must
+ * outlive the servers. */
 void cluster_start(struct cluster_servers *c, const struct cluster_options *options);
 /* The URL with all primaries; `query` begins with a question mark, or is "". */
 void cluster_url(const struct cluster_servers *c, const char *query, char *url, size_t size);

@@ -13,6 +13,7 @@
  * is a thread that sleeps for ever, which spin finds as a deadlock; and when nothing moves any more,
  * every reply must have been read.
  *
+ * A connection here is a group of connections there (engines/io/io_internal.h): a group is driven as a whole.
  * Left out: connections that break or are dialled, full sockets, lack of memory
  * (tests/unit/io_redial.c has those). */
 

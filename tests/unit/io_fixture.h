@@ -107,7 +107,7 @@ static inline void await_sleep(int64_t thread)
         usleep(500);
 }
 
-static inline int set_up_with(int64_t spin_us)
+static inline void set_up_type(const struct wire_engine_type *type, int64_t spin_us)
 {
     static const struct url *const some_url = (const void *)"";
     struct settings settings = {.value[SETTING_SPIN] = spin_us};
@@ -116,13 +116,18 @@ static inline int set_up_with(int64_t spin_us)
     atomic_store(&stage.stop, false);
     atomic_store(&stage.background_tid, 0);
     atomic_store(&stage.notifications, 0);
-    assert_int_equal(io_open(&stage.io, some_url, &settings, &stage.host, &toy_type), HF_OK);
-    strcpy(toy->address.host, "127.0.0.1");
-    strcpy(toy->address.port, stage.server.port);
+    assert_int_equal(io_open(&stage.io, some_url, &settings, &stage.host, type), HF_OK);
     assert_int_equal(pthread_create(&stage.background, NULL, run_background, NULL), 0);
     while (!atomic_load(&stage.background_tid))
         usleep(500);
     await_sleep(atomic_load(&stage.background_tid));
+}
+
+static inline int set_up_with(int64_t spin_us)
+{
+    set_up_type(&toy_type, spin_us);
+    strcpy(toy->address.host, "127.0.0.1");
+    strcpy(toy->address.port, stage.server.port);
     return 0;
 }
 

@@ -18,7 +18,7 @@ static struct poll_schedule schedule;
 
 static struct engine_op on(const char *name)
 {
-    return (struct engine_op){.name = name, .name_len = (uint32_t)strlen(name)};
+    return (struct engine_op){.name = name, .name_len = (uint16_t)strlen(name)};
 }
 
 static nanos queue(struct poll_waiter *waiter, const char *name, int64_t arrival, bool is_new,

@@ -13,7 +13,7 @@ static inline int listen_anywhere(char port[8])
     socklen_t size = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(fd, 16), 0);
+    assert_int_equal(listen(fd, 512), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
     snprintf(port, 8, "%u", ntohs(address.sin_port));
     return fd;

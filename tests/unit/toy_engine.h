@@ -319,7 +319,7 @@ static inline void toy_push(struct toy_engine *t, uint64_t token, nanos now)
     t->pushes += !found;
 }
 
-static inline uint32_t toy_listening(void *self)
+static inline connection_set toy_listening(void *self)
 {
     const struct toy_engine *t = self;
     return t->dialled[1] && atomic_load(&t->listens) ? 2 : 0;
@@ -376,7 +376,7 @@ static inline void toy_connection_bytes(void *self, unsigned number, const char 
 }
 
 /* The server still replies to forgotten ops. */
-static inline uint32_t toy_replies_due(void *self)
+static inline connection_set toy_replies_due(void *self)
 {
     const struct toy_engine *t = self;
     for (unsigned i = 0; i < t->count; i++)

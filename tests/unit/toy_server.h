@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { TOY_CONNECTIONS = 16, TOY_LINES = 4 };
+enum { TOY_CONNECTIONS = 256, TOY_LINES = 256 };
 
 struct toy_connection {
     int fd; /* -1: none */

@@ -184,7 +184,7 @@ static const char *submit(char *words)
     struct engine_op *op = &t.op[letter[0] - 'a'];
     snprintf(t.name[letter[0] - 'a'], sizeof t.name[0], "%s", name);
     op->name = t.name[letter[0] - 'a'];
-    op->name_len = (uint32_t)strlen(op->name);
+    op->name_len = (uint16_t)strlen(op->name);
     op->units = op->capacity = 1;
     op->ttl_ms = 10000;
     op->label = "";

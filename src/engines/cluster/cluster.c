@@ -1,7 +1,7 @@
 /* cluster.c - the engine for a Redis Cluster: the functions of its table, and its URL.
  *
- * The connections of shard i are numbered from i times the number that a shard needs. Those that
- * ask for the map of slots have the highest numbers. */
+ * The connections that ask for the map of slots have the first numbers. A shard gets numbers for
+ * its own when its first op comes. */
 #include "cluster.h"
 
 #include "base/error.h"
@@ -22,6 +22,8 @@ static void close_cluster(void *self)
     surveys_close(c);
     map_query_close(c);
     shards_close(c);
+    connection_numbers_free(&c->numbers);
+    free(c->node);
     resp_command_free(&c->command);
     explicit_bzero(c->password, sizeof c->password);
     explicit_bzero(&c->url, sizeof c->url);
@@ -49,23 +51,24 @@ static hf_status read_settings(struct cluster *c, const struct settings *setting
     c->polls = strcmp(wake, "poll") == 0;
     c->connect_timeout = NANOS_OF_MS(settings->value[SETTING_CONNECT_TIMEOUT]);
     c->stride = redis_cluster_connections(settings, c->polls);
-    c->shards_most = CLUSTER_QUERY_FIRST / c->stride;
     for (unsigned i = 0; i < CLUSTER_QUERIES; i++)
-        c->query[i].number = CLUSTER_QUERY_FIRST + i;
+        c->query[i].number = i;
     return HF_OK;
 }
 
-static void add_seeds(struct cluster *c, const struct endpoints *endpoints)
+static hf_status add_seeds(struct cluster *c, const struct endpoints *endpoints)
 {
     for (unsigned i = 0; i < endpoints->count; i++) {
-        struct cluster_node *node = &c->node[i];
-        memcpy(node->host, endpoints->one[i].host, sizeof node->host);
-        memcpy(node->port, endpoints->one[i].port, sizeof node->port);
+        struct cluster_node node = {.id = ""};
+        memcpy(node.host, endpoints->one[i].host, sizeof node.host);
+        memcpy(node.port, endpoints->one[i].port, sizeof node.port);
+        map_query_add_node(c, &node);
     }
-    c->nodes = c->seeds = endpoints->count;
+    c->seeds = c->nodes;
     c->endpoint = endpoints->one[0];
     memcpy(c->user, endpoints->user, sizeof c->user);
     memcpy(c->password, endpoints->password, sizeof c->password);
+    return c->seeds ? HF_OK : error_set(HF_NO_MEMORY, "%s: no memory for a client", c->scheme);
 }
 
 /* Writes the URL of one server: user, password and database are the same for all. */
@@ -89,8 +92,9 @@ static hf_status read_url(struct cluster *c, const struct url *url, const struct
     if (status != HF_OK)
         return status;
 
-    add_seeds(c, &endpoints);
-    status = write_url(c, url, endpoints.rest);
+    status = add_seeds(c, &endpoints);
+    if (status == HF_OK)
+        status = write_url(c, url, endpoints.rest);
     endpoints_free(&endpoints);
     return status;
 }
@@ -128,10 +132,10 @@ static nanos settle(struct cluster *c, nanos now)
     shards_settle(c, now); /* a map of slots may have arrived */
     surveys_settle(c, now);
 
-    uint32_t seeking = map_query_connections(c);
+    connection_set seeking = map_query_connections(c);
     for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i].redis)
-            redis_follow_seek_by(c->shard[i].redis, seeking);
+        if (c->shard[i]->redis)
+            redis_follow_seek_by(c->shard[i]->redis, seeking);
     return next;
 }
 
@@ -156,17 +160,25 @@ static void forget(void *self, struct engine_op *op)
     int home = redis_cluster_home(op);
     if (survey_forget(c, op) || home < 0)
         return;
-    assert(c->shard[home].redis);
-    redis_wire_engine.forget(c->shard[home].redis, op);
+    assert(c->shard[home]->redis);
+    redis_wire_engine.forget(c->shard[home]->redis, op);
 }
 
 /* Returns NULL for a connection that asks for the map. */
 static struct cluster_shard *shard_of(struct cluster *c, unsigned connection)
 {
-    if (connection >= CLUSTER_QUERY_FIRST)
+    if (connection < CLUSTER_QUERIES)
         return NULL;
-    assert(connection / c->stride < c->shards && c->shard[connection / c->stride].redis);
-    return &c->shard[connection / c->stride];
+    struct cluster_shard *shard = connection_numbers_owner(&c->numbers, connection);
+    assert(shard && shard->redis);
+    return shard;
+}
+
+/* The number that the shard's engine has for it. */
+static unsigned number_in(const struct cluster_shard *shard, unsigned connection)
+{
+    assert(shard->first >= 0 && connection >= (unsigned)shard->first);
+    return connection - (unsigned)shard->first;
 }
 
 static void connection_up(void *self, unsigned connection, nanos now)
@@ -175,7 +187,7 @@ static void connection_up(void *self, unsigned connection, nanos now)
     struct cluster_shard *shard = shard_of(c, connection);
     c->last_now = now;
     if (shard)
-        redis_wire_engine.connection_up(shard->redis, connection % c->stride, now);
+        redis_wire_engine.connection_up(shard->redis, number_in(shard, connection), now);
     else
         map_query_up(c, connection, now);
     settle(c, now);
@@ -188,7 +200,8 @@ static void connection_bytes(void *self, unsigned connection, const char *bytes,
     struct cluster_shard *shard = shard_of(c, connection);
     c->last_now = now;
     if (shard)
-        redis_wire_engine.connection_bytes(shard->redis, connection % c->stride, bytes, len, now);
+        redis_wire_engine.connection_bytes(shard->redis, number_in(shard, connection), bytes, len,
+                                           now);
     else
         map_query_bytes(c, connection, bytes, len, now);
     settle(c, now);
@@ -201,30 +214,37 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     struct cluster_shard *shard = shard_of(c, connection);
     c->last_now = now;
     if (shard)
-        redis_wire_engine.connection_down(shard->redis, connection % c->stride, status, why, now);
+        redis_wire_engine.connection_down(shard->redis, number_in(shard, connection), status, why,
+                                          now);
     else
         map_query_down(c, connection, status, why, now);
     settle(c, now);
 }
 
-static uint32_t connections(void *self)
+/* From the numbers of the shard's engine to those of this one. */
+static connection_set raised(const struct cluster_shard *shard, connection_set set)
+{
+    return connection_set_raised(set, (unsigned)shard->first);
+}
+
+static connection_set connections(void *self)
 {
     struct cluster *c = self;
-    uint32_t all = 0;
+    connection_set all = 0;
     for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i].redis)
-            all |= redis_wire_engine.connections(c->shard[i].redis) << i * c->stride;
+        if (c->shard[i]->first >= 0)
+            all |= raised(c->shard[i], redis_wire_engine.connections(c->shard[i]->redis));
     return all;
 }
 
 /* Connections whose bytes belong to no op: maps of slots, and the greeting of a new primary. */
-static uint32_t listening_connections(void *self)
+static connection_set listening_connections(void *self)
 {
     struct cluster *c = self;
-    uint32_t all = map_query_connections(c);
+    connection_set all = map_query_connections(c);
     for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i].redis)
-            all |= redis_follow_greeting(c->shard[i].redis) << i * c->stride;
+        if (c->shard[i]->first >= 0)
+            all |= raised(c->shard[i], redis_follow_greeting(c->shard[i]->redis));
     return all;
 }
 
@@ -234,7 +254,8 @@ static nanos tick(void *self, nanos now)
     nanos next = TIME_NEVER;
     c->last_now = now;
     for (unsigned i = 0; i < c->shards; i++) {
-        nanos due = c->shard[i].redis ? redis_wire_engine.tick(c->shard[i].redis, now) : TIME_NEVER;
+        nanos due =
+            c->shard[i]->redis ? redis_wire_engine.tick(c->shard[i]->redis, now) : TIME_NEVER;
         next = due < next ? due : next;
     }
     nanos own = settle(c, now);

@@ -23,23 +23,19 @@
 #include "base/settings.h"
 #include "base/url.h"
 #include "core/timing.h"
+#include "engines/kit/connection_numbers.h"
 #include "engines/redis/cluster_member.h"
 #include "engines/redis/resp.h"
 #include "engines/wire_engine.h"
 
 enum {
-    CLUSTER_QUERIES = 2, /* number of connections that ask for the map */
-    CLUSTER_QUERY_FIRST = WIRE_CONNECTIONS_MAX - CLUSTER_QUERIES,
-    CLUSTER_SHARDS_MAX = CLUSTER_QUERY_FIRST,
-    /* number of servers that are remembered, to ask them for the map */
-    CLUSTER_NODES_MAX = 64,
+    CLUSTER_QUERIES = 2, /* number of connections that ask for the map: numbers 0 and 1 */
+    CLUSTER_SHARDS_MAX = CLUSTER_SLOTS,
     CLUSTER_REPLICAS_MAX = 8,
     CLUSTER_MOVES_MAX = 64, /* number of redirects that are remembered */
     CLUSTER_NODE_ID = 40,   /* letters in the id of a node */
     CLUSTER_WHY_MAX = 700,
 };
-_Static_assert((int)CLUSTER_SHARDS_MAX <= (int)REDIS_CLUSTER_MEMBERS_MAX, "each has an index");
-
 struct cluster;
 
 /* A server: a primary or a replica. */
@@ -50,7 +46,8 @@ struct cluster_node {
 
 struct cluster_shard {
     struct cluster *cluster;
-    unsigned index;
+    uint16_t index;
+    int first;   /* number of its first connection; -1: no op has come yet */
     void *redis; /* the shard's Redis engine; NULL: this place is unused */
     struct wire_engine_host host;
     struct cluster_node primary; /* its primary; host "": not known yet */
@@ -90,8 +87,7 @@ struct cluster_search {
 /* A slot that a redirect gave to a shard. */
 struct cluster_move {
     nanos at; /* time of the redirect; 0: unused */
-    uint16_t slot;
-    uint8_t shard;
+    uint16_t slot, shard;
 };
 
 struct cluster_survey; /* requests to all primaries, cluster_survey.c */
@@ -103,9 +99,8 @@ struct cluster {
     char scheme[24];
     const char *prefix; /* prefix of all keys; points into `settings` */
     bool polls;
-    unsigned stride;      /* number of connections of a shard */
-    unsigned shards_most; /* most shards that there are connection numbers for */
-    unsigned shards;      /* number of places in `shard` that were ever used */
+    unsigned stride;                   /* number of connections of a shard */
+    struct connection_numbers numbers; /* of the connections of all shards */
     /* TLS files of all nodes; host and port are filled in for each dial */
     struct endpoint endpoint;
     char user[256], password[512];
@@ -114,14 +109,17 @@ struct cluster {
     nanos last_now; /* last `now` passed in; redirects have no time argument */
 
     bool is_mapped; /* a map has arrived */
-    uint8_t owner[CLUSTER_SLOTS];
-    struct cluster_shard shard[CLUSTER_SHARDS_MAX];
+    uint16_t owner[CLUSTER_SLOTS];
+    struct cluster_shard **shard; /* by index; a place stays where it is once it was used */
+    void **member;                /* their engines, for redis_cluster_move_strays() */
+    unsigned shards, shard_room;  /* number of places that were ever used; room for places */
     struct cluster_move move[CLUSTER_MOVES_MAX];
     unsigned next_move;
 
-    struct cluster_node node[CLUSTER_NODES_MAX]; /* known servers, those of the URL first */
-    /* number of servers, of those of the URL; index of the one to ask first */
-    unsigned nodes, seeds, first;
+    struct cluster_node *node; /* known servers, those of the URL first */
+    /* number of servers, room for them, number of those of the URL; index of the one to ask first
+     */
+    unsigned nodes, node_room, seeds, first;
     struct cluster_query query[CLUSTER_QUERIES];
     struct cluster_search search;
     struct resp_command command; /* command that is being written */
@@ -135,6 +133,8 @@ extern const struct wire_engine_type cluster_wire_engine;
 /* Makes the first shard, which has no address yet. */
 hf_status shards_open(struct cluster *c);
 void shards_close(struct cluster *c);
+/* Hands out the numbers of a shard's connections, because an op will come to it. */
+void shards_need(struct cluster_shard *shard);
 /* Returns the shard whose primary has that id or address, or has it as a replica; makes one if
  * there is none. NULL: no room or no memory. */
 struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, const char *port);
@@ -168,7 +168,9 @@ void map_query_down(struct cluster *c, unsigned number, hf_status status, const 
 /* Begins, continues and ends searches. Returns when to call it again. */
 nanos map_query_tick(struct cluster *c, nanos now);
 /* Returns the connections that ask for the map. */
-uint32_t map_query_connections(const struct cluster *c);
+connection_set map_query_connections(const struct cluster *c);
+/* Adds a node to those that are asked. Without memory it is not asked. */
+void map_query_add_node(struct cluster *c, const struct cluster_node *node);
 /* Makes that node the first one to ask. */
 void map_query_prefer(struct cluster *c, const char *host, const char *port);
 void map_query_close(struct cluster *c);

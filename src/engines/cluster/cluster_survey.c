@@ -27,7 +27,8 @@ struct cluster_survey {
     char why[CLUSTER_WHY_MAX];
     bool has_end; /* some shard has more names: those behind `end` are incomplete */
     char end[HF_NAME_MAX + 1];
-    struct part part[CLUSTER_SHARDS_MAX]; /* indexed by shard */
+    struct part *part; /* indexed by shard */
+    unsigned parts;
 };
 
 bool survey_is_needed(const struct engine_op *op)
@@ -44,14 +45,14 @@ struct cluster_survey *survey_of_part(const struct cluster *c, const struct engi
     uintptr_t at = (uintptr_t)op;
     struct cluster_survey *survey = c->surveys;
     while (survey &&
-           (at < (uintptr_t)survey->part || at >= (uintptr_t)(survey->part + CLUSTER_SHARDS_MAX)))
+           (at < (uintptr_t)survey->part || at >= (uintptr_t)(survey->part + survey->parts)))
         survey = survey->next;
     return survey;
 }
 
 static bool is_due(const struct cluster_survey *survey)
 {
-    for (unsigned i = 0; i < CLUSTER_SHARDS_MAX; i++)
+    for (unsigned i = 0; i < survey->parts; i++)
         if (survey->part[i].is_due)
             return true;
     return false;
@@ -124,7 +125,7 @@ static void find_replicas(struct cluster *c, const struct cluster_survey *survey
     unsigned shards = 0, alone = 0;
     size_t len = 0;
     for (unsigned i = 0; i < c->shards; i++) {
-        const struct cluster_shard *shard = &c->shard[i];
+        const struct cluster_shard *shard = c->shard[i];
         if (!shard->redis || !shard->is_named)
             continue;
         shards++;
@@ -153,27 +154,36 @@ static void query_shards(struct cluster *c, struct cluster_survey *survey, nanos
     if (asked->verb == ADMIN_DIAGNOSE)
         find_replicas(c, survey);
 
-    for (unsigned i = 0; i < c->shards; i++) {
+    survey->part = calloc(c->shards, sizeof *survey->part);
+    if (!survey->part) {
+        survey->status = HF_NO_MEMORY;
+        snprintf(survey->why, sizeof survey->why, "no memory for a request");
+        return;
+    }
+    survey->parts = c->shards;
+    for (unsigned i = 0; i < survey->parts; i++) {
         struct part *part = &survey->part[i];
-        if (!c->shard[i].redis || !c->shard[i].is_named)
+        if (!c->shard[i]->redis || !c->shard[i]->is_named)
             continue;
         part->op = *asked;
         part->op.op.engine_state = NULL;
         part->op.op.slot = 0;
         part->is_out = part->is_due = true;
-        redis_wire_engine.submit(c->shard[i].redis, &part->op.op, now);
+        shards_need(c->shard[i]);
+        redis_wire_engine.submit(c->shard[i]->redis, &part->op.op, now);
     }
 }
 
 static void drop(struct cluster *c, struct cluster_survey *survey)
 {
     struct cluster_survey **at = &c->surveys;
-    for (unsigned i = 0; i < c->shards; i++)
-        if (survey->part[i].is_out && c->shard[i].redis)
-            redis_wire_engine.forget(c->shard[i].redis, &survey->part[i].op.op);
+    for (unsigned i = 0; i < survey->parts; i++)
+        if (survey->part[i].is_out && c->shard[i]->redis)
+            redis_wire_engine.forget(c->shard[i]->redis, &survey->part[i].op.op);
     while (*at != survey)
         at = &(*at)->next;
     *at = survey->next;
+    free(survey->part);
     free(survey);
 }
 
@@ -230,7 +240,7 @@ void surveys_fail(struct cluster *c, hf_status status, const char *why)
 static void set_connections(const struct cluster *c, struct cluster_survey *survey)
 {
     survey->op->connections = survey->has_begun ? 0 : map_query_connections(c);
-    for (unsigned i = 0; i < c->shards; i++)
+    for (unsigned i = 0; i < survey->parts; i++)
         if (survey->part[i].is_due)
             survey->op->connections |= survey->part[i].op.op.connections;
 }

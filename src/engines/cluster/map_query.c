@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NEXT_AFTER NANOS_OF_MS(50)
@@ -20,8 +21,8 @@ enum {
 
 static struct cluster_query *query_of(struct cluster *c, unsigned number)
 {
-    assert(number >= CLUSTER_QUERY_FIRST && number < CLUSTER_QUERY_FIRST + CLUSTER_QUERIES);
-    return &c->query[number - CLUSTER_QUERY_FIRST];
+    assert(number < CLUSTER_QUERIES);
+    return &c->query[number];
 }
 
 static void put_down(struct cluster_query *q)
@@ -45,11 +46,11 @@ void map_query_close(struct cluster *c)
         close_query(c, &c->query[i]);
 }
 
-uint32_t map_query_connections(const struct cluster *c)
+connection_set map_query_connections(const struct cluster *c)
 {
-    uint32_t all = 0;
+    connection_set all = 0;
     for (int i = 0; i < CLUSTER_QUERIES; i++)
-        all |= (uint32_t)(c->query[i].state != CLUSTER_QUERY_DOWN) << c->query[i].number;
+        all |= (connection_set)(c->query[i].state != CLUSTER_QUERY_DOWN) << c->query[i].number;
     return all;
 }
 
@@ -139,7 +140,7 @@ static void on_map(struct cluster *c, struct cluster_query *q, const struct resp
 {
     const char *flaw = slot_map_read(c, &q->node, resp, now);
     if (flaw) {
-        fail_query(c, q, strstr(flaw, "more primaries") ? HF_CONFIG : HF_UNAVAILABLE, flaw);
+        fail_query(c, q, HF_UNAVAILABLE, flaw);
         return;
     }
     map_query_prefer(c, q->node.host, q->node.port);
@@ -189,6 +190,19 @@ void map_query_down(struct cluster *c, unsigned number, hf_status status, const 
 
 /* ---- Searching ---- */
 
+void map_query_add_node(struct cluster *c, const struct cluster_node *node)
+{
+    if (c->nodes == c->node_room) {
+        unsigned room = c->node_room ? 2 * c->node_room : 8;
+        struct cluster_node *all = realloc(c->node, room * sizeof *all);
+        if (!all)
+            return;
+        c->node = all;
+        c->node_room = room;
+    }
+    c->node[c->nodes++] = *node;
+}
+
 void map_query_prefer(struct cluster *c, const char *host, const char *port)
 {
     for (unsigned i = 0; i < c->nodes; i++)
@@ -234,7 +248,7 @@ static void give_up(struct cluster *c, nanos now)
         return; /* if no node answers, the last map is used further on */
     snprintf(why, sizeof why, "no node of the cluster says which server has which slot: %s",
              c->search.why);
-    redis_follow_failed(c->shard[0].redis, c->search.status, why, now);
+    redis_follow_failed(c->shard[0]->redis, c->search.status, why, now);
     surveys_fail(c, c->search.status, why);
 }
 
@@ -275,7 +289,7 @@ nanos map_query_tick(struct cluster *c, nanos now)
 {
     bool is_lost = shards_are_lost(c);
     bool is_sought =
-        !c->is_mapped && (redis_follow_is_sought(c->shard[0].redis) || surveys_wait(c));
+        !c->is_mapped && (redis_follow_is_sought(c->shard[0]->redis) || surveys_wait(c));
     bool is_wanted = c->search.is_wanted || is_lost || is_sought;
     if (!is_wanted)
         c->search.rounds = 0;

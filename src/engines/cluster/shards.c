@@ -1,16 +1,19 @@
 /* shards.c - the primaries of a cluster: an engine for each, redirects, and ops that move. */
 #include "cluster.h"
 
+#include "base/error.h"
+
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- What the engines of the shards call ---- */
 
 static unsigned connection_of(const struct cluster_shard *shard, unsigned connection)
 {
-    assert(connection < shard->cluster->stride);
-    return shard->index * shard->cluster->stride + connection;
+    assert(connection < shard->cluster->stride && shard->first >= 0);
+    return (unsigned)shard->first + connection;
 }
 
 static void shard_dial(void *ctx, unsigned connection, const struct endpoint *to)
@@ -92,7 +95,7 @@ static void shard_takes(void *ctx, nanos length)
     nanos most = 0;
     shard->takes = length;
     for (unsigned i = 0; i < c->shards; i++)
-        most = c->shard[i].redis && c->shard[i].takes > most ? c->shard[i].takes : most;
+        most = c->shard[i]->redis && c->shard[i]->takes > most ? c->shard[i]->takes : most;
     if (c->host->takes)
         c->host->takes(c->host->ctx, most);
 }
@@ -109,6 +112,11 @@ static const struct wire_engine_host host_of_shards = {
     .random = shard_random,
     .takes = shard_takes,
 };
+
+static void shard_is_needed(void *ctx)
+{
+    shards_need(ctx);
+}
 
 static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, const char *host,
                             const char *port)
@@ -132,17 +140,51 @@ static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, c
 
 /* ---- Shards ---- */
 
+/* Room for the shard and for the numbers of its connections. */
+static bool make_room(struct cluster *c)
+{
+    unsigned room = c->shards < 8 ? 8 : 2 * c->shards;
+    if (c->shards == c->shard_room) {
+        struct cluster_shard **shard = realloc(c->shard, room * sizeof *shard);
+        c->shard = shard ? shard : c->shard;
+        void **member = realloc(c->member, room * sizeof *member);
+        c->member = member ? member : c->member;
+        if (!shard || !member)
+            return false;
+        c->shard_room = room;
+    }
+    unsigned numbers = CLUSTER_QUERIES + (c->shards + 1) * c->stride;
+    return connection_numbers_reserve(&c->numbers, numbers, c->host);
+}
+
+/* An unused place, or a new one. NULL: there is no memory. */
+static struct cluster_shard *find_place(struct cluster *c)
+{
+    for (unsigned i = 0; i < c->shards; i++)
+        if (!c->shard[i]->redis)
+            return c->shard[i];
+    if (c->shards == CLUSTER_SHARDS_MAX || !make_room(c))
+        return NULL;
+
+    struct cluster_shard *shard = calloc(1, sizeof *shard);
+    if (!shard)
+        return NULL;
+    shard->index = (uint16_t)c->shards;
+    shard->first = -1;
+    c->member[c->shards] = NULL;
+    c->shard[c->shards++] = shard;
+    return shard;
+}
+
 struct cluster_shard *shards_make(struct cluster *c)
 {
-    unsigned i = 0;
-    while (i < c->shards && c->shard[i].redis)
-        i++;
-    if (i == c->shards_most)
+    struct cluster_shard *shard = find_place(c);
+    if (!shard) {
+        c->open_status = error_set(HF_NO_MEMORY, "%s: no memory for a client", c->scheme);
         return NULL;
-    c->shards = i < c->shards ? c->shards : i + 1;
-
-    struct cluster_shard *shard = &c->shard[i];
-    *shard = (struct cluster_shard){.cluster = c, .index = i, .host = host_of_shards};
+    }
+    *shard = (struct cluster_shard){
+        .cluster = c, .index = shard->index, .first = -1, .host = host_of_shards};
     shard->host.ctx = shard;
     hf_status status = redis_wire_engine.open(&shard->redis, &c->url, &c->settings, &shard->host);
     if (status != HF_OK) {
@@ -150,25 +192,42 @@ struct cluster_shard *shards_make(struct cluster *c)
         return NULL;
     }
     redis_follow_begin(shard->redis, "the cluster");
-    redis_cluster_join(shard->redis,
-                       &(struct redis_cluster_place){.index = i,
-                                                     .first_connection = i * c->stride,
-                                                     .polls = c->polls,
-                                                     .ctx = shard,
-                                                     .redirected = shard_redirected});
+    redis_cluster_join(shard->redis, &(struct redis_cluster_place){.index = shard->index,
+                                                                   .polls = c->polls,
+                                                                   .ctx = shard,
+                                                                   .is_needed = shard_is_needed,
+                                                                   .redirected = shard_redirected});
     return shard;
+}
+
+/* shards_make() has made room. */
+void shards_need(struct cluster_shard *shard)
+{
+    struct cluster *c = shard->cluster;
+    if (shard->first >= 0)
+        return;
+    shard->first = connection_numbers_take(&c->numbers, c->stride, shard);
+    assert(shard->first >= CLUSTER_QUERIES);
+    redis_cluster_set_first_connection(shard->redis, (unsigned)shard->first);
 }
 
 hf_status shards_open(struct cluster *c)
 {
+    if (!connection_numbers_reserve(&c->numbers, CLUSTER_QUERIES, c->host))
+        return error_set(HF_NO_MEMORY, "%s: no memory for a client", c->scheme);
+    connection_numbers_take(&c->numbers, CLUSTER_QUERIES, c);
     return shards_make(c) ? HF_OK : c->open_status; /* error_text() has the reason */
 }
 
 void shards_close(struct cluster *c)
 {
-    for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i].redis)
-            redis_wire_engine.close(c->shard[i].redis);
+    for (unsigned i = 0; i < c->shards; i++) {
+        if (c->shard[i]->redis)
+            redis_wire_engine.close(c->shard[i]->redis);
+        free(c->shard[i]);
+    }
+    free(c->shard);
+    free(c->member);
 }
 
 static bool is_at(const struct cluster_node *node, const char *host, const char *port)
@@ -206,12 +265,12 @@ struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, c
     const char *id = id_of_address(c, host, port);
     struct cluster_shard *shard = NULL;
     for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i].redis && is_at(&c->shard[i].primary, host, port))
-            return &c->shard[i];
+        if (c->shard[i]->redis && is_at(&c->shard[i]->primary, host, port))
+            return c->shard[i];
 
     for (unsigned i = 0; i < c->shards && !shard; i++)
-        if (c->shard[i].redis && has_replica(&c->shard[i], id))
-            shard = &c->shard[i]; /* found as the replica that was promoted */
+        if (c->shard[i]->redis && has_replica(c->shard[i], id))
+            shard = c->shard[i]; /* found as the replica that was promoted */
     shard = shard ? shard : shards_make(c);
     if (shard)
         set_primary(shard, host, port, id);
@@ -234,12 +293,13 @@ struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nano
 {
     int home = redis_cluster_home(op);
     unsigned slot = redis_cluster_slot(c->prefix, op->name, op->name_len);
-    struct cluster_shard *owner = &c->shard[c->owner[slot]];
+    struct cluster_shard *owner = c->shard[c->owner[slot]];
     assert(owner->redis);
+    shards_need(owner);
     if (home < 0 || (unsigned)home == owner->index)
         return owner;
 
-    struct cluster_shard *at = &c->shard[home];
+    struct cluster_shard *at = c->shard[home];
     assert(at->redis);
     bool stays =
         redis_cluster_is_in_flight(op) || !redis_cluster_move(at->redis, owner->redis, op, now);
@@ -249,8 +309,8 @@ struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nano
 void shards_review(struct cluster *c)
 {
     for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i].redis)
-            redis_cluster_review(c->shard[i].redis, c->owner);
+        if (c->shard[i]->redis)
+            redis_cluster_review(c->shard[i]->redis, c->owner);
 }
 
 static void follow(struct cluster *c, struct cluster_shard *shard, nanos now)
@@ -274,7 +334,7 @@ static void note_loss(struct cluster_shard *shard, nanos now)
 bool shards_are_lost(const struct cluster *c)
 {
     for (unsigned i = 0; i < c->shards; i++) {
-        const struct cluster_shard *shard = &c->shard[i];
+        const struct cluster_shard *shard = c->shard[i];
         if (shard->redis && shard->lost_at && redis_cluster_has_ops(shard->redis))
             return true;
     }
@@ -288,29 +348,30 @@ static void drop_unused(struct cluster *c, struct cluster_shard *shard)
     if (!c->is_mapped || is_used || shards_slots_of(c, shard))
         return;
     redis_wire_engine.close(shard->redis);
+    if (shard->first >= 0)
+        connection_numbers_give_back(&c->numbers, (unsigned)shard->first, c->stride);
     for (unsigned i = 0; i < CLUSTER_MOVES_MAX; i++)
         if (c->move[i].shard == shard->index)
             c->move[i].at = 0;
-    *shard = (struct cluster_shard){0};
+    *shard = (struct cluster_shard){.index = shard->index, .first = -1};
 }
 
 void shards_settle(struct cluster *c, nanos now)
 {
-    void *members[CLUSTER_SHARDS_MAX] = {NULL};
     for (unsigned i = 0; i < c->shards; i++) {
-        struct cluster_shard *shard = &c->shard[i];
-        members[i] = shard->redis;
+        struct cluster_shard *shard = c->shard[i];
+        c->member[i] = shard->redis;
         if (shard->redis && shard->has_moved)
             follow(c, shard, now);
     }
 
     for (unsigned i = 0; i < c->shards; i++) {
-        if (!members[i])
+        if (!c->member[i])
             continue;
-        redis_cluster_move_strays(members[i], members, now);
-        note_loss(&c->shard[i], now);
+        redis_cluster_move_strays(c->member[i], c->member, now);
+        note_loss(c->shard[i], now);
     }
     for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i].redis)
-            drop_unused(c, &c->shard[i]);
+        if (c->shard[i]->redis)
+            drop_unused(c, c->shard[i]);
 }

@@ -8,7 +8,7 @@
 
 /* time for which a redirect counts more than maps of other nodes */
 #define MOVE_LIFE NANOS_OF_MS(2000)
-enum { NOBODY = 255 };
+enum { NOBODY = UINT16_MAX };
 
 /* A primary in the map that is being read. */
 struct found {
@@ -19,9 +19,9 @@ struct found {
 };
 
 struct map {
-    struct found found[CLUSTER_SHARDS_MAX];
+    struct found *found; /* at most one for each range of slots */
     unsigned count;
-    uint8_t owner[CLUSTER_SLOTS]; /* for each slot an index in `found`, or NOBODY */
+    uint16_t owner[CLUSTER_SLOTS]; /* for each slot an index in `found`, or NOBODY */
 };
 
 /* ---- Reading ---- */
@@ -67,19 +67,14 @@ static void remember_node(struct cluster *c, const struct cluster_node *node)
             return;
         }
     }
-    if (c->nodes < CLUSTER_NODES_MAX)
-        c->node[c->nodes++] = *node;
+    map_query_add_node(c, node);
 }
 
-/* Returns NULL if there are too many. */
-static struct found *find_primary(struct cluster *c, struct map *map,
-                                  const struct cluster_node *node)
+static struct found *find_primary(struct map *map, const struct cluster_node *node)
 {
     for (unsigned i = 0; i < map->count; i++)
         if (is_same(&map->found[i].primary, node))
             return &map->found[i];
-    if (map->count == c->shards_most)
-        return NULL;
     map->found[map->count] = (struct found){.primary = *node};
     return &map->found[map->count++];
 }
@@ -104,12 +99,10 @@ static const char *read_range(struct cluster *c, struct map *map, const struct c
     if (!is_range || !read_node(one, from, &node))
         return "its map of slots makes no sense";
 
-    struct found *found = find_primary(c, map, &node);
-    if (!found)
-        return "the cluster has more primaries than this client has connections for "
-               "(docs/redis-operations.md, \"Cluster\")";
+    struct found *found = find_primary(map, &node);
     remember_node(c, &node);
-    memset(map->owner + first, (int)(found - map->found), (size_t)(last - first + 1));
+    for (int64_t slot = first; slot <= last; slot++)
+        map->owner[slot] = (uint16_t)(found - map->found);
     for (one = one->next; one; one = one->next)
         if (read_node(one, from, &node)) {
             remember_node(c, &node);
@@ -150,7 +143,7 @@ static void recognise(struct cluster *c, struct map *map, enum sign sign)
 {
     for (unsigned i = 0; i < map->count; i++)
         for (unsigned k = 0; k < c->shards && !map->found[i].shard; k++) {
-            struct cluster_shard *shard = &c->shard[k];
+            struct cluster_shard *shard = c->shard[k];
             if (shard->redis && !shard->is_named && matches(shard, &map->found[i], sign)) {
                 map->found[i].shard = shard;
                 shard->is_named = true;
@@ -173,7 +166,7 @@ static void set_found(struct cluster_shard *shard, const struct found *found)
 static bool set_shards(struct cluster *c, struct map *map)
 {
     for (unsigned i = 0; i < c->shards; i++)
-        c->shard[i].is_named = false;
+        c->shard[i]->is_named = false;
     for (int sign = 0; sign < SIGNS; sign++)
         recognise(c, map, (enum sign)sign);
 
@@ -199,15 +192,15 @@ static const struct cluster_shard *moved_to(const struct cluster *c, unsigned sl
         if (counts && (!last || move->at >= last->at))
             last = move;
     }
-    return last ? &c->shard[last->shard] : NULL;
+    return last ? c->shard[last->shard] : NULL;
 }
 
 void slot_map_moved(struct cluster *c, unsigned slot, const struct cluster_shard *to)
 {
     assert(slot < CLUSTER_SLOTS);
-    c->owner[slot] = (uint8_t)to->index;
-    c->move[c->next_move++ % CLUSTER_MOVES_MAX] = (struct cluster_move){
-        .at = c->last_now, .slot = (uint16_t)slot, .shard = (uint8_t)to->index};
+    c->owner[slot] = to->index;
+    c->move[c->next_move++ % CLUSTER_MOVES_MAX] =
+        (struct cluster_move){.at = c->last_now, .slot = (uint16_t)slot, .shard = to->index};
 }
 
 /* Returns true if a slot has another owner now. */
@@ -226,7 +219,7 @@ static bool set_owners(struct cluster *c, const struct map *map, const struct cl
         if (is_newer)
             continue;
 
-        c->owner[slot] = (uint8_t)found->shard->index;
+        c->owner[slot] = found->shard->index;
         has_changed = true;
     }
     return has_changed;
@@ -235,7 +228,7 @@ static bool set_owners(struct cluster *c, const struct map *map, const struct cl
 static void set_probes(struct cluster *c)
 {
     for (unsigned slot = CLUSTER_SLOTS; slot-- > 0;)
-        redis_cluster_set_probe(c->shard[c->owner[slot]].redis, slot);
+        redis_cluster_set_probe(c->shard[c->owner[slot]]->redis, slot);
 }
 
 /* Makes holds be checked where their slots are now: a shard that no map names any more may have
@@ -243,7 +236,7 @@ static void set_probes(struct cluster *c)
 static void check_holds(struct cluster *c)
 {
     for (unsigned i = 0; i < c->shards; i++) {
-        const struct cluster_shard *shard = &c->shard[i];
+        const struct cluster_shard *shard = c->shard[i];
         if (shard->redis && !shard->is_named && redis_cluster_has_ops(shard->redis)) {
             c->host->recheck(c->host->ctx);
             return;
@@ -256,7 +249,16 @@ static const char *read_map(struct cluster *c, struct map *map, const struct clu
 {
     if (resp->type != RESP_LIST || !resp->first)
         return "it knows no slots: it has not joined a cluster";
-    memset(map->owner, NOBODY, sizeof map->owner);
+    size_t ranges = 0;
+    for (const struct resp_reply *range = resp->first; range; range = range->next)
+        ranges++;
+    if (ranges >= NOBODY)
+        return "its map of slots makes no sense";
+    map->found = calloc(ranges, sizeof *map->found);
+    if (!map->found)
+        return "no memory for its map of slots";
+
+    memset(map->owner, 0xff, sizeof map->owner); /* NOBODY */
     for (const struct resp_reply *range = resp->first; range; range = range->next) {
         const char *flaw = read_range(c, map, from, range);
         if (flaw)
@@ -281,6 +283,7 @@ const char *slot_map_read(struct cluster *c, const struct cluster_node *from,
         check_holds(c);
         c->is_mapped = true;
     }
+    free(map->found);
     free(map);
     return flaw;
 }

@@ -222,22 +222,22 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     finish(c, now);
 }
 
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     struct consul *c = self;
     bool is_due = consul_commands(c)->unclaimed > 0 || c->leaving > 0;
-    return (uint32_t)is_due << CONNECTION_COMMANDS;
+    return (connection_set)is_due << CONNECTION_COMMANDS;
 }
 
-static uint32_t listening_connections(void *self)
+static connection_set listening_connections(void *self)
 {
     struct consul *c = self;
-    uint32_t listens = 0;
+    connection_set listens = 0;
     for (unsigned i = CONNECTION_FIRST_QUERY; i < CONSUL_CONNECTIONS; i++) {
         const struct consul_connection *connection = &c->connection[i];
         bool speaks = connection->state == CONNECTION_DIALLED ||
                       (connection->state == CONNECTION_UP && connection->calls);
-        listens |= (uint32_t)speaks << i;
+        listens |= (connection_set)speaks << i;
     }
     return listens;
 }

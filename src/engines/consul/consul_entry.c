@@ -80,12 +80,12 @@ void consul_entries_close(struct consul *c)
 
 /* Returns the connections on which a reply to the entry may arrive. For a waiter that includes
  * the query of its name. */
-static uint32_t connections_of(const struct consul_entry *entry)
+static connection_set connections_of(const struct consul_entry *entry)
 {
     const struct consul_connection *query = entry->name->query;
-    uint32_t commands_bit = 1u << CONNECTION_COMMANDS;
-    uint32_t waiting =
-        entry->stage == ENTRY_QUEUED ? commands_bit | (query ? 1u << query->number : 0) : 0;
+    connection_set commands_bit = connection_set_of(CONNECTION_COMMANDS);
+    connection_set query_bit = query ? connection_set_of(query->number) : 0;
+    connection_set waiting = entry->stage == ENTRY_QUEUED ? commands_bit | query_bit : 0;
     return entry->verb == OP_NONE ? waiting : commands_bit | waiting;
 }
 
@@ -516,7 +516,8 @@ void consul_entry_forget(struct consul *c, struct engine_op *op)
     entry->sent.may_be_in_flight |= !is_known;
     c->leaving++;
     entry->sent.name = entry->sent.label = NULL;
-    entry->sent.name_len = entry->sent.label_len = 0;
+    entry->sent.name_len = 0;
+    entry->sent.label_len = 0;
     entry->is_granted = false;
     if (entry->call)
         consul_call_claim_none(entry->call);

@@ -178,18 +178,19 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     finish(e, now);
 }
 
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     struct etcd *e = self;
-    return (uint32_t)(e->connection[CONNECTION_COMMANDS].unclaimed > 0) << CONNECTION_COMMANDS;
+    return (connection_set)(e->connection[CONNECTION_COMMANDS].unclaimed > 0)
+           << CONNECTION_COMMANDS;
 }
 
-static uint32_t listening_connections(void *self)
+static connection_set listening_connections(void *self)
 {
     struct etcd *e = self;
     bool is_dialled = e->connection[CONNECTION_WATCHES].state == CONNECTION_DIALLED;
     bool listens = etcd_views_listening(e) || is_dialled;
-    return (uint32_t)listens << CONNECTION_WATCHES;
+    return (connection_set)listens << CONNECTION_WATCHES;
 }
 
 static bool has_work(const struct etcd *e)

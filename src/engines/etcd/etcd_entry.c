@@ -88,10 +88,11 @@ void etcd_entries_close(struct etcd *e)
 
 /* Returns the connections on which a reply to the entry may arrive. For a waiter that includes
  * its watch. */
-static uint32_t connections_of(const struct etcd_entry *entry)
+static connection_set connections_of(const struct etcd_entry *entry)
 {
-    uint32_t commands_bit = 1u << CONNECTION_COMMANDS, watches_bit = 1u << CONNECTION_WATCHES;
-    uint32_t waiting = entry->stage == ENTRY_QUEUED ? commands_bit | watches_bit : 0;
+    connection_set commands_bit = connection_set_of(CONNECTION_COMMANDS);
+    connection_set watches_bit = connection_set_of(CONNECTION_WATCHES);
+    connection_set waiting = entry->stage == ENTRY_QUEUED ? commands_bit | watches_bit : 0;
     return entry->verb == OP_NONE ? waiting : commands_bit | waiting;
 }
 
@@ -527,7 +528,8 @@ void etcd_entry_forget(struct etcd *e, struct engine_op *op)
     entry->verb = OP_RELEASE;
     entry->sent.may_be_in_flight = true;
     entry->sent.name = entry->sent.label = NULL;
-    entry->sent.name_len = entry->sent.label_len = 0;
+    entry->sent.name_len = 0;
+    entry->sent.label_len = 0;
     entry->is_granted = false;
     if (call) {
         etcd_call_claim_none(call);

@@ -55,7 +55,7 @@ static struct admin_op new_op(enum admin_verb verb, const struct admin_target *w
 {
     return (struct admin_op){.op = {.verb = OP_ADMIN,
                                     .name = what->name,
-                                    .name_len = (uint32_t)what->len,
+                                    .name_len = (uint16_t)what->len,
                                     .until = until},
                              .verb = verb,
                              .scope = what->which,

@@ -52,19 +52,25 @@ static bool take_background_work(struct io *io)
 
 /* ---- Replies that nobody waits for ---- */
 
-bool io_is_neglected(const struct io_connection *connection, nanos now)
+bool io_is_neglected(const struct io *io, unsigned group, nanos now)
 {
-    return now >= connection->unclaimed_at + IO_UNCLAIMED_AFTER &&
-           now >= connection->read_at + IO_UNCLAIMED_AFTER;
+    connection_set set = connection_set_of(group);
+    unsigned row = 0;
+    if (now < io->group[group].unclaimed_at + IO_UNCLAIMED_AFTER)
+        return false;
+    for (const struct io_connection *connection; (connection = io_next_open(io, &set, &row));)
+        if (now >= connection->read_at + IO_UNCLAIMED_AFTER)
+            return true;
+    return false;
 }
 
-static uint32_t neglected_connections(const struct io *io, nanos now)
+static connection_set neglected_connections(const struct io *io, nanos now)
 {
-    uint32_t neglected = 0;
-    for (uint32_t connections = io->unclaimed; connections;) {
-        unsigned number = io_pop(&connections);
-        if (io_is_neglected(&io->connection[number], now))
-            neglected |= io_bit(number);
+    connection_set neglected = 0;
+    for (connection_set connections = io->unclaimed; connections;) {
+        unsigned group = io_pop(&connections);
+        if (io_is_neglected(io, group, now))
+            neglected |= connection_set_of(group);
     }
 
     return neglected;
@@ -76,13 +82,13 @@ static uint32_t neglected_connections(const struct io *io, nanos now)
 static void drive_in_background(struct io *io, nanos now, nanos bound)
 {
     struct io_waiter *me = &io->background;
-    uint32_t adopted = neglected_connections(io, now) | (io->unclaimed & me->connections);
+    connection_set adopted = neglected_connections(io, now) | (io->unclaimed & me->connections);
     bool adopts_later = io->unclaimed & ~adopted;
     if (adopts_later && now + IO_UNCLAIMED_AFTER < bound)
         bound = now + IO_UNCLAIMED_AFTER;
     bound = io_loop_limit(io, now, bound);
 
-    uint32_t interest = io->interest_set & ~io_left_to_loop(io, now);
+    connection_set interest = io->interest_set & ~io_left_to_loop(io, now);
     io_choose_connections(io, me, interest | io->listening | adopted | io_background_share(io));
     io->background_until = bound;
     io_drive(io, me, now, bound);
@@ -116,16 +122,19 @@ void io_background_park(void *self, nanos until)
 /* True if a connection was cut and not dialled since: its server may well be up. */
 static bool may_come_back(const struct io *io)
 {
-    for (uint32_t connections = io->unclaimed & ~io->open; connections;)
-        if (io->connection[io_pop(&connections)].failed_dials == 0)
-            return true;
+    for (connection_set connections = io->unclaimed & ~io->open; connections;) {
+        unsigned group = io_pop(&connections);
+        for (unsigned i = 0; i < io->rows; i++)
+            if (io->row[i]->connection[group].failed_dials == 0)
+                return true;
+    }
     return false;
 }
 
 /* True if a reply on one of these connections is worth waiting for. */
-static bool has_live_connections(const struct io *io, uint32_t connections, nanos now)
+static bool has_live_connections(const struct io *io, connection_set connections, nanos now)
 {
-    uint32_t silent =
+    connection_set silent =
         io->type->silent_connections ? io->type->silent_connections(io->engine, now) : 0;
 
     return (connections & ~silent) != 0;

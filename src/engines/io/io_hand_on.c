@@ -16,50 +16,51 @@
 
 #include "sys/clock.h"
 
-static bool is_interested(const struct io_waiter *waiter, unsigned number)
+static bool is_interested(const struct io_waiter *waiter, unsigned group)
 {
     const struct engine_op *op = waiter->mailbox->op;
-    return op && op->connections & io_bit(number);
+    return op && op->connections & connection_set_of(group);
 }
 
 /* NULL if no caller that sleeps or polls is interested. */
-static struct io_waiter *interested_caller(const struct io *io, unsigned number)
+static struct io_waiter *interested_caller(const struct io *io, unsigned group)
 {
     for (struct io_waiter *waiter = io->waiters; waiter; waiter = waiter->next)
-        if (waiter->state != IO_AWAKE && is_interested(waiter, number))
+        if (waiter->state != IO_AWAKE && is_interested(waiter, group))
             return waiter;
     return NULL;
 }
 
-static bool is_for_background(const struct io *io, unsigned number)
+static bool is_for_background(const struct io *io, unsigned group)
 {
-    if (io->listening & io_bit(number))
+    connection_set set = connection_set_of(group);
+    if (io->listening & set)
         return true;
-    if (io->interest_count[number] && !(io_left_to_loop(io, clock_boot()) & io_bit(number)))
+    if (io->group[group].interest_count && !(io_left_to_loop(io, clock_boot()) & set))
         return true;
-    return io->unclaimed & io_bit(number) && io_is_neglected(&io->connection[number], clock_boot());
+    return io->unclaimed & set && io_is_neglected(io, group, clock_boot());
 }
 
-static void offer_connection(struct io *io, unsigned number)
+static void offer_group(struct io *io, unsigned group)
 {
-    struct io_waiter *caller = interested_caller(io, number);
+    struct io_waiter *caller = interested_caller(io, group);
     bool prefers_background = !io->policy.hand_on && io->background.state != IO_AWAKE;
 
     if (caller && !prefers_background)
         io_wake_waiter(io, caller);
-    else if (caller || is_for_background(io, number))
+    else if (caller || is_for_background(io, group))
         io_wake_waiter(io, &io->background);
 }
 
-void io_offer(struct io *io, uint32_t connections)
+void io_offer(struct io *io, connection_set connections)
 {
     for (connections &= io->open & ~io->driven; connections;)
-        offer_connection(io, io_pop(&connections));
+        offer_group(io, io_pop(&connections));
 }
 
-uint32_t io_background_share(const struct io *io)
+connection_set io_background_share(const struct io *io)
 {
-    uint32_t connections = 0;
+    connection_set connections = 0;
     for (struct io_waiter *waiter = io->policy.hand_on ? NULL : io->waiters; waiter;
          waiter = waiter->next)
         if (waiter->state == IO_SLEEPING && waiter->mailbox->op)
@@ -67,16 +68,16 @@ uint32_t io_background_share(const struct io *io)
     return connections;
 }
 
-void io_leave_connections(struct io *io, struct io_waiter *me, uint32_t connections)
+void io_leave_connections(struct io *io, struct io_waiter *me, connection_set connections)
 {
     assert((connections & ~me->connections) == 0);
     me->connections &= ~connections;
     io->driven &= ~connections;
     while (connections)
-        io->connection[io_pop(&connections)].driver = NULL;
+        io->group[io_pop(&connections)].driver = NULL;
 }
 
-void io_give_up(struct io *io, struct io_waiter *me, uint32_t connections)
+void io_give_up(struct io *io, struct io_waiter *me, connection_set connections)
 {
     io_leave_connections(io, me, connections);
     io_offer(io, connections);

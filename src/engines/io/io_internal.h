@@ -1,9 +1,11 @@
 /* io_internal.h - the structs of the I/O driver, and how it works: threads that wait do the I/O.
  *
- * Words. A thread *drives* a connection while it polls and reads it; a connection has at most one
- * driver. An op is *interested* in the connections by which a reply to it may come
- * (op->connections). An op *has a caller* if a thread parks for its reply; replies to other ops are
- * notified to the client's background thread.
+ * Words. Connections i, i + 64, i + 128 ... are a *group* (connection_set in
+ * core/engine_protocol.h); a client with up to 64 connections has one in each. A thread *drives* a
+ * group while it polls and reads its connections; a group has at most one driver. An op is
+ * *interested* in the groups by which a reply to it may come (op->connections). An op *has a
+ * caller* if a thread parks for its reply; replies to other ops are notified to the client's
+ * background thread. Where the text below says connection, it means its group.
  *
  * Rules. There is no I/O thread.
  * - A parked caller drives those of its connections that have no driver. It reads the replies to
@@ -72,7 +74,7 @@ struct io_waiter {
     struct io_waiter *next, *prev; /* list io->waiters of parked callers */
     struct io_waiter *beside;      /* next caller that parks for the same op */
     struct io_mailbox *mailbox;    /* mailbox of the op it parks for; NULL: the background thread */
-    uint32_t connections;          /* set of connections that it drives */
+    connection_set connections;    /* that it drives */
     enum io_waiter_state state;
     bool recv_waited;     /* its last recv() ended without bytes: it polls from now on */
     bool waking;          /* woken from IO_SLEEPING, and does not have the lock again yet */
@@ -97,10 +99,10 @@ struct io_mailbox {
     uint32_t index, generation;
     /* number of replies so far, including those that later ones replaced */
     uint32_t reply_count;
-    uint32_t interest;         /* set of connections that it is counted for in io->interest_count */
-    struct io_message *oldest; /* list of `count` unread replies */
-    struct io_message *spare;  /* message for the next reply, which then needs no memory */
-    char *last_text;           /* text of the reply that was taken out last */
+    connection_set interest;          /* that it is counted for in interest_count */
+    struct io_message *oldest;        /* list of `count` unread replies */
+    struct io_message *spare;         /* message for the next reply, which then needs no memory */
+    char *last_text;                  /* text of the reply that was taken out last */
     struct reply_holder *last_holder; /* the holder of that reply */
     struct io_waiter *parked;         /* list of callers */
     struct io_mailbox *next;          /* list io->touched or io->free */
@@ -114,24 +116,38 @@ struct io_mailbox {
 };
 
 struct io_connection {
-    nanos read_at;            /* time when it was last read */
-    nanos unclaimed_at;       /* time since when a reply has been due that no op waits for */
-    nanos interest_at;        /* time since when an op without a caller has been interested */
-    struct conn *conn;        /* its socket; NULL: down, or adopted */
-    struct conn *closing;     /* hung up while its driver waits on it; the driver frees it */
-    struct io_waiter *driver; /* thread that drives it; NULL: none */
-    int adopted_fd;           /* descriptor owned by a library; -1: none, and `conn` is used */
-    short wanted;             /* events for which a library wants to be called */
-    short polled;             /* events that the driver waits for */
-    short happened;           /* events that its last poll returned */
-    bool up;                  /* the engine was told that it is up */
-    bool dial_failed;         /* it could not be dialled for lack of memory or of a descriptor */
-    unsigned failed_dials;    /* number of failed dials in a row */
-    int wake_fd;              /* eventfd for its driver; -1 before the first dial */
-    struct io_spin spin;      /* whether spinning pays on this connection */
+    unsigned number;
+    bool is_open;          /* dialled or adopted, and not hung up */
+    bool up;               /* the engine was told that it is up */
+    bool dial_failed;      /* there was no memory or descriptor to dial */
+    bool in_loop;          /* the caller's loop polls it */
+    bool is_waited_on;     /* its driver waits in poll() or recv() on it, or on `closing` */
+    short wanted;          /* events for which a library wants to be called */
+    short polled;          /* events that the driver waits for */
+    short happened;        /* events that its last poll returned */
+    int adopted_fd;        /* descriptor that a library owns; -1: none, and `conn` counts */
+    unsigned failed_dials; /* number of failed dials in a row */
+    nanos read_at;         /* time when it was last read */
+    struct conn *conn;     /* its socket; NULL: down, or adopted */
+    struct conn *closing;  /* hung up while its driver waits on it; the driver frees it */
 };
 
-/* Sets of connections are masks: bit i is connection[i]. */
+/* The connections whose numbers are the same modulo CONNECTION_GROUPS. */
+struct io_group {
+    struct io_waiter *driver; /* thread that drives it; NULL: none */
+    nanos unclaimed_at;       /* time since when a reply has been due that no op waits for */
+    nanos interest_at;        /* time since when an op without a caller has been interested */
+    unsigned open_count;      /* number of open connections */
+    uint32_t interest_count;  /* number of interested ops without a caller */
+    int wake_fd;              /* eventfd for its driver; -1 before the first dial */
+    struct io_spin spin;      /* whether spinning pays */
+};
+
+/* One connection of each group. */
+struct io_row {
+    struct io_connection connection[CONNECTION_GROUPS];
+};
+
 struct io {
     small_mutex lock;
     struct io_policy policy;
@@ -141,24 +157,25 @@ struct io {
     const struct engine_host *host;
     struct entropy entropy;
 
-    struct io_connection connection[WIRE_CONNECTIONS_MAX];
-    uint32_t open;         /* connections that were dialled and are not down */
-    uint32_t driven;       /* connections with a driver */
-    uint32_t dirty;        /* connections with bytes that were not flushed */
-    uint32_t dialled;      /* connections that were dialled, and not offered to a thread since */
-    uint32_t interest_set; /* connections with a count in interest_count */
-    uint32_t interest_count[WIRE_CONNECTIONS_MAX]; /* number of interested ops without a caller */
-    uint32_t unclaimed; /* connections with replies due that no op waits for */
-    uint32_t listening; /* connections on which servers speak unasked */
+    struct io_row **row; /* connection i is in row i / CONNECTION_GROUPS */
+    unsigned rows;
+    struct io_group group[CONNECTION_GROUPS];
+    connection_set open;         /* connections that were dialled and are not down */
+    connection_set driven;       /* connections with a driver */
+    connection_set dirty;        /* connections with bytes that were not flushed */
+    connection_set dialled;      /* dialled, and not offered to a thread since */
+    connection_set interest_set; /* groups whose interest_count is not 0 */
+    connection_set unclaimed;    /* connections with replies due that no op waits for */
+    connection_set listening;    /* connections on which servers speak unasked */
     /* time when the background thread's wait ends; 0: it does not wait */
     nanos background_until;
-    int loop_fd;        /* epoll descriptor of the caller's loop; -1: it has none */
-    uint32_t loop_set;  /* connections that the loop polls */
-    nanos loop_at;      /* time when the loop read last, or when a first reply became due */
-    nanos loop_read_at; /* time when the loop read last */
-    bool loop_ended;    /* the loop does not come back */
-    bool loop_reads;    /* the loop reads now, and then takes the replies itself */
-    nanos spin;         /* time for which callers spin; 0: they do not */
+    int loop_fd;             /* epoll descriptor of the caller's loop; -1: it has none */
+    connection_set loop_set; /* groups with a connection that the loop polls */
+    nanos loop_at;           /* time when the loop read last, or when a first reply became due */
+    nanos loop_read_at;      /* time when the loop read last */
+    bool loop_ended;         /* the loop does not come back */
+    bool loop_reads;         /* the loop reads now, and then takes the replies itself */
+    nanos spin;              /* time for which callers spin; 0: they do not */
 
     struct io_mailbox **chunk;
     uint32_t chunks;
@@ -186,28 +203,51 @@ struct io {
 
 /* ---- Sets of connections ---- */
 
-static inline uint32_t io_bit(unsigned number)
+/* Returns the lowest group of a set that is not empty. */
+static inline unsigned io_lowest(connection_set set)
 {
-    return UINT32_C(1) << number;
+    return (unsigned)__builtin_ctzll(set);
 }
 
-/* Returns the lowest connection of a set that is not empty. */
-static inline unsigned io_lowest(uint32_t connections)
+static inline bool io_is_single(connection_set set)
 {
-    return (unsigned)__builtin_ctz(connections);
+    return set && !(set & (set - 1));
 }
 
-static inline bool io_is_single(uint32_t connections)
+/* Takes the lowest group out of a set that is not empty. */
+static inline unsigned io_pop(connection_set *set)
 {
-    return connections && !(connections & (connections - 1));
+    unsigned group = io_lowest(*set);
+    *set &= *set - 1;
+    return group;
 }
 
-/* Takes the lowest connection out of a set that is not empty. */
-static inline unsigned io_pop(uint32_t *connections)
+static inline struct io_connection *io_connection_at(const struct io *io, unsigned number)
 {
-    unsigned number = io_lowest(*connections);
-    *connections &= *connections - 1;
-    return number;
+    assert(number / CONNECTION_GROUPS < io->rows);
+    return &io->row[number / CONNECTION_GROUPS]->connection[number % CONNECTION_GROUPS];
+}
+
+static inline struct io_group *io_group_of(struct io *io, const struct io_connection *connection)
+{
+    return &io->group[connection->number % CONNECTION_GROUPS];
+}
+
+/* Takes the next open connection out of a set. *row is 0 at first. Returns NULL when there is none
+ * left. */
+static inline struct io_connection *io_next_open(const struct io *io, connection_set *set,
+                                                 unsigned *row)
+{
+    while (*set) {
+        while (*row < io->rows) {
+            struct io_connection *connection = &io->row[(*row)++]->connection[io_lowest(*set)];
+            if (connection->is_open)
+                return connection;
+        }
+        *row = 0;
+        io_pop(set);
+    }
+    return NULL;
 }
 
 /* ---- Mailboxes by slot ---- */
@@ -270,6 +310,7 @@ void io_mailbox_touch(struct io *io, struct io_mailbox *mailbox);
 /* ---- io_connections.c ---- */
 
 /* Functions of struct wire_engine_host. */
+bool io_reserve(void *io, unsigned count);
 void io_dial(void *io, unsigned number, const struct endpoint *to);
 bool io_send(void *io, unsigned number, const void *bytes, size_t len);
 void io_start_tls(void *io, unsigned number);
@@ -288,22 +329,23 @@ struct pollfd io_connection_pollfd(struct io_connection *connection);
 /* True if there is work that poll() would not show. */
 bool io_connection_ready(const struct io_connection *connection);
 /* Continues the dial, or reads and writes what the socket allows. */
-void io_serve(struct io *io, unsigned number, nanos now);
+void io_serve(struct io *io, struct io_connection *connection, nanos now);
 /* Handles the result of conn_recv_wait(), which had room for `room` bytes. */
-void io_take_bytes(struct io *io, unsigned number, const char *bytes, size_t room, ssize_t got,
-                   nanos now);
+void io_take_bytes(struct io *io, struct io_connection *connection, const char *bytes, size_t room,
+                   ssize_t got, nanos now);
 /* Reads connections that nobody has read for 1 s, mainly to notice that the server closed them. */
 void io_read_idle(struct io *io, nanos now);
 /* For the caller's loop: reads a connection that is up. Returns true if there were bytes. */
-bool io_read_now(struct io *io, unsigned number, nanos now);
-/* For the driver, after its wait. */
-void io_free_closing(struct io_connection *connection);
+bool io_read_now(struct io *io, struct io_connection *connection, nanos now);
+/* For the driver, after its wait on that connection. Returns false if the connection was hung up
+ * meanwhile: what happened, happened on the old one. */
+bool io_end_wait(struct io_connection *connection);
 void io_connections_close(struct io *io);
 
 /* ---- io_poll.c ---- */
 
 /* Drives the wanted connections that have no driver, and hands on all others. */
-void io_choose_connections(struct io *io, struct io_waiter *me, uint32_t wanted);
+void io_choose_connections(struct io *io, struct io_waiter *me, connection_set wanted);
 /* Waits until something happens on the connections that `me` drives, and handles it. Releases the
  * lock meanwhile. Returns the time at which the wait ended. */
 nanos io_drive(struct io *io, struct io_waiter *me, nanos now, nanos until);
@@ -316,23 +358,24 @@ void io_write_wake_fd(int fd); /* Needs no lock. */
 /* ---- io_loop.c ---- */
 
 /* A connection came up, and one is about to go down. */
-void io_loop_watch(struct io *io, unsigned number);
-void io_loop_unwatch(struct io *io, unsigned number);
+void io_loop_watch(struct io *io, struct io_connection *connection);
+void io_loop_unwatch(struct io *io, struct io_connection *connection);
 /* Connections that the background thread leaves to the loop for now. */
-uint32_t io_left_to_loop(const struct io *io, nanos now);
+connection_set io_left_to_loop(const struct io *io, nanos now);
 /* When the background thread must look again whether the loop reads. */
 nanos io_loop_limit(const struct io *io, nanos now, nanos until);
-/* An op without a caller became the first one that is interested in a connection. */
-void io_loop_expect(struct io *io, unsigned number);
+/* An op without a caller became the first one that is interested in a group. */
+void io_loop_expect(struct io *io, struct io_group *group);
 /* A reply by one of these connections is due: tells the background thread when to look. */
-void io_loop_announce(struct io *io, uint32_t connections);
+void io_loop_announce(struct io *io, connection_set connections);
 
 /* ---- io_background.c ---- */
 
 /* Makes the background thread return to the client. */
 void io_notify_background(struct io *io);
-/* Returns true if replies that no op waits for have been unread for IO_UNCLAIMED_AFTER. */
-bool io_is_neglected(const struct io_connection *connection, nanos now);
+/* Returns true if replies that no op waits for have been unread in that group for
+ * IO_UNCLAIMED_AFTER. */
+bool io_is_neglected(const struct io *io, unsigned group, nanos now);
 
 /* ---- io_settle.c ---- */
 
@@ -353,9 +396,11 @@ ssize_t io_spin_recv(int fd, char *bytes, size_t size, nanos until);
 
 /* ---- io_recv_wait.c ---- */
 
-bool io_may_recv_wait(const struct io *io, const struct io_waiter *me, nanos now, nanos until);
+/* Returns the connection on which the thread may sleep in recv(); NULL: it must poll. */
+struct io_connection *io_recv_wait_on(const struct io *io, const struct io_waiter *me, nanos now,
+                                      nanos until);
 /* Releases the lock while it waits. Returns the time at which the wait ended. */
-nanos io_recv_wait(struct io *io, struct io_waiter *me);
+nanos io_recv_wait(struct io *io, struct io_waiter *me, struct io_connection *connection);
 
 /* ---- io_batch.c ---- */
 
@@ -368,11 +413,12 @@ nanos io_sleep_limit(const struct io *io, nanos now, nanos until);
 
 /* For each of these connections without a driver, wakes a thread that is interested in it, if
  * there is one. */
-void io_offer(struct io *io, uint32_t connections);
+void io_offer(struct io *io, connection_set connections);
 /* Returns the connections that the background thread drives for callers if the policy is off. */
-uint32_t io_background_share(const struct io *io);
-void io_leave_connections(struct io *io, struct io_waiter *me, uint32_t connections);
-void io_give_up(struct io *io, struct io_waiter *me, uint32_t connections); /* and offers them */
+connection_set io_background_share(const struct io *io);
+void io_leave_connections(struct io *io, struct io_waiter *me, connection_set connections);
+void io_give_up(struct io *io, struct io_waiter *me,
+                connection_set connections); /* and offers them */
 
 /* ---- io_admin.c ---- */
 

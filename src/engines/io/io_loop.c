@@ -20,6 +20,8 @@
 
 #define IO_LOOP_PATIENCE NANOS_OF_MS(20)
 
+enum { READ_AT_ONCE = 64 };
+
 static nanos later(nanos a, nanos b)
 {
     return a > b ? a : b;
@@ -28,35 +30,42 @@ static nanos later(nanos a, nanos b)
 /* ---- The connections that the loop polls ---- */
 
 /* Without memory for it the loop does without this connection, and the background thread reads. */
-void io_loop_watch(struct io *io, unsigned number)
+void io_loop_watch(struct io *io, struct io_connection *connection)
 {
-    const struct io_connection *connection = &io->connection[number];
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
     if (io->loop_fd < 0 || io->loop_ended)
         return;
 
-    assert(connection->conn && !(io->loop_set & io_bit(number)));
-    if (epoll_ctl(io->loop_fd, EPOLL_CTL_ADD, conn_fd(connection->conn), &event) == 0)
-        io->loop_set |= io_bit(number);
+    assert(connection->conn && !connection->in_loop);
+    if (epoll_ctl(io->loop_fd, EPOLL_CTL_ADD, conn_fd(connection->conn), &event) < 0)
+        return;
+    connection->in_loop = true;
+    io->loop_set |= connection_set_of(connection->number);
 }
 
-void io_loop_unwatch(struct io *io, unsigned number)
+void io_loop_unwatch(struct io *io, struct io_connection *connection)
 {
-    if (!(io->loop_set & io_bit(number)))
+    if (!connection->in_loop)
         return;
 
     struct epoll_event ignored = {0};
-    io->loop_set &= ~io_bit(number);
-    epoll_ctl(io->loop_fd, EPOLL_CTL_DEL, conn_fd(io->connection[number].conn), &ignored);
+    connection->in_loop = false;
+    epoll_ctl(io->loop_fd, EPOLL_CTL_DEL, conn_fd(connection->conn), &ignored);
+
+    connection_set set = connection_set_of(connection->number);
+    unsigned row = 0;
+    io->loop_set &= ~set;
+    for (const struct io_connection *other; (other = io_next_open(io, &set, &row));)
+        io->loop_set |= other->in_loop ? connection_set_of(other->number) : 0;
 }
 
 static void watch_all(struct io *io)
 {
-    for (uint32_t connections = io->open; connections;) {
-        unsigned number = io_pop(&connections);
-        if (io->connection[number].conn && io->connection[number].up)
-            io_loop_watch(io, number);
-    }
+    connection_set open = io->open;
+    unsigned row = 0;
+    for (struct io_connection *connection; (connection = io_next_open(io, &open, &row));)
+        if (connection->conn && connection->up)
+            io_loop_watch(io, connection);
 }
 
 int io_loop_begin(void *self, int wake_fd)
@@ -78,31 +87,42 @@ void io_loop_end(void *self)
     struct io *io = self;
     small_mutex_lock(&io->lock);
     io->loop_ended = true;
-    for (uint32_t connections = io->loop_set; connections;)
-        io_loop_unwatch(io, io_pop(&connections));
+    connection_set watched = io->loop_set;
+    unsigned row = 0;
+    for (struct io_connection *connection; (connection = io_next_open(io, &watched, &row));)
+        io_loop_unwatch(io, connection);
     io_offer(io, io->open);
     io_unlock(io);
 }
 
 /* ---- Whose turn it is ---- */
 
-static bool is_left_to_loop(const struct io *io, unsigned number, nanos now)
+/* A group with a connection that the loop does not poll is not left to it. */
+static bool is_left_to_loop(const struct io *io, unsigned group, nanos now)
 {
-    const struct io_connection *connection = &io->connection[number];
-    /* Bytes that hf_flush will send do not count; a socket that took too few of them does. */
-    bool writes = conn_events(connection->conn) != POLLIN && !(io->dirty & io_bit(number));
-    bool reads_only = !writes && !conn_ready(connection->conn);
-    nanos since = later(connection->interest_at, io->loop_read_at);
-    return reads_only && now < since + IO_LOOP_PATIENCE;
+    connection_set set = connection_set_of(group);
+    bool is_dirty = io->dirty & set;
+    unsigned row = 0;
+    for (const struct io_connection *connection; (connection = io_next_open(io, &set, &row));) {
+        const struct conn *conn = connection->conn;
+        if (!connection->in_loop)
+            return false;
+
+        /* Bytes that hf_flush will send do not count; a socket that took too few of them does. */
+        bool writes = conn_events(conn) != POLLIN && !is_dirty;
+        if (writes || conn_ready(conn))
+            return false;
+    }
+    return now < later(io->group[group].interest_at, io->loop_read_at) + IO_LOOP_PATIENCE;
 }
 
-uint32_t io_left_to_loop(const struct io *io, nanos now)
+connection_set io_left_to_loop(const struct io *io, nanos now)
 {
-    uint32_t left = 0;
-    for (uint32_t connections = io->loop_set & io->interest_set; connections;) {
-        unsigned number = io_pop(&connections);
-        if (is_left_to_loop(io, number, now))
-            left |= io_bit(number);
+    connection_set left = 0;
+    for (connection_set connections = io->loop_set & io->interest_set; connections;) {
+        unsigned group = io_pop(&connections);
+        if (is_left_to_loop(io, group, now))
+            left |= connection_set_of(group);
     }
     return left;
 }
@@ -115,13 +135,13 @@ nanos io_loop_limit(const struct io *io, nanos now, nanos until)
     return is_awake && limit < until ? limit : until;
 }
 
-void io_loop_expect(struct io *io, unsigned number)
+void io_loop_expect(struct io *io, struct io_group *group)
 {
-    io->connection[number].interest_at = io->asked_at;
+    group->interest_at = io->asked_at;
     io->loop_at = later(io->loop_at, io->asked_at);
 }
 
-void io_loop_announce(struct io *io, uint32_t connections)
+void io_loop_announce(struct io *io, connection_set connections)
 {
     bool has_no_driver = connections & io->loop_set & ~io->driven;
     if (has_no_driver && io->background_until > io->asked_at + IO_LOOP_PATIENCE)
@@ -130,36 +150,27 @@ void io_loop_announce(struct io *io, uint32_t connections)
 
 /* ---- Reading ---- */
 
-/* The watched connections that are readable. */
-static uint32_t readable_connections(const struct io *io)
+/* Reads the watched connections that are readable. If they are more than READ_AT_ONCE, the loop
+ * finds its descriptor readable again. */
+static void read_readable(struct io *io, nanos now)
 {
-    struct pollfd fds[WIRE_CONNECTIONS_MAX];
-    nfds_t count = 0;
-    for (uint32_t connections = io->loop_set; connections;) {
-        int fd = conn_fd(io->connection[io_pop(&connections)].conn);
-        fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
-    }
-
-    uint32_t readable = 0;
-    bool any = count && poll(fds, count, 0) > 0;
-    count = 0;
-    for (uint32_t connections = any ? io->loop_set : 0; connections;) {
-        unsigned number = io_pop(&connections);
-        if (fds[count++].revents)
-            readable |= io_bit(number);
-    }
-    return readable;
+    struct epoll_event event[READ_AT_ONCE];
+    int count = epoll_wait(io->loop_fd, event, READ_AT_ONCE, 0);
+    for (int i = 0; i < count; i++)
+        if (event[i].data.ptr) /* NULL: the eventfd of the client */
+            io_read_now(io, event[i].data.ptr, now);
 }
 
-/* Mostly replies are due by one connection alone: then no poll() is needed to find it. */
+/* Mostly replies are due by one connection alone: then no epoll_wait() is needed to find it. */
 static void read_what_came(struct io *io, nanos now)
 {
-    uint32_t due = io->interest_set & io->loop_set;
-    if (io_is_single(due) && io_read_now(io, io_lowest(due), now))
+    connection_set due = io->interest_set & io->loop_set;
+    bool is_one = io_is_single(due) && io->group[io_lowest(due)].open_count == 1;
+    unsigned row = 0;
+    if (is_one && io_read_now(io, io_next_open(io, &due, &row), now))
         return;
-
-    for (uint32_t readable = readable_connections(io); readable;)
-        io_read_now(io, io_pop(&readable), now);
+    if (io->loop_set)
+        read_readable(io, now);
 }
 
 void io_loop_read(void *self)

@@ -82,11 +82,14 @@ static hf_status open_parts(struct io *io, const struct url *url, const struct s
     int error = entropy_seed(&io->entropy);
     if (!error && (io->background.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         error = errno;
+    if (!error && !io_reserve(io, CONNECTION_GROUPS))
+        error = ENOMEM;
     if (error)
         return error_set(HF_NO_MEMORY, "no memory for connections: %s", strerror(error));
 
     io->wire_host = (struct wire_engine_host){
         .ctx = io,
+        .reserve = io_reserve,
         .dial = io_dial,
         .send = io_send,
         .start_tls = io_start_tls,
@@ -125,8 +128,8 @@ hf_status io_open(void **self, const struct url *url, const struct settings *set
     io->policy = io_policy;
     io->spin = spin_time(io, settings);
     io->background.wake_fd = io->loop_fd = -1;
-    for (unsigned i = 0; i < WIRE_CONNECTIONS_MAX; i++)
-        io->connection[i].wake_fd = io->connection[i].adopted_fd = -1;
+    for (unsigned i = 0; i < CONNECTION_GROUPS; i++)
+        io->group[i].wake_fd = -1;
 
     hf_status status = open_parts(io, url, settings);
     if (status == HF_OK)
@@ -181,8 +184,9 @@ static void start_in_background(struct io *io, const struct engine_op *op)
     io_offer(io, op->connections);
     io_loop_announce(io, op->connections);
 
-    /* A connection is down: the background thread must call tick(), which redials. */
-    bool needs_tick = !op->connections || op->connections & ~io->open;
+    /* A connection is down: the background thread must call tick(), which redials. If groups have
+     * several connections, this one may be down although its group is open. */
+    bool needs_tick = !op->connections || op->connections & ~io->open || io->rows > 1;
     if (needs_tick)
         io_wake_waiter(io, &io->background);
 }
@@ -291,7 +295,7 @@ void io_flush(void *self)
 {
     struct io *io = self;
     small_mutex_lock(&io->lock);
-    uint32_t flushed = io->dirty & io->loop_set;
+    connection_set flushed = io->dirty & io->loop_set;
     io_flush_connections(io);
     if (flushed)
         io_offer(io, flushed); /* the background thread drives those whose socket is full */

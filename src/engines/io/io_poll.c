@@ -4,20 +4,24 @@
 
 #include "sys/clock.h"
 
+#include <stdlib.h>
 #include <unistd.h>
+
+/* How long a thread polls that has no memory to poll all its connections. */
+#define SHORT_LIST_MAX NANOS_OF_MS(10)
 
 /* ---- Taking connections ---- */
 
-static void take_connections(struct io *io, struct io_waiter *me, uint32_t connections)
+static void take_connections(struct io *io, struct io_waiter *me, connection_set connections)
 {
     assert((connections & io->driven) == 0);
     me->connections |= connections;
     io->driven |= connections;
     while (connections)
-        io->connection[io_pop(&connections)].driver = me;
+        io->group[io_pop(&connections)].driver = me;
 }
 
-void io_choose_connections(struct io *io, struct io_waiter *me, uint32_t wanted)
+void io_choose_connections(struct io *io, struct io_waiter *me, connection_set wanted)
 {
     assert(me->state == IO_AWAKE);
     wanted &= io->open;
@@ -25,24 +29,84 @@ void io_choose_connections(struct io *io, struct io_waiter *me, uint32_t wanted)
     if (me->connections & ~wanted)
         io_give_up(io, me, me->connections & ~wanted);
 
-    /* The background thread has an eventfd of its own; a caller borrows that of a connection. */
+    /* The background thread has an eventfd of its own; a caller borrows that of a group. */
     if (me->mailbox && me->connections)
-        me->wake_fd = io->connection[io_lowest(me->connections)].wake_fd;
+        me->wake_fd = io->group[io_lowest(me->connections)].wake_fd;
+}
+
+/* ---- What a thread waits for ---- */
+
+/* The eventfd of the thread, and connections. */
+struct wait_list {
+    struct pollfd few[CONNECTION_GROUPS + 1], *fds;
+    struct io_connection *first[CONNECTION_GROUPS], **connection; /* that of fds[i + 1] */
+    unsigned count;                                               /* number of connections */
+    bool is_short; /* some connections are missing, because there is no memory */
+};
+
+static unsigned count_open(const struct io *io, connection_set set)
+{
+    unsigned count = 0;
+    while (set)
+        count += io->group[io_pop(&set)].open_count;
+    return count;
+}
+
+/* Without memory only the first ones are polled, and those for a short time. */
+static void make_room(struct wait_list *list, unsigned count)
+{
+    list->fds = list->few;
+    list->connection = list->first;
+    list->count = 0;
+    list->is_short = false;
+    if (count <= CONNECTION_GROUPS)
+        return;
+
+    struct pollfd *fds = malloc((count + 1) * sizeof *fds);
+    struct io_connection **connection = malloc(count * sizeof(struct io_connection *));
+    list->is_short = !fds || !connection;
+    if (list->is_short) {
+        free(fds);
+        free(connection);
+        return;
+    }
+    list->fds = fds;
+    list->connection = connection;
+}
+
+static void gather(const struct io *io, const struct io_waiter *me, struct wait_list *list)
+{
+    connection_set left = me->connections;
+    unsigned row = 0;
+    make_room(list, count_open(io, left));
+    for (struct io_connection *connection; (connection = io_next_open(io, &left, &row));) {
+        if (list->is_short && list->count == CONNECTION_GROUPS)
+            break;
+        list->connection[list->count++] = connection;
+    }
+}
+
+static void free_list(struct wait_list *list)
+{
+    if (list->fds == list->few)
+        return;
+    free(list->fds);
+    free(list->connection);
+}
+
+/* Keeps the connections on which there is work that poll() would not show. Returns false, and keeps
+ * all, if there is none. */
+static bool keep_ready(struct wait_list *list)
+{
+    unsigned ready = 0;
+    for (unsigned i = 0; i < list->count; i++)
+        if (io_connection_ready(list->connection[i]))
+            list->connection[ready++] = list->connection[i];
+    list->count = ready ? ready : list->count;
+    return ready;
 }
 
 /* ---- Polling ---- */
-
-static uint32_t ready_connections(const struct io *io, uint32_t connections)
-{
-    uint32_t ready = 0;
-    while (connections) {
-        unsigned number = io_pop(&connections);
-        if (io_connection_ready(&io->connection[number]))
-            ready |= io_bit(number);
-    }
-
-    return ready;
-}
 
 /* The limit of poll(2) in ms, rounded up. */
 static int poll_limit(nanos until)
@@ -95,48 +159,50 @@ static void poll_unlocked(struct io *io, struct io_waiter *me, struct pollfd *fd
     me->state = IO_AWAKE;
 
     if (spins)
-        io_spin_learn(&io->connection[io_lowest(me->connections)].spin, hit);
+        io_spin_learn(&io->group[io_lowest(me->connections)].spin, hit);
     empty_wake_fd(me, fds[0].revents);
 }
 
-/* Polls the connections that we drive. Returns those on which something happened. */
-static uint32_t poll_connections(struct io *io, struct io_waiter *me, nanos until)
+/* Polls the connections of the list, and keeps those on which something happened. */
+static void poll_list(struct io *io, struct io_waiter *me, struct wait_list *list, nanos until)
 {
-    struct pollfd fds[WIRE_CONNECTIONS_MAX + 1] = {{.fd = me->wake_fd, .events = POLLIN}};
-    nfds_t count = 1;
-    for (uint32_t connections = me->connections; connections;) {
-        struct io_connection *connection = &io->connection[io_pop(&connections)];
-        fds[count++] = io_connection_pollfd(connection);
+    list->fds[0] = (struct pollfd){.fd = me->wake_fd, .events = POLLIN};
+    for (unsigned i = 0; i < list->count; i++) {
+        list->connection[i]->is_waited_on = true;
+        list->fds[i + 1] = io_connection_pollfd(list->connection[i]);
     }
+    nanos soon = clock_boot() + SHORT_LIST_MAX;
+    if (list->is_short && soon < until)
+        until = soon;
 
-    poll_unlocked(io, me, fds, count, until);
+    poll_unlocked(io, me, list->fds, list->count + 1, until);
 
-    uint32_t happened = 0;
-    count = 1;
-    for (uint32_t connections = me->connections; connections; count++) {
-        unsigned number = io_pop(&connections);
-        if (io->connection[number].closing)
-            io_free_closing(&io->connection[number]); /* the event was on the old connection */
-        else if (fds[count].revents)
-            happened |= io_bit(number);
-        io->connection[number].happened = fds[count].revents;
+    unsigned happened = 0;
+    for (unsigned i = 0; i < list->count; i++) {
+        struct io_connection *connection = list->connection[i];
+        connection->happened = list->fds[i + 1].revents;
+        if (io_end_wait(connection) && connection->happened)
+            list->connection[happened++] = connection;
     }
-    return happened;
+    list->count = happened;
 }
 
 nanos io_drive(struct io *io, struct io_waiter *me, nanos now, nanos until)
 {
-    uint32_t happened = ready_connections(io, me->connections);
-    if (!happened && io_may_recv_wait(io, me, now, until))
-        return io_recv_wait(io, me);
+    struct io_connection *only = io_recv_wait_on(io, me, now, until);
+    if (only)
+        return io_recv_wait(io, me, only);
 
-    if (!happened)
-        happened = poll_connections(io, me, until);
-    if (happened)
+    struct wait_list list;
+    gather(io, me, &list);
+    if (!keep_ready(&list))
+        poll_list(io, me, &list, until);
+    if (list.count)
         me->recv_waited = false;
 
     now = clock_boot();
-    while (happened)
-        io_serve(io, io_pop(&happened), now);
+    for (unsigned i = 0; i < list.count; i++)
+        io_serve(io, list.connection[i], now);
+    free_list(&list);
     return now;
 }

@@ -10,19 +10,20 @@
  */
 static void update_interest(struct io *io, struct io_mailbox *mailbox)
 {
-    uint32_t now = mailbox->has_caller ? 0 : mailbox->op->connections;
-    for (uint32_t changed = now ^ mailbox->interest; changed;) {
-        unsigned number = io_pop(&changed);
-        bool added = now & io_bit(number);
-        assert(added || io->interest_count[number]);
+    connection_set now = mailbox->has_caller ? 0 : mailbox->op->connections;
+    for (connection_set changed = now ^ mailbox->interest; changed;) {
+        struct io_group *group = &io->group[io_lowest(changed)];
+        connection_set bit = connection_set_of(io_pop(&changed));
+        bool added = now & bit;
+        assert(added || group->interest_count);
 
-        if (added && !io->interest_count[number])
-            io_loop_expect(io, number);
-        io->interest_count[number] += added ? 1 : UINT32_MAX;
-        if (io->interest_count[number])
-            io->interest_set |= io_bit(number);
+        if (added && !group->interest_count)
+            io_loop_expect(io, group);
+        group->interest_count += added ? 1 : UINT32_MAX;
+        if (group->interest_count)
+            io->interest_set |= bit;
         else
-            io->interest_set &= ~io_bit(number);
+            io->interest_set &= ~bit;
     }
     mailbox->interest = now;
 }
@@ -54,9 +55,9 @@ static void settle_touched(struct io *io)
 }
 
 /* The background thread must look after connections that are new in the set, after a while. */
-static void note_unclaimed(struct io *io, uint32_t unclaimed)
+static void note_unclaimed(struct io *io, connection_set unclaimed)
 {
-    uint32_t added = unclaimed & ~io->unclaimed;
+    connection_set added = unclaimed & ~io->unclaimed;
     assert(io->unclaimed != unclaimed);
     io->unclaimed = unclaimed;
     if (!added)
@@ -64,22 +65,22 @@ static void note_unclaimed(struct io *io, uint32_t unclaimed)
 
     nanos now = clock_boot();
     while (added)
-        io->connection[io_pop(&added)].unclaimed_at = now;
+        io->group[io_pop(&added)].unclaimed_at = now;
     if (io->background_until > now + IO_UNCLAIMED_AFTER)
         io_wake_waiter(io, &io->background);
 }
 
 /* A thread must read connections that are new in the set. */
-static void note_listening(struct io *io, uint32_t listening)
+static void note_listening(struct io *io, connection_set listening)
 {
-    uint32_t added = listening & ~io->listening;
+    connection_set added = listening & ~io->listening;
     io->listening = listening;
     io_offer(io, added);
 }
 
 static void offer_dialled(struct io *io)
 {
-    uint32_t dialled = io->dialled;
+    connection_set dialled = io->dialled;
     io->dialled = 0;
     io_offer(io, dialled);
 }
@@ -89,11 +90,11 @@ void io_settle(struct io *io)
     if (io->touched)
         settle_touched(io);
 
-    uint32_t unclaimed = io->type->connections ? io->type->connections(io->engine) : 0;
+    connection_set unclaimed = io->type->connections ? io->type->connections(io->engine) : 0;
     if (unclaimed != io->unclaimed)
         note_unclaimed(io, unclaimed);
     if (io->type->listening_connections) {
-        uint32_t listening = io->type->listening_connections(io->engine);
+        connection_set listening = io->type->listening_connections(io->engine);
         if (listening != io->listening)
             note_listening(io, listening);
     }

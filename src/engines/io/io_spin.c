@@ -8,7 +8,7 @@
  * background thread never spins, because nobody waits for its replies. If the process may use only
  * one CPU, nobody spins: the server needs that CPU (io_open).
  *
- * Cost. A spin that ends without a reply has wasted its time. So each connection counts hits and
+ * Cost. A spin that ends without a reply has wasted its time. So each group counts hits and
  * misses and spins less and less where it does not pay (io_spin.h).
  *
  * `spin=0` in the URL has the same effect as the switch. */
@@ -22,7 +22,7 @@ bool io_may_spin(struct io *io, const struct io_waiter *me)
 {
     assert(io->spin && me->connections);
     bool alone = io->waiters == me && !me->next;
-    return alone && io_spin_pays(&io->connection[io_lowest(me->connections)].spin);
+    return alone && io_spin_pays(&io->group[io_lowest(me->connections)].spin);
 }
 
 bool io_spin_poll(struct pollfd *fds, nfds_t count, nanos until)

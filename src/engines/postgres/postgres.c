@@ -316,7 +316,7 @@ static void connection_ready(void *self, unsigned connection, unsigned events, n
     pg_connection_ready(self, now);
 }
 
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     struct postgres *p = self;
     return p->connection.unclaimed > 0;
@@ -324,7 +324,7 @@ static uint32_t connections(void *self)
 
 /* With interop= leases end with their session, so the end of an idle session must be noticed at
  * once. */
-static uint32_t listening_connections(void *self)
+static connection_set listening_connections(void *self)
 {
     const struct postgres *p = self;
     return p->interop && p->connection.state == PG_UP;

@@ -32,10 +32,17 @@ void redis_cluster_join(void *redis, const struct redis_cluster_place *place)
 {
     struct redis *r = redis;
     assert(r->follow.is_on && !r->ops && !r->known_ops.count);
-    assert(place->index < REDIS_CLUSTER_MEMBERS_MAX && place->redirected);
+    assert(place->index < UINT16_MAX && place->is_needed && place->redirected);
     r->cluster =
         (struct cluster_membership){.is_on = true, .place = *place, .resend_at = TIME_NEVER};
     snprintf(r->box, sizeof r->box, "%c%s", place->polls ? 'c' : 's', r->self);
+}
+
+void redis_cluster_set_first_connection(void *redis, unsigned number)
+{
+    struct redis *r = redis;
+    assert(r->cluster.is_on && !r->ops);
+    r->cluster.place.first_connection = number;
 }
 
 void redis_cluster_set_probe(void *redis, unsigned slot)
@@ -131,6 +138,7 @@ bool redis_cluster_move(void *from_redis, void *to_redis, struct engine_op *op, 
     assert(from != to && resting->home == from->cluster.place.index);
     if (is_active)
         a = *active;
+    to->cluster.place.is_needed(to->cluster.place.ctx);
     if (!make_known(to, op, is_active))
         return false;
 
@@ -139,7 +147,7 @@ bool redis_cluster_move(void *from_redis, void *to_redis, struct engine_op *op, 
     redis_op_forget(from, op);
     redis_ops_rest(from);
     op->engine_state = moved;
-    moved->home = (uint8_t)to->cluster.place.index;
+    moved->home = to->cluster.place.index;
     to->round = from->round > to->round ? from->round : to->round;
     to->last_now = now;
     if (!is_active) {
@@ -167,7 +175,7 @@ bool redis_cluster_move(void *from_redis, void *to_redis, struct engine_op *op, 
 static void set_stray(struct redis *r, struct redis_op *a, unsigned to)
 {
     r->cluster.strays += !a->stray_to;
-    a->stray_to = (uint8_t)(to + 1);
+    a->stray_to = (uint16_t)(to + 1);
     a->unsent = true;
 }
 
@@ -181,13 +189,13 @@ static bool has_slot(const struct redis_op *a)
     return !lists && !admin_is_for_servers(asked->verb);
 }
 
-void redis_cluster_review(void *redis, const uint8_t owner[CLUSTER_SLOTS])
+void redis_cluster_review(void *redis, const uint16_t owner[CLUSTER_SLOTS])
 {
     struct redis *r = redis;
     for (struct redis_op *a = r->ops; a; a = a->next) {
         if (!has_slot(a) || redis_op_is_in_flight(a))
             continue;
-        uint8_t to = owner[redis_cluster_slot(r->prefix, a->sent_op.name, a->sent_op.name_len)];
+        uint16_t to = owner[redis_cluster_slot(r->prefix, a->sent_op.name, a->sent_op.name_len)];
         if (to == r->cluster.place.index)
             continue;
 

@@ -14,17 +14,17 @@
 
 struct settings;
 
-enum { REDIS_CLUSTER_MEMBERS_MAX = 64 };
-
 /* How a server refused a request. IMPORTING (ASK): the key is on another server already, but the
  * slot as a whole is not. */
 enum redis_redirect { REDIS_MOVED, REDIS_IMPORTING, REDIS_TRY_AGAIN, REDIS_CLUSTER_DOWN };
 
 struct redis_cluster_place {
-    unsigned index;            /* index of this member */
+    uint16_t index;            /* index of this member; less than UINT16_MAX */
     unsigned first_connection; /* number of its first connection in the engine above */
     bool polls;                /* setting wake is "poll" */
     void *ctx;
+    /* An op moves to this member, which may be its first one: it must get its number now. */
+    void (*is_needed)(void *ctx);
     /* A request was refused and did nothing. MOVED, IMPORTING: `host` and `port` name the server
      * that has the slot, or will have it; host "" is the server that refused. Returns the index of
      * that member; -1: none is known. It must not call a member. */
@@ -36,6 +36,8 @@ struct redis_cluster_place {
 unsigned redis_cluster_connections(const struct settings *settings, bool polls);
 /* Makes an engine a member. Call it after redis_follow_begin(), before the first submit. */
 void redis_cluster_join(void *redis, const struct redis_cluster_place *place);
+/* Sets the number of its first connection, before the first op comes. */
+void redis_cluster_set_first_connection(void *redis, unsigned number);
 /* Names a slot of this server, for the keys that the greeting tries. */
 void redis_cluster_set_probe(void *redis, unsigned slot);
 
@@ -52,6 +54,6 @@ bool redis_cluster_has_ops(const void *redis);
 bool redis_cluster_move(void *from, void *to, struct engine_op *op, nanos now);
 /* Goes through the ops whose slots belong to other members by that table: waiters ask again, and
  * unsent ops become strays. */
-void redis_cluster_review(void *redis, const uint8_t owner[CLUSTER_SLOTS]);
+void redis_cluster_review(void *redis, const uint16_t owner[CLUSTER_SLOTS]);
 /* Moves the ops whose requests were redirected. `members` is indexed by the members' indexes. */
 void redis_cluster_move_strays(void *redis, void *const *members, nanos now);

@@ -31,14 +31,15 @@ bool redis_op_is_in_flight(const struct redis_op *a)
 
 void redis_op_set_connections(struct redis *r, struct redis_op *a)
 {
-    uint32_t bits = (a->queued && !redis_polls_only(r)) || a->listens ? 1u << CONNECTION_NOTIFY : 0;
+    bool listens = (a->queued && !redis_polls_only(r)) || a->listens;
+    connection_set bits = listens ? 1u << CONNECTION_NOTIFY : 0;
     for (unsigned i = 0; i < CONNECTIONS; i++)
         bits |= a->in_flight[i] ? 1u << i : 0;
     if (a->awaits_replicas)
         bits |= 1u << CONNECTION_DURABLE;
     if (a->unsent)
         bits |= 1u << redis_op_connection(r, a, a->sent_op.verb)->number;
-    a->op->connections = bits << r->cluster.place.first_connection;
+    a->op->connections = connection_set_raised(bits, r->cluster.place.first_connection);
     if (a->unsent)
         a->op->connections |= r->follow.seek_connections;
 }

@@ -149,10 +149,10 @@ nanos redis_follow_tick(struct redis *r, nanos now)
     return next;
 }
 
-void redis_follow_seek_by(void *redis, uint32_t connections)
+void redis_follow_seek_by(void *redis, connection_set connections)
 {
     struct redis *r = redis;
-    assert(r->follow.is_on && !(connections & ((1u << CONNECTIONS) - 1)));
+    assert(r->follow.is_on);
     r->follow.seek_connections = connections;
 }
 
@@ -172,14 +172,14 @@ bool redis_follow_is_up(const void *redis)
     return ((const struct redis *)redis)->connection[CONNECTION_COMMANDS].state == CONNECTION_UP;
 }
 
-uint32_t redis_follow_greeting(const void *redis)
+connection_set redis_follow_greeting(const void *redis)
 {
     const struct redis *r = redis;
-    uint32_t all = 0;
+    connection_set all = 0;
     for (unsigned i = 0; i < CONNECTIONS && r->follow.is_known; i++) {
         enum connection_state state = r->connection[i].state;
         bool greets = state == CONNECTION_DIALLING || state == CONNECTION_GREETING;
-        all |= (uint32_t)greets << i;
+        all |= (connection_set)greets << i;
     }
     return all;
 }

@@ -20,7 +20,7 @@ void redis_follow_failed(void *redis, hf_status status, const char *why, nanos n
 void redis_follow_hold_back(void *redis, nanos until, nanos now);
 /* Names the connections that will tell which server to follow. Ops that wait for the server wait
  * on these connections. */
-void redis_follow_seek_by(void *redis, uint32_t connections);
+void redis_follow_seek_by(void *redis, connection_set connections);
 
 /* Returns true if ops wait and no server is known. */
 bool redis_follow_is_sought(const void *redis);
@@ -28,6 +28,6 @@ bool redis_follow_is_sought(const void *redis);
 bool redis_follow_is_up(const void *redis);
 /* Returns the connections to a new server that are not up yet. Ops must not wait for them, but
  * holds do. */
-uint32_t redis_follow_greeting(const void *redis);
+connection_set redis_follow_greeting(const void *redis);
 /* Returns true if a connection to the server was lost or refused since the last call. */
 bool redis_follow_take_loss(void *redis);

@@ -258,13 +258,13 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     rest(r);
 }
 
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     struct redis *r = self;
-    uint32_t all = 0;
+    connection_set all = 0;
 #pragma GCC unroll 3
     for (unsigned i = 0; i < CONNECTIONS; i++)
-        all |= (uint32_t)(r->connection[i].unclaimed > 0) << i;
+        all |= (connection_set)(r->connection[i].unclaimed > 0) << i;
     return all;
 }
 

@@ -187,8 +187,8 @@ struct follow {
     nanos patience_until;
     /* time until which requests for new locks stay unsent; 0: they do not */
     nanos hold_back_until;
-    /* connections that will tell which server to follow, as bits */
-    uint32_t seek_connections;
+    /* connections that will tell which server to follow */
+    connection_set seek_connections;
 };
 
 /* lock_channels.c */
@@ -221,9 +221,9 @@ struct resting_op {
     /* this field and the next ones: as in redis_op, kept while the op rests */
     nanos acknowledged;
     uint32_t first_ttl_ms;
-    bool sent, cut;
+    bool sent : 1, cut : 1;
     uint8_t confirmed_by;
-    uint8_t home; /* index of this server in its cluster */
+    uint16_t home; /* index of this server in its cluster */
 };
 _Static_assert(sizeof(struct resting_op) == 40, "a hold costs no more here");
 
@@ -250,9 +250,9 @@ struct redis_op {
     uint8_t redirects; /* number of times in a row that a server named another one */
     /* number of times in a row that the server could not take it for the moment */
     uint8_t refusals;
-    uint8_t stray_to; /* index + 1 of the server that it must move to; 0: none */
-    nanos refused_at; /* time of the first of these refusals; 0: none */
-    nanos resend_at;  /* unsent: earliest time to send it; 0: at once */
+    uint16_t stray_to; /* index + 1 of the server that it must move to; 0: none */
+    nanos refused_at;  /* time of the first of these refusals; 0: none */
+    nanos resend_at;   /* unsent: earliest time to send it; 0: at once */
     /* channel on which it is notified, in a cluster; NULL: none */
     struct lock_channel *channel;
     uint32_t in_flight[CONNECTIONS]; /* number of requests in flight */
@@ -597,10 +597,10 @@ bool redis_follow_is_patient(const struct redis *r, hf_status status, nanos now)
 
 /* ---- cluster_member.c ---- */
 
-/* Returns the connection as a bit of engine_op.connections. */
-static inline uint32_t redis_connection_bit(const struct redis *r, unsigned connection)
+/* Returns the connection as a set. */
+static inline connection_set redis_connection_bit(const struct redis *r, unsigned connection)
 {
-    return UINT32_C(1) << (r->cluster.place.first_connection + connection);
+    return connection_set_of(r->cluster.place.first_connection + connection);
 }
 /* Returns true if the error is a redirect or a refusal of a cluster: then the request is sent
  * elsewhere or again later, and the op gets its reply from that. */

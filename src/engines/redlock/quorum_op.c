@@ -22,11 +22,11 @@ enum { SPREAD_DOUBLINGS = 6 };
 void redlock_op_set_connections(struct redlock *l, struct quorum_op *quorum_op)
 {
     const struct quorum_try *b = quorum_op->open_try;
-    uint32_t connections = redlock_admin_connections(quorum_op);
+    connection_set connections = redlock_admin_connections(quorum_op);
     bool awaits = b && b->over_at != TIME_NEVER;
 
     for (unsigned i = 0; i < l->servers; i++) {
-        uint32_t here = awaits ? b->node_op[i].member.op.connections : 0;
+        connection_set here = awaits ? b->node_op[i].member.op.connections : 0;
         here |= quorum_op->listens ? quorum_op->listen_op[i].op.connections : 0;
         connections |= here << i * QUORUM_MEMBER_CONNECTIONS;
     }

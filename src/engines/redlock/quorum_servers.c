@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(QUORUM_SERVERS_MAX *QUORUM_MEMBER_CONNECTIONS <= CONNECTION_GROUPS,
+               "a connection is a group");
+
 /* ---- What the engines of the servers call ---- */
 
 static unsigned connection_of(const struct node *m, unsigned connection)

@@ -89,18 +89,18 @@ struct quorum_try *redlock_try_make(struct redlock *l, struct quorum_op *quorum_
 }
 
 /* Updates the numbers of tries that have replies in the background. */
-static void count_connections(struct redlock *l, struct quorum_try *b, uint32_t connections)
+static void count_connections(struct redlock *l, struct quorum_try *b, connection_set connections)
 {
-    for (uint32_t changed = connections ^ b->background; changed; changed &= changed - 1) {
-        unsigned connection = (unsigned)__builtin_ctz(changed);
+    for (connection_set changed = connections ^ b->background; changed; changed &= changed - 1) {
+        unsigned connection = (unsigned)__builtin_ctzll(changed);
         bool is_added = connections >> connection & 1;
         assert(is_added || l->background[connection]);
 
         l->background[connection] += is_added ? 1 : UINT32_MAX;
         if (l->background[connection])
-            l->background_connections |= UINT32_C(1) << connection;
+            l->background_connections |= connection_set_of(connection);
         else
-            l->background_connections &= ~(UINT32_C(1) << connection);
+            l->background_connections &= ~connection_set_of(connection);
     }
     b->background = connections;
 }
@@ -289,11 +289,11 @@ static nanos due_at(const struct redlock *l, const struct quorum_try *b, nanos n
 
 void redlock_try_update(struct redlock *l, struct quorum_try *b, nanos now)
 {
-    uint32_t connections = 0;
+    connection_set connections = 0;
     bool is_awaited = b->quorum_op && b->over_at != TIME_NEVER;
     for (unsigned i = 0; i < l->servers && !is_awaited; i++) {
         const struct node_op *node_op = &b->node_op[i];
-        uint32_t here = node_op->member.op.connections | (node_op->again != TIME_NEVER);
+        connection_set here = node_op->member.op.connections | (node_op->again != TIME_NEVER);
         connections |= here << i * QUORUM_MEMBER_CONNECTIONS;
     }
     count_connections(l, b, connections);

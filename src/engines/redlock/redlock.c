@@ -169,12 +169,10 @@ static nanos tick(void *self, nanos now)
 
 /* Returns the connections with replies that no op waits for: from slow servers after a majority
  * has answered, and to releases in the background. */
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     struct redlock *l = self;
-    uint32_t all = l->background_connections;
-    _Static_assert(QUORUM_SERVERS_MAX * QUORUM_MEMBER_CONNECTIONS <= WIRE_CONNECTIONS_MAX,
-                   "a bit each");
+    connection_set all = l->background_connections;
 
     for (unsigned i = 0; i < l->servers; i++)
         all |= redis_wire_engine.connections(l->node[i].redis) << i * QUORUM_MEMBER_CONNECTIONS;
@@ -200,11 +198,11 @@ static bool owes_release(const struct redlock *l, unsigned server)
  * sent: its kernel has the release, and the server reads it when it resumes. A server that never
  * greeted this client holds nothing of this client, but may hold a lease of another one that was
  * released here. */
-static uint32_t silent_connections(void *self, nanos now)
+static connection_set silent_connections(void *self, nanos now)
 {
     const struct redlock *l = self;
-    const uint32_t all_of_one = (UINT32_C(1) << QUORUM_MEMBER_CONNECTIONS) - 1;
-    uint32_t silent = 0;
+    const connection_set all_of_one = (UINT64_C(1) << QUORUM_MEMBER_CONNECTIONS) - 1;
+    connection_set silent = 0;
 
     for (unsigned i = 0; i < l->servers; i++) {
         const void *redis = l->node[i].redis;

@@ -110,7 +110,7 @@ struct quorum_try {
     int64_t ttl_ms;
     struct queue_place place; /* place of the quorum op when the try began */
     /* connections with replies that no op waits for; counted in redlock.background */
-    uint32_t background;
+    connection_set background;
     bool hurried; /* a majority has answered this round: the others get little more time */
     bool held;
     bool lost;     /* ROUND_RELEASE: the hold was lost before */
@@ -187,8 +187,8 @@ struct redlock {
     struct quorum_op *notified; /* list of quorum ops with pending_turns */
     struct pending_reply *pending_replies, *pending_replies_last, *unused;
     unsigned answers_due, room_for_answers;
-    uint32_t background[WIRE_CONNECTIONS_MAX]; /* number of tries that count for each connection */
-    uint32_t background_connections; /* connections whose number in `background` is not 0 */
+    uint32_t background[CONNECTION_GROUPS]; /* number of tries that count for each connection */
+    connection_set background_connections;  /* connections whose number in `background` is not 0 */
 };
 
 /* ---- quorum_servers.c ---- */
@@ -314,4 +314,4 @@ void redlock_admin_tick(struct redlock *l, struct quorum_op *quorum_op, nanos no
 void redlock_admin_row(struct quorum_op *quorum_op, const struct engine_op *op,
                        const struct hf_row *row);
 void redlock_admin_free(struct redlock *l, struct quorum_op *quorum_op);
-uint32_t redlock_admin_connections(const struct quorum_op *quorum_op);
+connection_set redlock_admin_connections(const struct quorum_op *quorum_op);

@@ -47,9 +47,9 @@ bool redlock_admin_owns(const struct quorum_op *quorum_op, const struct engine_o
            one < quorum_op->admin->op + QUORUM_SERVERS_MAX;
 }
 
-uint32_t redlock_admin_connections(const struct quorum_op *quorum_op)
+connection_set redlock_admin_connections(const struct quorum_op *quorum_op)
 {
-    uint32_t connections = 0;
+    connection_set connections = 0;
     for (unsigned i = 0; quorum_op->admin && i < quorum_op->admin->quorum.servers; i++)
         connections |= quorum_op->admin->op[i].op.connections << i * QUORUM_MEMBER_CONNECTIONS;
     return connections;

@@ -21,7 +21,7 @@ enum { REPLY_MOST = 1 << 20 }; /* bytes */
 #define REDIAL_MIN NANOS_OF_MS(1000)
 #define REDIAL_MAX NANOS_OF_MS(30000)
 
-_Static_assert(LISTEN_FIRST + SENTINELS_MAX <= WIRE_CONNECTIONS_MAX, "each has a number");
+_Static_assert(LISTEN_FIRST + SENTINELS_MAX <= CONNECTION_GROUPS, "a group each");
 
 /* ---- Connections to sentinels ---- */
 
@@ -308,11 +308,11 @@ static hf_status open_sentinel(void **self, const struct url *url, const struct 
 /* ---- The door ---- */
 
 /* Returns the connections with a query in flight. */
-static uint32_t query_connections(const struct sentinel *s)
+static connection_set query_connections(const struct sentinel *s)
 {
-    uint32_t all = 0;
+    connection_set all = 0;
     for (unsigned i = 0; i < s->nodes; i++)
-        all |= (uint32_t)(s->node[i].query.state != SENTINEL_DOWN) << s->node[i].query.number;
+        all |= (connection_set)(s->node[i].query.state != SENTINEL_DOWN) << s->node[i].query.number;
     return all;
 }
 
@@ -380,7 +380,7 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     settle(s, now);
 }
 
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     struct sentinel *s = self;
     return redis_wire_engine.connections(s->redis);
@@ -388,12 +388,13 @@ static uint32_t connections(void *self)
 
 /* Returns the connections whose bytes belong to no op: those to sentinels, and a greeting of a
  * new primary. */
-static uint32_t listening_connections(void *self)
+static connection_set listening_connections(void *self)
 {
     struct sentinel *s = self;
-    uint32_t all = query_connections(s) | redis_follow_greeting(s->redis);
+    connection_set all = query_connections(s) | redis_follow_greeting(s->redis);
     for (unsigned i = 0; i < s->nodes; i++)
-        all |= (uint32_t)(s->node[i].listen.state != SENTINEL_DOWN) << s->node[i].listen.number;
+        all |= (connection_set)(s->node[i].listen.state != SENTINEL_DOWN)
+               << s->node[i].listen.number;
     return all;
 }
 

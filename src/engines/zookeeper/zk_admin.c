@@ -62,7 +62,7 @@ void zk_admin_forget(struct zk *zk, struct engine_op *op)
 
 void zk_admins_fail(struct zk_session *s)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     struct zk_admin *next;
     for (struct zk_admin *admin = s->zk->admins; admin; admin = next) {
         next = admin->next;
@@ -492,7 +492,7 @@ static void begin(struct zk *zk, struct zk_admin *admin, nanos now)
 
 void zk_admins_advance(struct zk_session *s, nanos now)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     struct zk_admin *next;
     for (struct zk_admin *admin = s->zk->admins; admin; admin = next) {
         next = admin->next;

@@ -23,7 +23,7 @@ static bool is_write(enum zk_call_kind kind)
 
 struct zk_call *zk_call_send(struct zk_session *s, enum zk_call_kind kind, nanos now)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     const struct jute_writer *message = &s->zk->message;
     struct zk_call call = {.flight = {.sent_at = now, .id = (uint64_t)s->xid},
                            .kind = kind,
@@ -83,7 +83,7 @@ void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin)
 
 static struct zk_call take(struct zk_session *s)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     struct zk_call call;
     pipeline_take(&s->calls, &call, sizeof call);
     s->unclaimed -= call.unclaimed;
@@ -108,7 +108,7 @@ static void on_beat(struct zk_session *s, const struct zk_header *header, nanos 
  * has expired. */
 static bool ends_connection(struct zk_session *s, int32_t error)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     if (error == ZK_SESSION_EXPIRED)
         zk_session_expired(s);
     bool ends = error == ZK_SESSION_EXPIRED || error == ZK_SESSION_MOVED ||
@@ -121,7 +121,7 @@ static bool ends_connection(struct zk_session *s, int32_t error)
 static void dispatch(struct zk_session *s, struct zk_call *call, struct zk_header *header,
                      struct jute_reader *body, nanos now)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     struct zk *zk = s->zk;
     switch (call->kind) {
     case CALL_BEAT:
@@ -149,7 +149,7 @@ static void dispatch(struct zk_session *s, struct zk_call *call, struct zk_heade
 static bool on_reply(struct zk_session *s, struct zk_header *header, struct jute_reader *body,
                      nanos now)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     if (s->calls.count == 0)
         return false;
 
@@ -172,7 +172,7 @@ static bool on_reply(struct zk_session *s, struct zk_header *header, struct jute
 
 static bool on_event(struct zk_session *s, struct jute_reader *body, nanos now)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     struct zk_event event;
     if (!zk_read_event(body, &event))
         return false;
@@ -184,7 +184,7 @@ static bool on_event(struct zk_session *s, struct jute_reader *body, nanos now)
 
 bool zk_call_on_frame(struct zk_session *s, struct jute_reader *frame, nanos now)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     struct zk_header header;
     if (!zk_read_header(frame, &header))
         return false;

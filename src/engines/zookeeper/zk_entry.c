@@ -150,7 +150,7 @@ void zk_entries_close(struct zk *zk)
 
 /* ---- Replying ---- */
 
-static uint32_t connections_of(const struct zk_entry *entry)
+static connection_set connections_of(const struct zk_entry *entry)
 {
     bool listens = entry->verb != OP_NONE || entry->stage == ENTRY_QUEUED;
     return listens ? zk_session_bit(entry->lock->session) : 0;
@@ -566,7 +566,8 @@ void zk_entry_forget(struct zk *zk, struct engine_op *op)
     }
 
     entry->sent.name = entry->sent.label = NULL;
-    entry->sent.name_len = entry->sent.label_len = 0;
+    entry->sent.name_len = 0;
+    entry->sent.label_len = 0;
     entry->is_granted = false;
     entry->refusal = HF_OK;
     /* If the outcome is unknown, this is sent once it is known. */

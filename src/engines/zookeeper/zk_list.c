@@ -21,7 +21,7 @@ static uint32_t hash_of(const char *text)
 
 static struct zk_lock *find_lock(const struct zk_session *s, const char *path)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     uint32_t hash = hash_of(path);
     struct zk_lock *lock = s->bucket[hash % ZK_BUCKETS];
     while (lock && (lock->hash != hash || strcmp(lock->path, path) != 0))
@@ -31,7 +31,7 @@ static struct zk_lock *find_lock(const struct zk_session *s, const char *path)
 
 static struct zk_lock *make_lock(struct zk_session *s, const char *path)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     struct zk_lock *lock = calloc(1, sizeof *lock);
     if (!lock || !(lock->path = strdup(path))) {
         free(lock);
@@ -54,7 +54,7 @@ static struct zk_lock *make_lock(struct zk_session *s, const char *path)
 
 struct zk_lock *zk_lock_of(struct zk_session *s, const char *name, size_t len)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     char path[ZK_ROOT_MAX + 3 * HF_NAME_MAX + 2];
     size_t at = (size_t)sprintf(path, "%s/", s->zk->root);
     at += zk_name_encode(path + at, name, len);
@@ -434,7 +434,7 @@ static void on_place_event(struct zk_lock *lock, const char *path, nanos now)
 
 void zk_list_on_event(struct zk_session *s, const struct zk_event *event, nanos now)
 {
-    assert(s->number < WIRE_CONNECTIONS_MAX);
+    assert(s->number < (int)s->zk->numbers.room);
     char path[ZK_ROOT_MAX + 3 * HF_NAME_MAX + 512];
     if (event->path.len >= sizeof path || !event->path.len)
         return;

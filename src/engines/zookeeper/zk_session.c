@@ -166,19 +166,18 @@ bool zk_session_raise(struct zk_session *s, int64_t ttl_ms)
 
 static bool take_number(struct zk_session *s)
 {
-    struct zk *zk = s->zk;
-    for (int i = 0; s->number < 0 && i < WIRE_CONNECTIONS_MAX; i++)
-        if (!zk->by_number[i]) {
-            zk->by_number[i] = s;
-            s->number = i;
-        }
+    struct connection_numbers *numbers = &s->zk->numbers;
+    if (s->number < 0)
+        s->number = connection_numbers_take(numbers, 1, s);
+    if (s->number < 0 && connection_numbers_reserve(numbers, numbers->room + 8, s->zk->host))
+        s->number = connection_numbers_take(numbers, 1, s);
     return s->number >= 0;
 }
 
 static void give_number_back(struct zk_session *s)
 {
     if (s->number >= 0)
-        s->zk->by_number[s->number] = NULL;
+        connection_numbers_give_back(&s->zk->numbers, (unsigned)s->number, 1);
     s->number = -1;
 }
 
@@ -199,9 +198,8 @@ bool zk_session_need(struct zk_session *s, nanos now)
         if (take_number(s)) {
             dial(s, now);
         } else {
-            s->status = HF_FULL;
-            snprintf(s->why, sizeof s->why, "all %d connections of this client are in use",
-                     WIRE_CONNECTIONS_MAX);
+            s->status = HF_NO_MEMORY;
+            snprintf(s->why, sizeof s->why, "no memory for another connection");
         }
     }
     return s->state == SESSION_UP && !s->is_broken && !s->must_redial && !s->is_closing;

@@ -107,6 +107,7 @@ static void close_zookeeper(void *self)
         explicit_bzero(zk->message.bytes, zk->message.room);
     jute_free(&zk->message);
     endpoints_free(&zk->endpoints);
+    connection_numbers_free(&zk->numbers);
     free(zk);
 }
 
@@ -170,9 +171,10 @@ static void forget(void *self, struct engine_op *op)
 
 static struct zk_session *session_at(struct zk *zk, unsigned connection, nanos now)
 {
-    assert(connection < WIRE_CONNECTIONS_MAX && zk->by_number[connection]);
+    struct zk_session *session = connection_numbers_owner(&zk->numbers, connection);
+    assert(session);
     zk->last_now = now;
-    return zk->by_number[connection];
+    return session;
 }
 
 static void connection_up(void *self, unsigned connection, nanos now)
@@ -195,10 +197,10 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     finish(self, now);
 }
 
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     const struct zk *zk = self;
-    uint32_t set = 0;
+    connection_set set = 0;
     for (const struct zk_session *s = zk->sessions; s; s = s->next) {
         bool is_due = s->state == SESSION_UP && (s->unclaimed || s->pinged_at);
         set |= is_due ? zk_session_bit(s) : 0;
@@ -206,10 +208,10 @@ static uint32_t connections(void *self)
     return set;
 }
 
-static uint32_t listening_connections(void *self)
+static connection_set listening_connections(void *self)
 {
     const struct zk *zk = self;
-    uint32_t set = 0;
+    connection_set set = 0;
     for (const struct zk_session *s = zk->sessions; s; s = s->next) {
         bool begins = s->state == SESSION_DIALLED || s->state == SESSION_GREETING;
         /* An op may be given to a private session after its submit, when no caller knows that it

@@ -39,6 +39,7 @@
 #pragma once
 #include "core/entry_order.h"
 #include "core/timing.h"
+#include "engines/kit/connection_numbers.h"
 #include "engines/kit/endpoints.h"
 #include "engines/kit/pipeline.h"
 #include "engines/wire_engine.h"
@@ -61,7 +62,7 @@ enum {
     ZK_BUCKETS = 256, /* buckets for the locks of a session */
     ZK_ID_TEXT = 32,
     ZK_DATA_MAX = 512,
-    /* number of shared sessions (one per ttl); the other connections are for private ones */
+    /* number of shared sessions (one per ttl); there may be private ones besides */
     ZK_SHARED_MAX = 16,
     ZK_TOUCHES = 32,        /* number of send times that a session remembers */
     ZK_PING_PART = 16,      /* a session with places is pinged after 1/16 of its timeout */
@@ -235,8 +236,8 @@ struct zk {
     char about[160]; /* "pid host" */
 
     struct zk_session *sessions;
-    struct zk_session *by_number[WIRE_CONNECTIONS_MAX];
-    struct zk_lock *loose; /* locks that may be unused */
+    struct connection_numbers numbers; /* of the sessions */
+    struct zk_lock *loose;             /* locks that may be unused */
     struct zk_entry *entries;
     struct zk_admin *admins;
     struct jute_writer message;
@@ -297,9 +298,9 @@ nanos zk_sessions_tick(struct zk *zk, nanos now);
 /* The client closes: ends all sessions that need not outlive it. */
 void zk_sessions_end(struct zk *zk, nanos now);
 void zk_sessions_free(struct zk *zk);
-static inline uint32_t zk_session_bit(const struct zk_session *session)
+static inline connection_set zk_session_bit(const struct zk_session *session)
 {
-    return session->number >= 0 ? UINT32_C(1) << session->number : 0;
+    return session->number >= 0 ? connection_set_of((unsigned)session->number) : 0;
 }
 
 /* ---- zk_entry.c ---- */

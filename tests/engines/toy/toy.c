@@ -188,7 +188,7 @@ static void forget(void *self, struct engine_op *op)
 }
 
 /* Replies to forgotten ops are due. */
-static uint32_t connections(void *self)
+static connection_set connections(void *self)
 {
     return is_in_flight(self, NULL) ? 1u << CONNECTION : 0;
 }

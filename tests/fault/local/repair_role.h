@@ -21,7 +21,7 @@ static void prepare_ask(struct engine_op *op, const struct command *c)
 {
     const struct known_name *name = &names[c->name];
     *op = (struct engine_op){.name = name->text,
-                             .name_len = (uint32_t)strlen(name->text),
+                             .name_len = (uint16_t)strlen(name->text),
                              .kind = (hf_kind)(c->flags & WRITING  ? HF_WRITE
                                                : c->flags & MISFIT ? HF_SEMAPHORE
                                                                    : name->kind),

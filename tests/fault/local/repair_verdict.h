@@ -64,7 +64,7 @@ static enum reply_kind try_name(struct table *t, const struct table_caller *judg
 {
     struct engine_reply outcome = {.kind = REPLY_KINDS};
     struct engine_op op = {.name = names[name].text,
-                           .name_len = (uint32_t)strlen(names[name].text),
+                           .name_len = (uint16_t)strlen(names[name].text),
                            .attempt.b = {99, (uint8_t)name},
                            .kind = names[name].kind,
                            .units = 1,
@@ -114,7 +114,7 @@ static bool release_one(struct table *t, struct picture *p, struct person *who)
     static struct picture before, after;
     struct engine_reply outcome = {.kind = REPLY_KINDS};
     struct engine_op op = {.name = names[who->name].text,
-                           .name_len = (uint32_t)strlen(names[who->name].text),
+                           .name_len = (uint16_t)strlen(names[who->name].text),
                            .attempt = who->attempt,
                            .slot = slot_make(who->cell, who->cookie),
                            .until = clock_boot() + NANOS_OF_MS(20)};
