@@ -7,6 +7,8 @@
  * A line of a file is one step of the host, or the pattern (fnmatch) of one thing that the engine
  * does. tests/transcripts/README.md has the list of both. The engine must do just what the file
  * says, in that order. */
+#include "lib/transcript_dialect.h"
+
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/status.h"
@@ -26,23 +28,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Their headers have names in common. */
+extern const struct wire_engine_type consul_wire_engine, etcd_wire_engine, postgres_wire_engine,
+    zookeeper_wire_engine;
+
 enum { WHOLE, SPLIT, BYTES }; /* how the bytes of a server arrive */
-enum { OPS = 26, LINE = 4096, WORD_SHOWN = 64 };
+enum { OPS = 26, LINE = TRANSCRIPT_LINE, WORD_SHOWN = 64 };
 
 static struct {
     const struct wire_engine_type *type;
+    const struct dialect *dialect; /* NULL: that of Redis */
     void *engine;
     nanos now, due;
     struct engine_op op[OPS];
     char name[OPS][64];
-    bool refuses;         /* send() fails */
-    char did[1 << 17];    /* lines of what the engine did */
-    size_t did_len, read; /* bytes of `did`; those that were expected already */
+    bool refuses;                         /* send() fails */
+    bool is_adopted;                      /* the connection of the library */
+    bool is_down[TRANSCRIPT_CONNECTIONS]; /* hung up: no more bytes of the server come */
+    char did[1 << 17];                    /* lines of what the engine did */
+    size_t did_len, read;                 /* bytes of `did`; those that were expected already */
 } t;
 
 /* ---- What the engine does ---- */
 
-static void note(const char *format, ...)
+void note(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -52,7 +61,7 @@ static void note(const char *format, ...)
     t.did_len += (size_t)len;
 }
 
-static void print_word(const char *bytes, size_t len)
+void print_word(const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len && i < WORD_SHOWN; i++)
         if (isprint((unsigned char)bytes[i]) && bytes[i] != '\\')
@@ -89,6 +98,9 @@ static void dial(void *ctx, unsigned connection, const struct endpoint *to)
     char where[ENDPOINT_TEXT_MAX];
     endpoint_print(to, where);
     note("DIAL %u %s\n", connection, where);
+    t.is_down[connection] = false;
+    if (t.dialect)
+        t.dialect->reset(connection);
 }
 
 static bool send_bytes(void *ctx, unsigned connection, const void *bytes, size_t len)
@@ -96,7 +108,9 @@ static bool send_bytes(void *ctx, unsigned connection, const void *bytes, size_t
     (void)ctx;
     if (t.refuses)
         return false;
-    for (size_t used = 0; used < len;)
+    if (t.dialect)
+        t.dialect->sent(connection, bytes, len);
+    for (size_t used = 0; !t.dialect && used < len;)
         used += print_command(connection, (const char *)bytes + used, len - used);
     return true;
 }
@@ -105,6 +119,19 @@ static void hang_up(void *ctx, unsigned connection)
 {
     (void)ctx;
     note("HANGUP %u\n", connection);
+    t.is_adopted = false;
+    t.is_down[connection] = true;
+}
+
+/* A library's descriptor: noted when it is new. */
+static void adopt(void *ctx, unsigned connection, int fd, unsigned interest)
+{
+    (void)ctx;
+    (void)fd;
+    (void)interest;
+    if (!t.is_adopted)
+        note("ADOPT %u\n", connection);
+    t.is_adopted = true;
 }
 
 static void on_reply(void *ctx, struct engine_op *op, const struct engine_reply *reply)
@@ -144,6 +171,7 @@ static uint32_t draw(void *ctx)
 static const struct wire_engine_host host = {.dial = dial,
                                              .send = send_bytes,
                                              .hang_up = hang_up,
+                                             .adopt = adopt,
                                              .on_reply = on_reply,
                                              .recheck = recheck,
                                              .random = draw};
@@ -155,17 +183,27 @@ static const char *open_engine(const char *text)
     static const struct {
         const char *scheme;
         const struct wire_engine_type *type;
-    } types[] = {{"redis", &redis_wire_engine},
-                 {"redis+sentinel", &sentinel_wire_engine},
-                 {"redlock", &redlock_wire_engine}};
+        const struct dialect *dialect;
+    } types[] = {{"redis", &redis_wire_engine, NULL},
+                 {"redis+sentinel", &sentinel_wire_engine, NULL},
+                 {"redlock", &redlock_wire_engine, NULL},
+                 {"etcd", &etcd_wire_engine, &grpc_dialect},
+                 {"consul", &consul_wire_engine, &http_dialect},
+                 {"zookeeper", &zookeeper_wire_engine, &jute_dialect},
+                 {"postgres", &postgres_wire_engine, &postgres_dialect}};
     struct settings settings;
     struct url url;
     settings_defaults(&settings, engine_settings());
     if (url_parse(&url, text) != HF_OK || settings_from_query(&settings, url.query) != HF_OK)
         return error_text();
+    const struct engine_type *engine = engine_find(url.scheme, strlen(url.scheme));
+    if (engine && engine->fit_defaults)
+        engine->fit_defaults(&settings);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].scheme, url.scheme) == 0)
+        if (strcmp(types[i].scheme, url.scheme) == 0) {
             t.type = types[i].type;
+            t.dialect = types[i].dialect;
+        }
     if (!t.type)
         return "no engine of that scheme";
     return t.type->open(&t.engine, &url, &settings, &host) == HF_OK ? NULL : error_text();
@@ -211,7 +249,7 @@ static void pass_on(unsigned connection, const char *bytes, size_t len, int way,
     size_t step = way == BYTES ? 1 : len;
     if (way == SPLIT && split < len)
         step = split;
-    for (size_t at = 0; at < len;) {
+    for (size_t at = 0; at < len && !t.is_down[connection];) {
         size_t part = step < len - at ? step : len - at;
         char *copy = malloc(part); /* exactly as long: a sanitizer sees reads behind its end */
         memcpy(copy, bytes + at, part);
@@ -224,9 +262,17 @@ static void pass_on(unsigned connection, const char *bytes, size_t len, int way,
     }
 }
 
+/* The library may have read something. */
+static void go_on(unsigned connection)
+{
+    if (t.is_adopted)
+        t.type->connection_ready(t.engine, connection, WIRE_READABLE, t.now);
+    t.due = t.type->tick(t.engine, t.now);
+}
+
 /* Resolves \r, \n and \xNN, and makes a bulk string of "$(TEXT)": its length, the end of a line and
  * the text. Returns the length. */
-static size_t unescape(const char *text, size_t len, char *out)
+size_t unescape(const char *text, size_t len, char *out)
 {
     size_t to = 0;
     for (size_t at = 0; at < len;) {
@@ -264,11 +310,38 @@ static void let_pass(nanos length)
     t.now = until;
 }
 
+/* SEND, RAW, or a step of the protocol. Returns false if it is none of these. */
+static bool send_step(const char *step, unsigned connection, const char *text, int way,
+                      size_t split, const char **error)
+{
+    char bytes[TRANSCRIPT_BYTES + 2];
+    long len = -1;
+    if (strcmp(step, "RAW") == 0) {
+        len = (long)unescape(text, strlen(text), bytes);
+    } else if (t.dialect) {
+        len = t.dialect->make(step, connection, text, bytes);
+    } else if (strcmp(step, "SEND") == 0) {
+        len = (long)unescape(text, strlen(text), bytes) + 2;
+        memcpy(bytes + len - 2, "\r\n", 2);
+    }
+    if (len == -1)
+        return false;
+    if (len == -2)
+        *error = "it cannot be sent";
+    else if (len == 0)
+        go_on(connection);
+    else
+        pass_on(connection, bytes, (size_t)len, way, split);
+    return true;
+}
+
 /* Does a step. Returns false if the line is none; *error: what is wrong with it. */
 static bool do_step(char *line, int way, size_t split, const char **error)
 {
     char *rest = line + strcspn(line, " ");
     size_t len = (size_t)(rest - line);
+    char step[16];
+    snprintf(step, sizeof step, "%.*s", (int)len, line);
     unsigned connection = *rest ? (unsigned)atoi(rest) : 0;
     char *text = *rest ? rest + 1 + strcspn(rest + 1, " ") : rest;
     text += *text == ' ';
@@ -284,16 +357,11 @@ static bool do_step(char *line, int way, size_t split, const char **error)
         t.type->connection_up(t.engine, connection, t.now);
     } else if (IS("DOWN")) {
         t.type->connection_down(t.engine, connection, HF_UNAVAILABLE, text, t.now);
-    } else if (IS("SEND")) {
-        char bytes[2 * LINE];
-        size_t sent = unescape(text, strlen(text), bytes);
-        memcpy(bytes + sent, "\r\n", 2);
-        pass_on(connection, bytes, sent + 2, way, split);
     } else if (IS("AFTER")) {
         let_pass(NANOS_OF_MS(atoi(rest)));
     } else if (IS("REFUSE")) {
         t.refuses = atoi(rest);
-    } else {
+    } else if (!t.engine || !send_step(step, connection, text, way, split, error)) {
         return false;
     }
     if (!*error && t.engine)
@@ -325,6 +393,8 @@ static void end(void)
 {
     if (t.engine)
         t.type->close(t.engine);
+    for (unsigned i = 0; t.dialect && i < TRANSCRIPT_CONNECTIONS; i++)
+        t.dialect->reset(i);
 }
 
 static void show_done(const char *line)
