@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DETACHED(...) ASK(.name = "d", .flags = HF_DETACHED, __VA_ARGS__)
 
@@ -127,6 +128,35 @@ static void test_released_by_either(void **state)
     hf_lease_free(again);
     give(next);
     close_client(other);
+}
+
+static void extend_elsewhere(const char *text, int64_t ttl_ms)
+{
+    hf_client *client = open_client(NULL, NULL);
+    hf_lease *lease = attach(client, text);
+    assert_int_equal(hf_extend(lease, ttl_ms), HF_OK);
+    hf_lease_free(lease);
+    close_client(client);
+}
+
+/* G14 */
+static void test_never_shortened(void **state)
+{
+    (void)state;
+    if (!offers(NEED_DETACHED))
+        return;
+    char text[HF_EXPORT_MAX];
+    hf_client *client = row_client();
+    hf_lease *lease = take(client, DETACHED(.ttl_ms = 1000));
+    export_of(lease, text);
+    hf_lease_free(lease);
+    extend_elsewhere(text, 20000);
+    extend_elsewhere(text, 1000);
+    hf_lease *looked = attach(client, text); /* which extends nothing */
+    hf_lease_free(looked);
+    usleep(3000 * 1000); /* what the shortest extend alone would give is over on every engine */
+    refuse(client, ASK(.name = "d"), HF_BUSY, "d");
+    give(attach(client, text));
 }
 
 static void test_every_kind(void **state)
@@ -265,6 +295,8 @@ int main(void)
         ROW("another process attaches to the text, extends and releases", test_another_process),
         ROW("who has the text can release; freeing a handle of it releases nothing",
             test_released_by_either),
+        ROW("a shorter extend by another client takes back nothing of a longer one",
+            test_never_shortened),
         ROW("a hold of every kind goes through its text", test_every_kind),
         ROW("a text that is cut or foreign is refused, and never shown", test_bad_texts),
         ROW("the same attempt again is the same grant, and is released once", test_same_attempt),

@@ -258,6 +258,7 @@ void zk_entry_send_create(struct zk *zk, struct zk_entry *entry, nanos now)
                                .data = {data, zk_data_write(zk, entry, data, now)},
                                .node = ZK_EPHEMERAL_SEQUENTIAL,
                                .is_private = zk->endpoints.user[0] != '\0'};
+    entry->noted_ttl_ms = entry->sent.ttl_ms;
     zk_put_create(&zk->message, zk_call_begin(s), &create);
     if (send_call(entry, CALL_CREATE, now))
         zk_lock_list(entry->lock, now);
@@ -311,6 +312,12 @@ static void send_see(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     zk_put_get_data(&zk->message, zk_call_begin(entry->lock->session), entry->place, true);
     send_call(entry, CALL_SEE, now);
+}
+
+void zk_entry_send_note(struct zk *zk, struct zk_entry *entry, struct jute_bytes data, nanos now)
+{
+    zk_put_set_data(&zk->message, zk_call_begin(entry->lock->session), entry->place, data);
+    send_call(entry, CALL_NOTE, now);
 }
 
 /* ---- What a verb needs ---- */
@@ -385,6 +392,15 @@ static bool is_extended(const struct zk_entry *entry)
     return s->proven_at >= entry->asked_at || (is_recent && is_long);
 }
 
+/* A process that goes on with a private session asks for the timeout that the data of the place
+ * say. So an EXTEND beyond that writes its ttl there before the reply; otherwise the next process
+ * would shorten the hold. */
+bool zk_entry_must_note(const struct zk_entry *entry)
+{
+    return entry->lock->session->is_private && entry->verb == OP_EXTEND &&
+           entry->sent.ttl_ms > entry->noted_ttl_ms;
+}
+
 /* EXTEND needs two things: the place exists and is watched, and a quorum write was answered. */
 static void advance_extend(struct zk *zk, struct zk_entry *entry, nanos now)
 {
@@ -392,7 +408,7 @@ static void advance_extend(struct zk *zk, struct zk_entry *entry, nanos now)
     bool extends = entry->verb == OP_EXTEND;
     if (extends && !has_ttl(zk, entry))
         return;
-    if (!entry->is_seen) {
+    if (!entry->is_seen || zk_entry_must_note(entry)) {
         send_see(zk, entry, now);
         return;
     }

@@ -8,6 +8,7 @@
 enum op_code {
     OP_CODE_DELETE = 2,
     OP_CODE_GET_DATA = 4,
+    OP_CODE_SET_DATA = 5,
     OP_CODE_CHILDREN = 8,
     OP_CODE_SYNC = 9,
     OP_CODE_PING = 11,
@@ -105,6 +106,15 @@ void zk_put_delete(struct jute_writer *w, int32_t xid, const char *path)
 {
     size_t frame = begin(w, xid, OP_CODE_DELETE);
     jute_put_text(w, path);
+    jute_put_int(w, -1); /* version that must match: any */
+    jute_end_frame(w, frame);
+}
+
+void zk_put_set_data(struct jute_writer *w, int32_t xid, const char *path, struct jute_bytes data)
+{
+    size_t frame = begin(w, xid, OP_CODE_SET_DATA);
+    jute_put_text(w, path);
+    jute_put_bytes(w, data.at, data.len);
     jute_put_int(w, -1); /* version that must match: any */
     jute_end_frame(w, frame);
 }

@@ -48,6 +48,7 @@ struct zk_create {
 };
 void zk_put_create(struct jute_writer *w, int32_t xid, const struct zk_create *create);
 void zk_put_delete(struct jute_writer *w, int32_t xid, const char *path);
+void zk_put_set_data(struct jute_writer *w, int32_t xid, const char *path, struct jute_bytes data);
 /* Writes a read of the data. A watch is set only if the node exists; the request `exists` would
  * leave one behind on a path that is never used again. */
 void zk_put_get_data(struct jute_writer *w, int32_t xid, const char *path, bool watch);

@@ -172,6 +172,21 @@ size_t zk_data_write(const struct zk *zk, const struct zk_entry *entry, char out
     return (size_t)len;
 }
 
+size_t zk_data_with_ttl(struct jute_bytes data, int64_t ttl_ms, char out[ZK_DATA_MAX])
+{
+    static const char head[] = "hf1 ";
+    size_t head_len = sizeof head - 1;
+    if (data.len <= head_len || memcmp(data.at, head, head_len) != 0)
+        return 0;
+    const char *rest = memchr(data.at + head_len, ' ', data.len - head_len);
+    if (!rest)
+        return 0;
+
+    int len = snprintf(out, ZK_DATA_MAX, "%s%" PRId64 "%.*s", head, ttl_ms,
+                       (int)(data.at + data.len - rest), rest);
+    return len > 0 && len < ZK_DATA_MAX ? (size_t)len : 0;
+}
+
 static void read_password(struct zk_data *data, const char *text)
 {
     for (; isxdigit((unsigned char)text[0]) && isxdigit((unsigned char)text[1]); text += 2) {

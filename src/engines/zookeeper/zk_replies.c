@@ -239,6 +239,8 @@ static void on_read(struct zk *zk, struct zk_entry *entry, const struct zk_heade
         return;
     }
 
+    if (is_known)
+        entry->noted_ttl_ms = data.ttl_ms;
     entry->created = (uint64_t)stat.created;
     zk_entry_set_stage(entry, entry->verb == OP_ACQUIRE ? ENTRY_QUEUED : ENTRY_HELD);
     zk_entry_advance(zk, entry, now);
@@ -246,8 +248,50 @@ static void on_read(struct zk *zk, struct zk_entry *entry, const struct zk_heade
 
 /* ---- Holding and leaving ---- */
 
+/* Reads from the data of a private hold which ttl another process may have given it. Returns true
+ * if the ttl of this EXTEND is written there first. */
+static bool notes_ttl(struct zk *zk, struct zk_entry *entry, struct jute_reader *body, nanos now)
+{
+    struct zk_session *s = entry->lock->session;
+    struct jute_bytes bytes;
+    struct zk_stat stat;
+    struct zk_data data;
+    char text[ZK_DATA_MAX];
+    if (!s->is_private)
+        return false;
+    if (!zk_read_data(body, &bytes, &stat) || !zk_data_read(&data, bytes)) {
+        entry->noted_ttl_ms = entry->sent.ttl_ms; /* not our data: nothing to write there */
+        return false;
+    }
+
+    entry->noted_ttl_ms = data.ttl_ms;
+    zk_session_raise(s, data.ttl_ms);
+    if (!zk_entry_must_note(entry))
+        return false;
+
+    size_t len = zk_data_with_ttl(bytes, entry->sent.ttl_ms, text);
+    if (len == 0) {
+        zk_entry_fail(zk, entry, HF_DAMAGED, "the data of the place are too long", TIME_NEVER);
+        return true;
+    }
+    zk_entry_send_note(zk, entry, (struct jute_bytes){text, len}, now);
+    return true;
+}
+
+static void on_noted(struct zk *zk, struct zk_entry *entry, int32_t error, nanos now)
+{
+    if (error == ZK_NO_NODE) {
+        zk_entry_lose(zk, entry);
+    } else if (error) {
+        fail_by_error(zk, entry, error, now);
+    } else {
+        entry->noted_ttl_ms = entry->sent.ttl_ms;
+        zk_entry_advance(zk, entry, now);
+    }
+}
+
 static void on_seen(struct zk *zk, struct zk_entry *entry, const struct zk_header *header,
-                    nanos now)
+                    struct jute_reader *body, nanos now)
 {
     assert(entry->lock);
     if (header->error == ZK_NO_NODE) {
@@ -261,7 +305,8 @@ static void on_seen(struct zk *zk, struct zk_entry *entry, const struct zk_heade
 
     entry->lock->session->watched += !entry->is_seen;
     entry->is_seen = true;
-    zk_entry_advance(zk, entry, now);
+    if (!notes_ttl(zk, entry, body, now))
+        zk_entry_advance(zk, entry, now);
 }
 
 static void on_deleted(struct zk *zk, struct zk_entry *entry, int32_t error, nanos now)
@@ -330,7 +375,10 @@ void zk_entry_on_reply(struct zk *zk, struct zk_call *call, struct zk_header *he
         on_read(zk, entry, header, body, now);
         break;
     case CALL_SEE:
-        on_seen(zk, entry, header, now);
+        on_seen(zk, entry, header, body, now);
+        break;
+    case CALL_NOTE:
+        on_noted(zk, entry, header->error, now);
         break;
     default:
         on_deleted(zk, entry, header->error, now);

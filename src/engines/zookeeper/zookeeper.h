@@ -98,6 +98,7 @@ enum zk_call_kind {
     CALL_READ,   /* reads the data of a place that another process made */
     CALL_WATCH,  /* sets a watch on the place ahead */
     CALL_SEE,    /* checks the entry's own place and sets a watch on it */
+    CALL_NOTE,   /* writes a longer ttl into the data of its place */
     CALL_DELETE,
     CALL_ADMIN,
     CALL_CLOSE, /* ends the session */
@@ -206,8 +207,9 @@ struct zk_entry {
     char *place;        /* path of its place; NULL: not known */
     char *ahead;        /* path of the place ahead that it watches; NULL: none */
     int32_t sequence;
-    uint64_t created; /* czxid of its place; 0: not known */
-    nanos good_until; /* end of the hold as replied; 0: not known */
+    uint64_t created;     /* czxid of its place; 0: not known */
+    nanos good_until;     /* end of the hold as replied; 0: not known */
+    int64_t noted_ttl_ms; /* ttl in the data of its place */
     unsigned tries;
     bool is_granted; /* the list says that it holds; the session must be proven before the reply */
     bool is_seen;    /* its place is watched on this connection */
@@ -324,6 +326,10 @@ void zk_entries_fail_unsent(struct zk_session *session);
 bool zk_entry_move(struct zk_entry *entry, struct zk_session *to);
 void zk_entry_send_create(struct zk *zk, struct zk_entry *entry, nanos now);
 void zk_entry_send_delete(struct zk *zk, struct zk_entry *entry, nanos now);
+/* Returns true if this EXTEND must write its ttl into the data of the place. */
+bool zk_entry_must_note(const struct zk_entry *entry);
+/* Replaces the data of the place. */
+void zk_entry_send_note(struct zk *zk, struct zk_entry *entry, struct jute_bytes data, nanos now);
 void zk_entry_send_watch(struct zk_entry *entry, nanos now);
 void zk_entries_reap(struct zk *zk); /* Drops the entries that are done. */
 void zk_entries_close(struct zk *zk);
@@ -385,6 +391,8 @@ struct zk_data {
 };
 size_t zk_data_write(const struct zk *zk, const struct zk_entry *entry, char out[ZK_DATA_MAX],
                      nanos now);
+/* Copies the data with another ttl. Returns the length; 0: another program wrote it. */
+size_t zk_data_with_ttl(struct jute_bytes data, int64_t ttl_ms, char out[ZK_DATA_MAX]);
 /* Reads the data. Returns false if another program wrote it. */
 bool zk_data_read(struct zk_data *data, struct jute_bytes bytes);
 
