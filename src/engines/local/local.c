@@ -358,16 +358,16 @@ static bool reap_old_neighbour(struct local *l)
 /* When to check a neighbour that seems alive. The kernel wakes one watcher of a life word. That may
  * be a thread of a client that was killed and still stands in the kernel's queue of the word: of a
  * client that was cleaned up after, or of an earlier watcher that had not yet seen that the ring
- * changed. Such a thread can take the wake only while it exists. So checks at doubling intervals
- * since the last clean-up and since the ring named this neighbour delay the next one by no more
- * than the time that the thread needed to end. */
+ * changed. Such a thread can take the wake only while it exists. So checks at growing intervals
+ * since the last clean-up, or since the ring named this neighbour, delay the next one by a few
+ * times what the thread needed to end. The latter are rarer, because idle clients pay for them. */
 static nanos next_check(const struct local *l)
 {
     nanos now = clock_boot(), reaped_at = atomic_load(&l->table.state->reaped_at);
     bool was_reaped_since = reaped_at > l->next_since && reaped_at < now;
-    nanos age = now - (was_reaped_since ? reaped_at : l->next_since);
+    nanos pause = was_reaped_since ? now - reaped_at : 7 * (now - l->next_since);
     nanos shortest = NANOS_OF_MS(POLL_EVERY_MS);
-    return now + (age > shortest ? age : shortest);
+    return now + (pause > shortest ? pause : shortest);
 }
 
 /* Asks the registry whom to watch. Returns false if it could not be locked. */
