@@ -36,7 +36,7 @@ function makeStep({ name, holder, again }, isLast) {
   if (again) item.append(' again: a circle, so none of them can go on.');
   else if (!holder) item.append(' is free.');
   else {
-    item.append(' is held by ', make('b', who(holder)), ` (${where(holder)}) for ${duration(sinceOf(holder))}`);
+    item.append(' is held by ', make('b', who(holder)), `${where(holder) && ` (${where(holder)})`} for ${duration(sinceOf(holder))}`);
     item.append(isLast ? ', who waits for nothing.' : ', who waits for');
   }
   return item;

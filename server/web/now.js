@@ -4,12 +4,13 @@ import { chainStarts, circleWords, drawChains, isDeadlocked } from './chains.js'
 import { $, drain, keepRows, make, makeBar, makeRow, makeTicking, setText } from './elements.js';
 import { anyChosen, chosenOrder, fits, offerHosts } from './filters.js';
 import { leftOf, locks, longestWait, partOf, sinceOf, state } from './stream.js';
-import { clock, duration, use, where, who } from './words.js';
+import { clock, duration, labelled, use, where, who } from './words.js';
 
 const LOW_PART = 0.2;
+const NAME_END = 12; // letters of a long name that are shown in any case
 const LONG_WAIT_MS = 30000;
 const TOLD_MS = 60000; // how long a loss stays in the list
-const TROUBLES_MAX = 20, CHAINS_MAX = 10;
+const SAME_MAX = 3, CHAINS_MAX = 10; // troubles of one word; beyond them a number says how many there are
 
 // ---- The table ----
 
@@ -21,12 +22,20 @@ function look(parts, seen) {
   tickRow(parts);
 }
 
+// What tells long names apart is mostly their end, so the middle gives way.
+function makeName(name) {
+  const letters = [...name], isLong = letters.length > NAME_END * 2;
+  const link = make('a', isLong ? null : name, { href: '#/lock/' + encodeURIComponent(name), title: name });
+  if (isLong) link.append(make('span', letters.slice(0, -NAME_END).join('')), make('span', letters.slice(-NAME_END).join('')));
+  return link;
+}
+
 function createRow(lock) {
   const { row, cells } = makeRow(['Name', 'Kind', 'In use', 'Holder', 'Held since', 'Held for', 'Time left', 'Waiting', 'Token']);
   const [name, kind, used, holder, since, held, left, waiting, token] = cells;
   const parts = { row, kind, used, since, who: make('span'), where: make('small'), held: makeTicking(), left: makeTicking(), bar: makeBar(), waiting: makeTicking(), token };
   name.className = 'name';
-  name.append(make('a', lock.name, { href: '#/lock/' + encodeURIComponent(lock.name), title: lock.name }));
+  name.append(makeName(lock.name));
   holder.className = 'cut';
   holder.append(parts.who, parts.where);
   held.append(parts.held);
@@ -78,12 +87,13 @@ function pastTroubles() {
   const ended = { expired: (who) => `the lease of ${who} ran out before it was released`, broken: (who, why) => `broken while ${who} held it: ${why}` };
   return state.changes.slice(-200).filter((change) => change.event in ended && Date.now() - change.at < TOLD_MS).reverse().map((change) => ({
     bad: true, word: change.event === 'expired' ? 'lost' : 'broken', name: change.name,
-    text: ended[change.event](change.label || 'its holder', change.text), at: clock(change.at),
+    text: ended[change.event](labelled(change.label) || 'its holder', change.text), at: clock(change.at),
   }));
 }
 function presentTroubles(all) {
   const found = state.deadlocks.map((circle) => ({ bad: true, word: 'deadlock', name: circle[0], text: circleWords(circle) }));
-  for (const lock of all) {
+  const longest = [...all].sort((a, b) => longestWait(b) - longestWait(a)); // the worst is among the few that are shown
+  for (const lock of longest) {
     if (lock.holders.some((row) => partOf(row) < LOW_PART))
       found.push({ word: 'ending', name: lock.name, text: 'little time is left, and nobody has renewed it' });
     if (longestWait(lock) > LONG_WAIT_MS && !isDeadlocked(lock.name))
@@ -91,14 +101,28 @@ function presentTroubles(all) {
   }
   return found;
 }
-function makeTrouble({ bad, word, name, text, at }) {
+function makeTrouble({ bad, word, name, text, at, more }) {
   const item = make('li', null, bad ? { class: 'bad' } : {}), words = make('span');
   words.append(make('a', name, { href: '#/lock/' + encodeURIComponent(name) }), ': ' + text);
+  if (more) words.append(make('em', `and ${more} more`));
   item.append(make('b', word), words, make('time', at || ''));
   return item;
 }
+// A few of each word: a hundred waiters must not push the locks off the wall.
+function shorten(troubles) {
+  const count = {}, kept = [];
+  for (const trouble of troubles) {
+    const number = count[trouble.word] = (count[trouble.word] || 0) + 1;
+    if (number <= SAME_MAX) kept.push(trouble);
+  }
+  for (const word in count) {
+    const last = kept.findLast((trouble) => trouble.word === word), more = count[word] - SAME_MAX;
+    if (more > 0) last.more = more;
+  }
+  return kept;
+}
 function showTrouble(all) {
-  const troubles = [...pastTroubles(), ...presentTroubles(all)].slice(0, TROUBLES_MAX);
+  const troubles = shorten([...pastTroubles(), ...presentTroubles(all)]);
   const key = JSON.stringify(troubles), list = $('trouble-list');
   if (list.key === key) return;
   list.key = key;
@@ -137,8 +161,9 @@ export function showNow() {
   keepRows($('locks'), shown, ROWS);
   $('locks').hidden = shown.length === 0;
   $('nothing').hidden = shown.length > 0;
-  $('first').hidden = all.length > 0;
-  setText($('nothing-words'), all.length ? 'No lock fits these filters.' : 'Nothing is held, and nobody waits.');
+  const isKnown = state.up && state.heard > 0;
+  $('first').hidden = all.length > 0 || !isKnown;
+  setText($('nothing-words'), all.length ? 'No lock fits these filters.' : isKnown ? 'Nothing is held, and nobody waits.' : 'What is held is not known: the engine does not answer.');
   setText($('count'), anyChosen() ? `${shown.length} of ${all.length}` : String(all.length));
   setText($('n-trip'), state.tripMs < 0 ? '' : state.tripMs < 1 ? 'in less than 1 ms' : `in ${state.tripMs} ms`);
   showFigures(all);

@@ -10,8 +10,12 @@ export function duration(ms) {
 }
 // With milliseconds where they matter.
 export const fine = (ms) => (ms < 1000 ? ms + ' ms' : duration(ms));
-export const who = (row) => row.foreign ? 'another program' : (row.label || 'pid ' + row.pid);
-export const where = (row) => row.foreign ? '' : row.host + ', pid ' + row.pid;
+// A hold through a service says who asked for it behind an @: LABEL @ CALLER, or @ CALLER alone.
+export const labelled = (label) => label.replace(/^@ /, '');
+const isThroughService = (row) => row.detached && /(^| )@ ./.test(row.label);
+export const who = (row) => row.foreign ? 'another program' : (labelled(row.label) || 'pid ' + row.pid);
+// The process of a hold; through a service it would be the service's own, which says nothing of the client.
+export const where = (row) => row.foreign || isThroughService(row) ? '' : row.host + ', pid ' + row.pid;
 // A lock for readers and writers has no capacity that is worth a word.
 export function units(row) {
   if (row.kind !== 'read' && row.kind !== 'write') return row.units + ' of ' + row.capacity;
