@@ -37,7 +37,8 @@ enum {
     REAP_AT_ONCE = 64,
     SLEEP_AT_MOST_MS = 60000,
     JOIN_TIMEOUT_MS = 500,
-    WATCH_FOR_MS = 10000
+    WATCH_FOR_MS = 10000,
+    NEW_NEIGHBOUR_MS = 50
 };
 
 enum local_setting_id {
@@ -358,15 +359,19 @@ static bool reap_old_neighbour(struct local *l)
 /* When to check a neighbour that seems alive. The kernel wakes one watcher of a life word. That may
  * be a thread of a client that was killed and still stands in the kernel's queue of the word: of a
  * client that was cleaned up after, or of an earlier watcher that had not yet seen that the ring
- * changed. Such a thread can take the wake only while it exists. So checks at growing intervals
- * since the last clean-up, or since the ring named this neighbour, delay the next one by a few
- * times what the thread needed to end. The latter are rarer, because idle clients pay for them. */
+ * changed. Such a thread can take the wake only while it exists. So checks at doubling intervals
+ * since the last clean-up delay the next one by no more than the time that the thread needed to
+ * end. A new neighbour is checked twice within its first 100 ms and then no more: by then the
+ * earlier watcher has seen the change, and idle clients sleep. */
 static nanos next_check(const struct local *l)
 {
     nanos now = clock_boot(), reaped_at = atomic_load(&l->table.state->reaped_at);
     bool was_reaped_since = reaped_at > l->next_since && reaped_at < now;
-    nanos pause = was_reaped_since ? now - reaped_at : 7 * (now - l->next_since);
-    nanos shortest = NANOS_OF_MS(POLL_EVERY_MS);
+    nanos age = now - (was_reaped_since ? reaped_at : l->next_since);
+    if (!was_reaped_since && age > NANOS_OF_MS(NEW_NEIGHBOUR_MS))
+        return TIME_NEVER;
+
+    nanos pause = was_reaped_since ? age : 7 * age, shortest = NANOS_OF_MS(POLL_EVERY_MS);
     return now + (pause > shortest ? pause : shortest);
 }
 
