@@ -160,20 +160,42 @@ static int64_t epoch_of(const struct server *s, const char *node)
     return epoch;
 }
 
-/* A server that has not heard of the new owner's epoch yet may believe an older claim of the former
- * owner once more. Moves that follow each other faster get equal epochs, and then some servers may
- * never agree on who has the slot. */
+/* Does each primary know the epoch of each other, and are they all different? */
+static bool epochs_agree(const struct cluster_servers *c)
+{
+    int64_t own[CLUSTER_MOST];
+    for (unsigned k = 0; k < c->options.primaries; k++) {
+        own[k] = epoch_of(c->server[k], c->id[k]);
+        for (unsigned i = 0; i < k; i++)
+            if (own[i] == own[k])
+                return false;
+    }
+    for (unsigned k = 0; k < c->options.primaries; k++)
+        for (unsigned i = 0; i < c->options.primaries; i++)
+            if (i != k && epoch_of(c->server[i], c->id[k]) != own[k])
+                return false;
+    return true;
+}
+
+static bool owners_agree(const struct cluster_servers *c, unsigned slot, unsigned owner)
+{
+    for (unsigned i = 0; i < c->options.primaries; i++)
+        if (owner_of(c, c->server[i], slot) != owner)
+            return false;
+    return true;
+}
+
+/* The next owner of a slot takes an epoch above all that it knows. If the present owner had a
+ * higher one, a late message of it would take the slot back, and then each of the two would name
+ * the other as the owner. So all epochs must be known before the next move. */
 static void await_agreement(const struct cluster_servers *c, unsigned slot, unsigned owner)
 {
     int64_t end = patience_end();
-    const char *id = c->id[owner];
-    for (unsigned i = 0; i < c->options.primaries; i++)
-        while (owner_of(c, c->server[i], slot) != owner ||
-               epoch_of(c->server[i], id) != epoch_of(c->server[owner], id)) {
-            if (now_ns() > end)
-                fail_msg("port %u does not hear of the move", server_port(c->server[i]));
-            nap_us(2000);
-        }
+    while (!owners_agree(c, slot, owner) || !epochs_agree(c)) {
+        if (now_ns() > end)
+            fail_msg("not all servers hear of the move of slot %u", slot);
+        nap_us(2000);
+    }
 }
 
 void cluster_move_begin(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to)
