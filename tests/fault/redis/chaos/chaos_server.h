@@ -75,9 +75,12 @@ static inline unsigned kill_connections(void)
                       server_count(scene.server, "CLIENT KILL TYPE pubsub"));
 }
 
+/* Waits for its end: the server counts by its own clock, and a step back would make it long. */
 static inline unsigned pause_connections(void)
 {
-    server_does(scene.server, "CLIENT PAUSE %d %s", 50 + (int)draw(300), draw(2) ? "ALL" : "WRITE");
+    int ms = 50 + (int)draw(300);
+    server_does(scene.server, "CLIENT PAUSE %d %s", ms, draw(2) ? "ALL" : "WRITE");
+    nap_us(ms * 1000);
     return 1;
 }
 
