@@ -35,4 +35,14 @@ is "a script answers from its first part if it can" \
     "$(lua5.1 "$SCRATCH/call.lua" "$SCRATCH/claiming.lua")" 1700000000000007
 is "the texts differ in their first two lines alone" \
     "$(for text in library claiming keeping reading; do sed 1,2d "$BUILD/lua/$text.lua" | sha1sum; done | sort -u | wc -l)" 1
+
+# The build leaves comments out. The compiled code may differ in line numbers and addresses alone, and those go here.
+code_of() {
+    sed '1s/^#!.*//' "$BUILD/lua/$1.lua" >"$SCRATCH/code.lua"
+    luac5.1 -l -l -p "$SCRATCH/code.lua" | sed -E 's/0x[0-9a-f]+//g; s/^(main|function) <[^>]*>/\1/; s/\[[0-9-]+\]//; s/\([0-9]+\)//'
+}
+is "the library has code, and the same one with and without its comments" \
+    "$(code_of library | grep -c '^function') $(code_of library | sha1sum)" \
+    "$(grep -cE '\bfunction\b' "$BUILD/lua/library.lua") $(code_of commented | sha1sum)"
+is "no comment is loaded" "$(grep -cE -- '(^|[^-])-- ' "$BUILD/lua/library.lua")" 0
 done_testing
