@@ -22,9 +22,11 @@ static void close_cluster(void *self)
     surveys_close(c);
     map_query_close(c);
     shards_close(c);
+
     connection_numbers_free(&c->numbers);
     free(c->node);
     resp_command_free(&c->command);
+
     explicit_bzero(c->password, sizeof c->password);
     explicit_bzero(&c->url, sizeof c->url);
     free(c);
@@ -51,6 +53,7 @@ static hf_status read_settings(struct cluster *c, const struct settings *setting
     c->polls = strcmp(wake, "poll") == 0;
     c->connect_timeout = NANOS_OF_MS(settings->value[SETTING_CONNECT_TIMEOUT]);
     c->stride = redis_cluster_connections(settings, c->polls);
+    assert(c->stride > 0);
     for (unsigned i = 0; i < CLUSTER_QUERIES; i++)
         c->query[i].number = i;
     return HF_OK;
@@ -58,12 +61,14 @@ static hf_status read_settings(struct cluster *c, const struct settings *setting
 
 static hf_status add_seeds(struct cluster *c, const struct endpoints *endpoints)
 {
+    assert(endpoints->count > 0 && c->nodes == 0);
     for (unsigned i = 0; i < endpoints->count; i++) {
         struct cluster_node node = {.id = ""};
         memcpy(node.host, endpoints->one[i].host, sizeof node.host);
         memcpy(node.port, endpoints->one[i].port, sizeof node.port);
         map_query_add_node(c, &node);
     }
+
     c->seeds = c->nodes;
     c->endpoint = endpoints->one[0];
     memcpy(c->user, endpoints->user, sizeof c->user);
@@ -75,6 +80,7 @@ static hf_status add_seeds(struct cluster *c, const struct endpoints *endpoints)
 static hf_status write_url(struct cluster *c, const struct url *url, const char *rest)
 {
     const char *hosts = url->body + 2, *at = memrchr(hosts, '@', strcspn(hosts, "/"));
+
     int len = snprintf(c->url.body, sizeof c->url.body, "//%.*snode%s",
                        at ? (int)(at - hosts) + 1 : 0, hosts, rest);
     strcpy(c->url.scheme, is_tls(url) ? "rediss" : "redis");
@@ -126,8 +132,10 @@ static hf_status open_cluster(void **self, const struct url *url, const struct s
 /* Called after every event. Returns when to call it again. */
 static nanos settle(struct cluster *c, nanos now)
 {
+    assert(c->shards > 0); /* shards_open() made the first one */
     shards_settle(c, now);
     surveys_settle(c, now);
+
     nanos next = map_query_tick(c, now);
     shards_settle(c, now); /* a map of slots may have arrived */
     surveys_settle(c, now);
@@ -144,11 +152,13 @@ static void submit(void *self, struct engine_op *op, nanos now)
     struct cluster *c = self;
     bool is_mapped = c->is_mapped, is_survey = survey_is_needed(op);
     c->last_now = now;
+
     if (is_survey)
         survey_begin(c, op, now);
     else
         redis_wire_engine.submit(shards_route(c, op, now)->redis, op, now);
     settle(c, now);
+
     /* settle() began a search, so the op waits for its connections as well */
     if (!is_mapped && !is_survey && op->connections)
         op->connections |= map_query_connections(c);
@@ -160,6 +170,8 @@ static void forget(void *self, struct engine_op *op)
     int home = redis_cluster_home(op);
     if (survey_forget(c, op) || home < 0)
         return;
+
+    assert((unsigned)home < c->shards);
     assert(c->shard[home]->redis);
     redis_wire_engine.forget(c->shard[home]->redis, op);
 }
@@ -169,6 +181,7 @@ static struct cluster_shard *shard_of(struct cluster *c, unsigned connection)
 {
     if (connection < CLUSTER_QUERIES)
         return NULL;
+
     struct cluster_shard *shard = connection_numbers_owner(&c->numbers, connection);
     assert(shard && shard->redis);
     return shard;
@@ -186,10 +199,12 @@ static void connection_up(void *self, unsigned connection, nanos now)
     struct cluster *c = self;
     struct cluster_shard *shard = shard_of(c, connection);
     c->last_now = now;
+
     if (shard)
         redis_wire_engine.connection_up(shard->redis, number_in(shard, connection), now);
     else
         map_query_up(c, connection, now);
+
     settle(c, now);
 }
 
@@ -199,11 +214,13 @@ static void connection_bytes(void *self, unsigned connection, const char *bytes,
     struct cluster *c = self;
     struct cluster_shard *shard = shard_of(c, connection);
     c->last_now = now;
+
     if (shard)
         redis_wire_engine.connection_bytes(shard->redis, number_in(shard, connection), bytes, len,
                                            now);
     else
         map_query_bytes(c, connection, bytes, len, now);
+
     settle(c, now);
 }
 
@@ -213,17 +230,20 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     struct cluster *c = self;
     struct cluster_shard *shard = shard_of(c, connection);
     c->last_now = now;
+
     if (shard)
         redis_wire_engine.connection_down(shard->redis, number_in(shard, connection), status, why,
                                           now);
     else
         map_query_down(c, connection, status, why, now);
+
     settle(c, now);
 }
 
 /* From the numbers of the shard's engine to those of this one. */
 static connection_set raised(const struct cluster_shard *shard, connection_set set)
 {
+    assert(shard->redis && shard->first >= 0);
     return connection_set_raised(set, (unsigned)shard->first);
 }
 
@@ -231,6 +251,7 @@ static connection_set connections(void *self)
 {
     struct cluster *c = self;
     connection_set all = 0;
+
     for (unsigned i = 0; i < c->shards; i++)
         if (c->shard[i]->first >= 0)
             all |= raised(c->shard[i], redis_wire_engine.connections(c->shard[i]->redis));
@@ -242,6 +263,7 @@ static connection_set listening_connections(void *self)
 {
     struct cluster *c = self;
     connection_set all = map_query_connections(c);
+
     for (unsigned i = 0; i < c->shards; i++)
         if (c->shard[i]->first >= 0)
             all |= raised(c->shard[i], redis_follow_greeting(c->shard[i]->redis));
@@ -253,11 +275,13 @@ static nanos tick(void *self, nanos now)
     struct cluster *c = self;
     nanos next = TIME_NEVER;
     c->last_now = now;
+
     for (unsigned i = 0; i < c->shards; i++) {
         nanos due =
             c->shard[i]->redis ? redis_wire_engine.tick(c->shard[i]->redis, now) : TIME_NEVER;
         next = due < next ? due : next;
     }
+
     nanos own = settle(c, now);
     return own < next ? own : next;
 }

@@ -130,6 +130,9 @@ extern const struct wire_engine_type cluster_wire_engine;
 
 /* ---- shards.c ---- */
 
+bool cluster_node_is_at(const struct cluster_node *node, const char *host, const char *port);
+/* Returns true if the last map named the node with that id as a replica of the shard. */
+bool cluster_shard_has_replica(const struct cluster_shard *shard, const char *id);
 /* Makes the first shard, which has no address yet. */
 hf_status shards_open(struct cluster *c);
 void shards_close(struct cluster *c);

@@ -35,6 +35,7 @@ bool survey_is_needed(const struct engine_op *op)
 {
     if (op->verb != OP_ADMIN)
         return false;
+
     const struct admin_op *asked = admin_op_of(op);
     bool lists = asked->verb == ADMIN_LIST && asked->scope == LIST_PREFIX;
     return lists || admin_is_for_servers(asked->verb);
@@ -44,6 +45,7 @@ struct cluster_survey *survey_of_part(const struct cluster *c, const struct engi
 {
     uintptr_t at = (uintptr_t)op;
     struct cluster_survey *survey = c->surveys;
+
     while (survey &&
            (at < (uintptr_t)survey->part || at >= (uintptr_t)(survey->part + survey->parts)))
         survey = survey->next;
@@ -64,6 +66,8 @@ void survey_on_reply(struct cluster_survey *survey, struct engine_op *part_op,
                      const struct engine_reply *reply)
 {
     struct part *part = (struct part *)(void *)part_op;
+    assert(part->is_out && survey->has_begun);
+
     part->is_due = false;
     if (reply->kind == REPLY_RELEASED || survey->status != HF_OK)
         return;
@@ -88,6 +92,7 @@ void survey_on_row(struct cluster *c, struct cluster_survey *survey,
         note_end(survey, row->name);
         return;
     }
+
     unsigned slot = redis_cluster_slot(c->prefix, row->name, strlen(row->name));
     if (c->owner[slot] == shard->index)
         c->host->row(c->host->ctx, survey->op, row);
@@ -104,6 +109,8 @@ void survey_on_finding(struct cluster *c, const struct cluster_survey *survey,
 void survey_begin(struct cluster *c, struct engine_op *op, nanos now)
 {
     struct cluster_survey *survey = calloc(1, sizeof *survey);
+    assert(survey_is_needed(op));
+
     if (!survey) {
         c->host->on_reply(c->host->ctx, op,
                           &(struct engine_reply){.kind = REPLY_FAILED,
@@ -113,6 +120,7 @@ void survey_begin(struct cluster *c, struct engine_op *op, nanos now)
                                                  .text = "no memory for a request"});
         return;
     }
+
     survey->op = op;
     survey->asked_at = now;
     survey->next = c->surveys;
@@ -128,6 +136,7 @@ static void find_replicas(struct cluster *c, const struct cluster_survey *survey
         const struct cluster_shard *shard = c->shard[i];
         if (!shard->redis || !shard->is_named)
             continue;
+
         shards++;
         alone += !shard->replicas;
         if (!shard->replicas && len + 40 < sizeof without)
@@ -150,6 +159,8 @@ static void find_replicas(struct cluster *c, const struct cluster_survey *survey
 static void query_shards(struct cluster *c, struct cluster_survey *survey, nanos now)
 {
     const struct admin_op *asked = admin_op_of(survey->op);
+    assert(c->is_mapped && !survey->has_begun && !survey->part);
+
     survey->has_begun = true;
     if (asked->verb == ADMIN_DIAGNOSE)
         find_replicas(c, survey);
@@ -160,11 +171,13 @@ static void query_shards(struct cluster *c, struct cluster_survey *survey, nanos
         snprintf(survey->why, sizeof survey->why, "no memory for a request");
         return;
     }
+
     survey->parts = c->shards;
     for (unsigned i = 0; i < survey->parts; i++) {
         struct part *part = &survey->part[i];
         if (!c->shard[i]->redis || !c->shard[i]->is_named)
             continue;
+
         part->op = *asked;
         part->op.op.engine_state = NULL;
         part->op.op.slot = 0;
@@ -177,12 +190,15 @@ static void query_shards(struct cluster *c, struct cluster_survey *survey, nanos
 static void drop(struct cluster *c, struct cluster_survey *survey)
 {
     struct cluster_survey **at = &c->surveys;
+
     for (unsigned i = 0; i < survey->parts; i++)
         if (survey->part[i].is_out && c->shard[i]->redis)
             redis_wire_engine.forget(c->shard[i]->redis, &survey->part[i].op.op);
+
     while (*at != survey)
         at = &(*at)->next;
     *at = survey->next;
+
     free(survey->part);
     free(survey);
 }
@@ -197,11 +213,14 @@ static void end(struct cluster *c, struct cluster_survey *survey)
                                  .retry_at = TIME_NEVER,
                                  .status = survey->status,
                                  .text = is_ok ? NULL : why};
+    assert(survey->has_begun && !is_due(survey));
+
     memcpy(why, survey->why, sizeof why);
     if (survey->has_end) {
         struct hf_row row = end_of_page(survey->end);
         c->host->row(c->host->ctx, op, &row);
     }
+
     drop(c, survey);
     op->connections = 0;
     c->host->on_reply(c->host->ctx, op, &reply);
@@ -231,6 +250,7 @@ void surveys_fail(struct cluster *c, hf_status status, const char *why)
     for (struct cluster_survey *survey = c->surveys; survey; survey = survey->next) {
         if (survey->has_begun)
             continue;
+
         survey->has_begun = true;
         survey->status = status;
         snprintf(survey->why, sizeof survey->why, "%s", why);
@@ -240,6 +260,7 @@ void surveys_fail(struct cluster *c, hf_status status, const char *why)
 static void set_connections(const struct cluster *c, struct cluster_survey *survey)
 {
     survey->op->connections = survey->has_begun ? 0 : map_query_connections(c);
+
     for (unsigned i = 0; i < survey->parts; i++)
         if (survey->part[i].is_due)
             survey->op->connections |= survey->part[i].op.op.connections;
@@ -251,6 +272,7 @@ void surveys_settle(struct cluster *c, nanos now)
         next = survey->next;
         if (!survey->has_begun && c->is_mapped)
             query_shards(c, survey, now);
+
         if (survey->has_begun && !is_due(survey))
             end(c, survey);
         else

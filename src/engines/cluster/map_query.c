@@ -13,8 +13,8 @@
 #define PAUSE NANOS_OF_MS(80)        /* pause between two searches */
 #define PAUSE_LONG NANOS_OF_MS(1000) /* pause when a shard has been lost for long */
 enum {
-    ROUNDS_OFTEN = 200,
-    REPLY_MOST = 8 << 20 /* searches with the short pause; bytes in a map */
+    ROUNDS_OFTEN = 200,   /* number of searches with the short pause */
+    REPLY_MOST = 8 << 20, /* bytes in a map */
 };
 
 /* ---- Connections ---- */
@@ -61,6 +61,8 @@ static void note_failure(struct cluster *c, const struct cluster_node *node, hf_
     struct cluster_search *search = &c->search;
     size_t len = strlen(search->why);
     bool is_known = search->status == HF_CONFIG;
+    assert(status != HF_OK);
+
     if (status == HF_CONFIG || (status == HF_DENIED && !is_known))
         search->status = status;
     snprintf(search->why + len, sizeof search->why - len, "%s%.80s:%s: %.180s", len ? "; " : "",
@@ -70,7 +72,6 @@ static void note_failure(struct cluster *c, const struct cluster_node *node, hf_
 static void fail_query(struct cluster *c, struct cluster_query *q, hf_status status,
                        const char *why)
 {
-    assert(status != HF_OK);
     close_query(c, q);
     if (c->search.is_on)
         note_failure(c, &q->node, status, why);
@@ -79,6 +80,8 @@ static void fail_query(struct cluster *c, struct cluster_query *q, hf_status sta
 static bool send_command(struct cluster *c, const struct cluster_query *q)
 {
     struct resp_command *command = &c->command;
+    assert(q->state == CLUSTER_QUERY_UP);
+
     bool is_sent =
         !command->failed && c->host->send(c->host->ctx, q->number, command->bytes, command->len);
     command->len = 0;
@@ -91,6 +94,7 @@ static bool log_in(struct cluster *c, struct cluster_query *q)
     q->awaits_login = c->user[0] || c->password[0];
     if (!q->awaits_login)
         return true;
+
     resp_command_begin(&c->command, c->user[0] ? 3 : 2);
     resp_command_text(&c->command, "AUTH");
     if (c->user[0])
@@ -102,13 +106,17 @@ static bool log_in(struct cluster *c, struct cluster_query *q)
 void map_query_up(struct cluster *c, unsigned number, nanos now)
 {
     struct cluster_query *q = query_of(c, number);
+    assert(q->state == CLUSTER_QUERY_DIALLING && !q->replies);
+
     q->state = CLUSTER_QUERY_UP;
     q->since = now;
     q->replies = resp_reader_open();
     bool is_sent = q->replies && log_in(c, q);
+
     resp_command_begin(&c->command, 2);
     resp_command_text(&c->command, "CLUSTER");
     resp_command_text(&c->command, "SLOTS");
+
     if (!is_sent || !send_command(c, q)) {
         c->command.len = 0;
         c->command.failed = false;
@@ -125,6 +133,7 @@ static void on_error(struct cluster *c, struct cluster_query *q, const char *err
                     strncmp(error, "ERR AUTH", 8) == 0;
     bool is_denied = is_login || strncmp(error, "NOPERM", 6) == 0;
     bool is_alone = strstr(error, "cluster support disabled") != NULL;
+
     if (is_alone) {
         snprintf(text, sizeof text,
                  "the server is not part of a cluster: the URL is %s://%.120s:%s",
@@ -143,6 +152,7 @@ static void on_map(struct cluster *c, struct cluster_query *q, const struct resp
         fail_query(c, q, HF_UNAVAILABLE, flaw);
         return;
     }
+
     map_query_prefer(c, q->node.host, q->node.port);
     c->search.found = true;
     close_query(c, q);
@@ -170,6 +180,7 @@ void map_query_bytes(struct cluster *c, unsigned number, const char *bytes, size
     for (const struct resp_reply *resp;
          is_read && q->replies && (resp = resp_reader_next(q->replies, &error));)
         on_reply(c, q, resp, now);
+
     if (q->state == CLUSTER_QUERY_UP && (!is_read || error))
         fail_query(c, q, HF_UNAVAILABLE, "not the protocol of Redis");
 }
@@ -180,9 +191,11 @@ void map_query_down(struct cluster *c, unsigned number, hf_status status, const 
     struct cluster_query *q = query_of(c, number);
     char where[ENDPOINT_TEXT_MAX];
     (void)now;
+
     snprintf(where, sizeof where, "%s:%s: ", q->node.host, q->node.port);
     /* `why` names the server already */
     bool has_prefix = strncmp(why, where, strlen(where)) == 0;
+
     put_down(q);
     if (c->search.is_on)
         note_failure(c, &q->node, status, has_prefix ? why + strlen(where) : why);
@@ -200,13 +213,14 @@ void map_query_add_node(struct cluster *c, const struct cluster_node *node)
         c->node = all;
         c->node_room = room;
     }
+
     c->node[c->nodes++] = *node;
 }
 
 void map_query_prefer(struct cluster *c, const char *host, const char *port)
 {
     for (unsigned i = 0; i < c->nodes; i++)
-        if (strcmp(c->node[i].host, host) == 0 && strcmp(c->node[i].port, port) == 0)
+        if (cluster_node_is_at(&c->node[i], host, port))
             c->first = i;
 }
 
@@ -214,6 +228,8 @@ static void begin(struct cluster *c, nanos now)
 {
     uint32_t rounds = c->search.rounds;
     nanos pause = rounds < ROUNDS_OFTEN ? PAUSE : PAUSE_LONG;
+    assert(!c->search.is_on);
+
     pause += pause * (nanos)(c->host->random(c->host->ctx) % 100) / 400;
     c->search = (struct cluster_search){.is_on = true,
                                         .next_at = now,
@@ -227,6 +243,8 @@ static void query_next(struct cluster *c, nanos now)
     struct cluster_query *q = &c->query[c->search.next % CLUSTER_QUERIES];
     if (q->state != CLUSTER_QUERY_DOWN)
         fail_query(c, q, HF_UNAVAILABLE, "no answer in time");
+
+    assert(c->search.is_on && c->nodes > 0);
     q->node = c->node[(c->first + c->search.next) % c->nodes];
     q->state = CLUSTER_QUERY_DIALLING;
     q->since = now;
@@ -243,9 +261,12 @@ static void query_next(struct cluster *c, nanos now)
 static void give_up(struct cluster *c, nanos now)
 {
     char why[CLUSTER_WHY_MAX + 64];
+    assert(c->search.is_on && !c->search.found);
+
     c->search.is_on = false;
     if (c->is_mapped)
         return; /* if no node answers, the last map is used further on */
+
     snprintf(why, sizeof why, "no node of the cluster says which server has which slot: %s",
              c->search.why);
     redis_follow_failed(c->shard[0]->redis, c->search.status, why, now);
@@ -257,6 +278,7 @@ static void end_silent(struct cluster *c, nanos now)
     char why[64];
     snprintf(why, sizeof why, "no answer within %lld ms",
              (long long)(c->connect_timeout / NANOS_OF_MS(1)));
+
     for (int i = 0; i < CLUSTER_QUERIES; i++) {
         struct cluster_query *q = &c->query[i];
         if (q->state != CLUSTER_QUERY_DOWN && now >= q->since + c->connect_timeout)
@@ -268,6 +290,7 @@ static nanos search_tick(struct cluster *c, nanos now)
 {
     if (!c->search.is_on)
         return TIME_NEVER;
+
     end_silent(c, now);
     if (c->search.found) {
         c->search.is_on = false;
@@ -280,6 +303,7 @@ static nanos search_tick(struct cluster *c, nanos now)
         query_next(c, now);
     else if (c->search.next >= c->nodes && is_idle)
         give_up(c, now);
+
     if (!c->search.is_on)
         return TIME_NEVER;
     return c->search.next < c->nodes ? c->search.next_at : now + c->connect_timeout;
@@ -291,6 +315,7 @@ nanos map_query_tick(struct cluster *c, nanos now)
     bool is_sought =
         !c->is_mapped && (redis_follow_is_sought(c->shard[0]->redis) || surveys_wait(c));
     bool is_wanted = c->search.is_wanted || is_lost || is_sought;
+
     if (!is_wanted)
         c->search.rounds = 0;
     if (is_wanted && !c->search.is_on && now >= c->search.again_at)

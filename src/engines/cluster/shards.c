@@ -42,6 +42,7 @@ static void shard_on_reply(void *ctx, struct engine_op *op, const struct engine_
     struct cluster_shard *shard = ctx;
     struct cluster *c = shard->cluster;
     struct cluster_survey *survey = survey_of_part(c, op);
+
     if (survey)
         survey_on_reply(survey, op, reply);
     else
@@ -53,6 +54,7 @@ static void shard_row(void *ctx, struct engine_op *op, const struct hf_row *row)
     struct cluster_shard *shard = ctx;
     struct cluster *c = shard->cluster;
     struct cluster_survey *survey = survey_of_part(c, op);
+
     if (survey)
         survey_on_row(c, survey, shard, row);
     else
@@ -71,6 +73,7 @@ static void shard_rerouted(void *ctx, struct engine_op *op)
 {
     struct cluster_shard *shard = ctx;
     const struct wire_engine_host *host = shard->cluster->host;
+
     if (host->rerouted)
         host->rerouted(host->ctx, op);
 }
@@ -93,9 +96,12 @@ static void shard_takes(void *ctx, nanos length)
     struct cluster_shard *shard = ctx;
     struct cluster *c = shard->cluster;
     nanos most = 0;
+    assert(length >= 0);
+
     shard->takes = length;
     for (unsigned i = 0; i < c->shards; i++)
         most = c->shard[i]->redis && c->shard[i]->takes > most ? c->shard[i]->takes : most;
+
     if (c->host->takes)
         c->host->takes(c->host->ctx, most);
 }
@@ -131,6 +137,7 @@ static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, c
     struct cluster_shard *to = shards_find_or_make(c, where, port);
     if (!to)
         return -1;
+
     if (how == REDIS_MOVED) {
         slot_map_moved(c, slot, to);
         map_query_prefer(c, where, port);
@@ -144,6 +151,8 @@ static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, c
 static bool make_room(struct cluster *c)
 {
     unsigned room = c->shards < 8 ? 8 : 2 * c->shards;
+    assert(c->shards <= c->shard_room);
+
     if (c->shards == c->shard_room) {
         struct cluster_shard **shard = realloc(c->shard, room * sizeof *shard);
         c->shard = shard ? shard : c->shard;
@@ -153,6 +162,7 @@ static bool make_room(struct cluster *c)
             return false;
         c->shard_room = room;
     }
+
     unsigned numbers = CLUSTER_QUERIES + (c->shards + 1) * c->stride;
     return connection_numbers_reserve(&c->numbers, numbers, c->host);
 }
@@ -169,6 +179,7 @@ static struct cluster_shard *find_place(struct cluster *c)
     struct cluster_shard *shard = calloc(1, sizeof *shard);
     if (!shard)
         return NULL;
+
     shard->index = (uint16_t)c->shards;
     shard->first = -1;
     c->member[c->shards] = NULL;
@@ -183,6 +194,8 @@ struct cluster_shard *shards_make(struct cluster *c)
         c->open_status = error_set(HF_NO_MEMORY, "%s: no memory for a client", c->scheme);
         return NULL;
     }
+    assert(!shard->redis);
+
     *shard = (struct cluster_shard){
         .cluster = c, .index = shard->index, .first = -1, .host = host_of_shards};
     shard->host.ctx = shard;
@@ -191,6 +204,7 @@ struct cluster_shard *shards_make(struct cluster *c)
         c->open_status = status;
         return NULL;
     }
+
     redis_follow_begin(shard->redis, "the cluster");
     redis_cluster_join(shard->redis, &(struct redis_cluster_place){.index = shard->index,
                                                                    .polls = c->polls,
@@ -204,8 +218,10 @@ struct cluster_shard *shards_make(struct cluster *c)
 void shards_need(struct cluster_shard *shard)
 {
     struct cluster *c = shard->cluster;
+    assert(shard->redis);
     if (shard->first >= 0)
         return;
+
     shard->first = connection_numbers_take(&c->numbers, c->stride, shard);
     assert(shard->first >= CLUSTER_QUERIES);
     redis_cluster_set_first_connection(shard->redis, (unsigned)shard->first);
@@ -215,6 +231,7 @@ hf_status shards_open(struct cluster *c)
 {
     if (!connection_numbers_reserve(&c->numbers, CLUSTER_QUERIES, c->host))
         return error_set(HF_NO_MEMORY, "%s: no memory for a client", c->scheme);
+
     connection_numbers_take(&c->numbers, CLUSTER_QUERIES, c);
     return shards_make(c) ? HF_OK : c->open_status; /* error_text() has the reason */
 }
@@ -226,11 +243,12 @@ void shards_close(struct cluster *c)
             redis_wire_engine.close(c->shard[i]->redis);
         free(c->shard[i]);
     }
+
     free(c->shard);
     free(c->member);
 }
 
-static bool is_at(const struct cluster_node *node, const char *host, const char *port)
+bool cluster_node_is_at(const struct cluster_node *node, const char *host, const char *port)
 {
     return strcmp(node->host, host) == 0 && strcmp(node->port, port) == 0;
 }
@@ -238,12 +256,12 @@ static bool is_at(const struct cluster_node *node, const char *host, const char 
 static const char *id_of_address(const struct cluster *c, const char *host, const char *port)
 {
     for (unsigned i = 0; i < c->nodes; i++)
-        if (is_at(&c->node[i], host, port))
+        if (cluster_node_is_at(&c->node[i], host, port))
             return c->node[i].id;
     return "";
 }
 
-static bool has_replica(const struct cluster_shard *shard, const char *id)
+bool cluster_shard_has_replica(const struct cluster_shard *shard, const char *id)
 {
     for (unsigned i = 0; i < shard->replicas; i++)
         if (id[0] && strcmp(shard->replica[i], id) == 0)
@@ -254,9 +272,11 @@ static bool has_replica(const struct cluster_shard *shard, const char *id)
 static void set_primary(struct cluster_shard *shard, const char *host, const char *port,
                         const char *id)
 {
+    assert(shard->redis);
     snprintf(shard->primary.host, sizeof shard->primary.host, "%s", host);
     snprintf(shard->primary.port, sizeof shard->primary.port, "%s", port);
     snprintf(shard->primary.id, sizeof shard->primary.id, "%s", id);
+
     shard->is_named = shard->has_moved = true;
 }
 
@@ -265,12 +285,13 @@ struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, c
     const char *id = id_of_address(c, host, port);
     struct cluster_shard *shard = NULL;
     for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i]->redis && is_at(&c->shard[i]->primary, host, port))
+        if (c->shard[i]->redis && cluster_node_is_at(&c->shard[i]->primary, host, port))
             return c->shard[i];
 
     for (unsigned i = 0; i < c->shards && !shard; i++)
-        if (c->shard[i]->redis && has_replica(c->shard[i], id))
+        if (c->shard[i]->redis && cluster_shard_has_replica(c->shard[i], id))
             shard = c->shard[i]; /* found as the replica that was promoted */
+
     shard = shard ? shard : shards_make(c);
     if (shard)
         set_primary(shard, host, port, id);
@@ -293,14 +314,15 @@ struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nano
 {
     int home = redis_cluster_home(op);
     unsigned slot = redis_cluster_slot(c->prefix, op->name, op->name_len);
+    assert(slot < CLUSTER_SLOTS && c->owner[slot] < c->shards);
+
     struct cluster_shard *owner = c->shard[c->owner[slot]];
-    assert(owner->redis);
     shards_need(owner);
     if (home < 0 || (unsigned)home == owner->index)
         return owner;
 
     struct cluster_shard *at = c->shard[home];
-    assert(at->redis);
+    assert((unsigned)home < c->shards && at->redis);
     bool stays =
         redis_cluster_is_in_flight(op) || !redis_cluster_move(at->redis, owner->redis, op, now);
     return stays ? at : owner;
@@ -316,6 +338,8 @@ void shards_review(struct cluster *c)
 static void follow(struct cluster *c, struct cluster_shard *shard, nanos now)
 {
     struct endpoint to = c->endpoint;
+    assert(shard->redis && shard->has_moved);
+
     shard->has_moved = false;
     snprintf(to.host, sizeof to.host, "%s", shard->primary.host);
     snprintf(to.port, sizeof to.port, "%s", shard->primary.port);
@@ -325,6 +349,7 @@ static void follow(struct cluster *c, struct cluster_shard *shard, nanos now)
 static void note_loss(struct cluster_shard *shard, nanos now)
 {
     bool was_lost = redis_follow_take_loss(shard->redis);
+
     if (redis_follow_is_up(shard->redis))
         shard->lost_at = 0;
     else if (was_lost && !shard->lost_at)
@@ -344,15 +369,19 @@ bool shards_are_lost(const struct cluster *c)
 /* Closes the engine of a primary that has no slots and no ops. */
 static void drop_unused(struct cluster *c, struct cluster_shard *shard)
 {
+    assert(shard->redis);
     bool is_used = shard->is_named || redis_cluster_has_ops(shard->redis);
     if (!c->is_mapped || is_used || shards_slots_of(c, shard))
         return;
+
     redis_wire_engine.close(shard->redis);
     if (shard->first >= 0)
         connection_numbers_give_back(&c->numbers, (unsigned)shard->first, c->stride);
+
     for (unsigned i = 0; i < CLUSTER_MOVES_MAX; i++)
         if (c->move[i].shard == shard->index)
             c->move[i].at = 0;
+
     *shard = (struct cluster_shard){.index = shard->index, .first = -1};
 }
 
@@ -371,6 +400,7 @@ void shards_settle(struct cluster *c, nanos now)
         redis_cluster_move_strays(c->member[i], c->member, now);
         note_loss(c->shard[i], now);
     }
+
     for (unsigned i = 0; i < c->shards; i++)
         if (c->shard[i]->redis)
             drop_unused(c, c->shard[i]);

@@ -41,6 +41,7 @@ static bool read_node(const struct resp_reply *resp, const struct cluster_node *
         for (const struct resp_reply *at = more ? more->first : NULL; at && at->next; at = at->next)
             if (at->type == RESP_TEXT && at->next->type == RESP_TEXT && strcmp(at->text, "ip") == 0)
                 name = at->next->text;
+
     name = name[0] ? name : from->host;
     if (strlen(name) >= sizeof node->host)
         return false;
@@ -55,18 +56,19 @@ static bool read_node(const struct resp_reply *resp, const struct cluster_node *
 static bool is_same(const struct cluster_node *a, const struct cluster_node *b)
 {
     bool same_id = a->id[0] && strcmp(a->id, b->id) == 0;
-    return same_id || (strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0);
+    return same_id || cluster_node_is_at(a, b->host, b->port);
 }
 
 static void remember_node(struct cluster *c, const struct cluster_node *node)
 {
     for (unsigned i = 0; i < c->nodes; i++) {
         struct cluster_node *known = &c->node[i];
-        if (strcmp(known->host, node->host) == 0 && strcmp(known->port, node->port) == 0) {
+        if (cluster_node_is_at(known, node->host, node->port)) {
             memcpy(known->id, node->id, sizeof known->id);
             return;
         }
     }
+
     map_query_add_node(c, node);
 }
 
@@ -75,6 +77,7 @@ static struct found *find_primary(struct map *map, const struct cluster_node *no
     for (unsigned i = 0; i < map->count; i++)
         if (is_same(&map->found[i].primary, node))
             return &map->found[i];
+
     map->found[map->count] = (struct found){.primary = *node};
     return &map->found[map->count++];
 }
@@ -103,6 +106,7 @@ static const char *read_range(struct cluster *c, struct map *map, const struct c
     remember_node(c, &node);
     for (int64_t slot = first; slot <= last; slot++)
         map->owner[slot] = (uint16_t)(found - map->found);
+
     for (one = one->next; one; one = one->next)
         if (read_node(one, from, &node)) {
             remember_node(c, &node);
@@ -112,14 +116,6 @@ static const char *read_range(struct cluster *c, struct map *map, const struct c
 }
 
 /* ---- Recognising shards ---- */
-
-static bool was_replica(const struct cluster_shard *shard, const char *id)
-{
-    for (unsigned i = 0; i < shard->replicas; i++)
-        if (id[0] && strcmp(shard->replica[i], id) == 0)
-            return true;
-    return false;
-}
 
 /* The signs by which a shard is recognised, the surest first. */
 enum sign { BY_ID, BY_ADDRESS, BY_REPLICA, BY_WAITING, SIGNS };
@@ -131,9 +127,9 @@ static bool matches(const struct cluster_shard *shard, const struct found *found
     case BY_ID:
         return a->id[0] && strcmp(a->id, b->id) == 0;
     case BY_ADDRESS: /* a redirect named it, or the server was set up again */
-        return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0;
+        return cluster_node_is_at(a, b->host, b->port);
     case BY_REPLICA: /* the replica was promoted */
-        return was_replica(shard, b->id);
+        return cluster_shard_has_replica(shard, b->id);
     default: /* the first shard, which has no address yet */
         return !a->host[0];
     }
@@ -153,8 +149,9 @@ static void recognise(struct cluster *c, struct map *map, enum sign sign)
 
 static void set_found(struct cluster_shard *shard, const struct found *found)
 {
-    bool is_there = strcmp(shard->primary.host, found->primary.host) == 0 &&
-                    strcmp(shard->primary.port, found->primary.port) == 0;
+    bool is_there = cluster_node_is_at(&shard->primary, found->primary.host, found->primary.port);
+    assert(shard->redis && found->shard == shard);
+
     shard->primary = found->primary;
     shard->is_named = true;
     shard->has_moved |= !is_there;
@@ -186,6 +183,8 @@ static bool set_shards(struct cluster *c, struct map *map)
 static const struct cluster_shard *moved_to(const struct cluster *c, unsigned slot, nanos now)
 {
     const struct cluster_move *last = NULL;
+    assert(slot < CLUSTER_SLOTS);
+
     for (unsigned i = 0; i < CLUSTER_MOVES_MAX; i++) {
         const struct cluster_move *move = &c->move[i];
         bool counts = move->at && move->slot == slot && now - move->at < MOVE_LIFE;
@@ -197,7 +196,7 @@ static const struct cluster_shard *moved_to(const struct cluster *c, unsigned sl
 
 void slot_map_moved(struct cluster *c, unsigned slot, const struct cluster_shard *to)
 {
-    assert(slot < CLUSTER_SLOTS);
+    assert(slot < CLUSTER_SLOTS && to->redis);
     c->owner[slot] = to->index;
     c->move[c->next_move++ % CLUSTER_MOVES_MAX] =
         (struct cluster_move){.at = c->last_now, .slot = (uint16_t)slot, .shard = to->index};
@@ -211,9 +210,12 @@ static bool set_owners(struct cluster *c, const struct map *map, const struct cl
     for (unsigned slot = 0; slot < CLUSTER_SLOTS; slot++) {
         if (map->owner[slot] == NOBODY)
             continue;
+
+        assert(map->owner[slot] < map->count);
         const struct found *found = &map->found[map->owner[slot]];
         if (c->owner[slot] == found->shard->index)
             continue;
+
         const struct cluster_shard *moved = moved_to(c, slot, now);
         bool is_newer = moved && moved->redis && !is_same(&moved->primary, from);
         if (is_newer)
@@ -227,8 +229,10 @@ static bool set_owners(struct cluster *c, const struct map *map, const struct cl
 
 static void set_probes(struct cluster *c)
 {
-    for (unsigned slot = CLUSTER_SLOTS; slot-- > 0;)
+    for (unsigned slot = CLUSTER_SLOTS; slot-- > 0;) {
+        assert(c->owner[slot] < c->shards);
         redis_cluster_set_probe(c->shard[c->owner[slot]]->redis, slot);
+    }
 }
 
 /* Makes holds be checked where their slots are now: a shard that no map names any more may have
@@ -249,11 +253,13 @@ static const char *read_map(struct cluster *c, struct map *map, const struct clu
 {
     if (resp->type != RESP_LIST || !resp->first)
         return "it knows no slots: it has not joined a cluster";
+
     size_t ranges = 0;
     for (const struct resp_reply *range = resp->first; range; range = range->next)
         ranges++;
     if (ranges >= NOBODY)
         return "its map of slots makes no sense";
+
     map->found = calloc(ranges, sizeof *map->found);
     if (!map->found)
         return "no memory for its map of slots";
@@ -264,6 +270,7 @@ static const char *read_map(struct cluster *c, struct map *map, const struct clu
         if (flaw)
             return flaw;
     }
+
     return set_shards(c, map) ? NULL : "no memory for another primary";
 }
 
@@ -273,6 +280,8 @@ const char *slot_map_read(struct cluster *c, const struct cluster_node *from,
     struct map *map = calloc(1, sizeof *map);
     if (!map)
         return "no memory for its map of slots";
+
+    assert(c->nodes >= c->seeds && from);
     c->nodes = c->seeds;
     const char *flaw = read_map(c, map, from, resp);
     if (!flaw) {
@@ -283,6 +292,7 @@ const char *slot_map_read(struct cluster *c, const struct cluster_node *from,
         check_holds(c);
         c->is_mapped = true;
     }
+
     free(map->found);
     free(map);
     return flaw;
