@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from . import (Busy, Closed, Error, Forked, Lease, Leases, Lost, Seconds, _Base, _Deadline,
                _make_error, log)
@@ -84,10 +84,30 @@ class Client(_Base):
         """The lease is good for at least ttl from now; 0: for its own ttl. Never shortens."""
         if self._open().answers_at_once:
             lease.extend(ttl)
-            return
+        else:
+            await self._change(lambda id: lease.extend_start(ttl, id))
+
+    async def upgrade(self, lease: Lease) -> None:
+        """The only reader becomes the writer, with a new token. Busy if there are other readers: the
+        read lease stays held."""
+        if self._open().answers_at_once:
+            lease.upgrade()
+        else:
+            await self._change(lease.upgrade_start)
+
+    async def downgrade(self, lease: Lease) -> None:
+        """The writer becomes a reader; other readers may join."""
+        if self._open().answers_at_once:
+            lease.downgrade()
+        else:
+            await self._change(lease.downgrade_start)
+
+    async def _change(self, start: Callable[[int], None]) -> None:
+        """A call on a lease that stays held; start(id) begins it. If the task is cancelled
+        meanwhile, the call goes on."""
         self._attach()
         key = (_EXTENDED, next(self._extends) & 0xFFFFFFFF)
-        lease.extend_start(ttl, key[1])
+        start(key[1])
         self._expect(key)
         await self._outcome(key)
 

@@ -92,9 +92,19 @@ static void leave(struct lease *lease)
     core_leave(lease->core);
 }
 
+/* An upgrade changes it. A close begins under the GIL, which is kept here, so the handle of an open
+ * client is not freed meanwhile. */
+static uint64_t read_token(struct lease *lease)
+{
+    if (lease->token && lease->hf && core_is_open(lease->core))
+        lease->token = hf_lease_token(lease->hf);
+    return lease->token;
+}
+
 /* The handle for the one call that ends it. */
 static hf_lease *take_handle(struct lease *lease)
 {
+    (void)read_token(lease);
     lease->ended = lease->hf;
     lease->hf = NULL;
     return lease->ended;
@@ -177,6 +187,31 @@ static PyObject *lease_extend_start(PyObject *self, PyObject *args)
     return result;
 }
 
+typedef hf_status convert_start(hf_lease *lease, hf_done_fn *done, void *arg);
+
+/* upgrade_start(id), downgrade_start(id): the event is that of an extend. */
+static PyObject *convert_later(struct lease *lease, PyObject *args, convert_start *start)
+{
+    unsigned id;
+
+    if (!PyArg_ParseTuple(args, "I", &id) || !enter(lease))
+        return NULL;
+    PyObject *result =
+        none_or_fail(start(lease->hf, on_extended, (void *)core_ticket(lease->core, id)));
+    leave(lease);
+    return result;
+}
+
+static PyObject *lease_upgrade_start(PyObject *self, PyObject *args)
+{
+    return convert_later((struct lease *)self, args, hf_upgrade_start);
+}
+
+static PyObject *lease_downgrade_start(PyObject *self, PyObject *args)
+{
+    return convert_later((struct lease *)self, args, hf_downgrade_start);
+}
+
 /* ---- Conversions and waits ---- */
 
 static PyObject *convert(struct lease *lease, hf_status (*call)(hf_lease *))
@@ -188,8 +223,6 @@ static PyObject *convert(struct lease *lease, hf_status (*call)(hf_lease *))
     hf_lease *handle = lease->hf;
     Py_BEGIN_ALLOW_THREADS status = call(handle);
     Py_END_ALLOW_THREADS PyObject *result = none_or_fail(status);
-    if (status == HF_OK)
-        lease->token = hf_lease_token(handle);
     leave(lease);
     return result;
 }
@@ -256,7 +289,7 @@ static PyObject *get_held(PyObject *self, void *unused)
 static PyObject *get_token(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(((struct lease *)self)->token);
+    return PyLong_FromUnsignedLongLong(read_token((struct lease *)self));
 }
 
 static PyObject *get_name(PyObject *self, void *unused)
@@ -284,6 +317,8 @@ static PyMethodDef methods[] = {{"release", lease_release, METH_NOARGS, NULL},
                                 {"extend", lease_extend, METH_VARARGS, NULL},
                                 {"release_start", lease_release_start, METH_NOARGS, NULL},
                                 {"extend_start", lease_extend_start, METH_VARARGS, NULL},
+                                {"upgrade_start", lease_upgrade_start, METH_VARARGS, NULL},
+                                {"downgrade_start", lease_downgrade_start, METH_VARARGS, NULL},
                                 {"upgrade", lease_upgrade, METH_NOARGS, NULL},
                                 {"downgrade", lease_downgrade, METH_NOARGS, NULL},
                                 {"cancel", lease_cancel, METH_NOARGS, NULL},

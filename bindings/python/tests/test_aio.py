@@ -140,6 +140,42 @@ class Asyncio(Case):
             self.assertGreater(lease.remaining, 15)
 
     @in_loop
+    async def test_convert(self, client):
+        """a reader becomes the writer with a new token, and a reader again"""
+        lease = await client.acquire("rw", kind="read")
+        other = await client.acquire("rw", kind="read")
+        token = lease.token
+        with self.assertRaises(holdfast.Busy):
+            await client.upgrade(lease)
+        self.assertTrue(lease.held)
+        await client.release(other)
+        await client.upgrade(lease)
+        self.assertGreater(lease.token, token)
+        self.assertIsNone(await client.try_acquire("rw", kind="read"))
+        await client.downgrade(lease)
+        await client.release(await client.acquire("rw", kind="read", wait=5))
+        await client.release(lease)
+        self.assertGreater(lease.token, token)
+
+    @in_loop
+    async def test_convert_cancelled(self, client):
+        """a conversion whose task is cancelled goes on, and its token is known"""
+        if not self.url.startswith("redis:"):
+            return
+        lease = await client.acquire("rw/cancelled", kind="read")
+        token = lease.token
+        with support.paused(self.url, 0.2):
+            task = asyncio.ensure_future(client.upgrade(lease))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+        while lease.token == token:
+            await asyncio.sleep(0.01)
+        self.assertGreater(lease.token, token)
+        await client.release(lease)
+
+    @in_loop
     async def test_cancel_at_exit(self, client):
         """a task that is cancelled while it releases has released, and is cancelled"""
         inside, leave = asyncio.Event(), asyncio.Event()
@@ -204,8 +240,12 @@ class Asyncio(Case):
         if not self.url.startswith("redis:"):
             return
         leases = [await client.acquire(f"silent/{i}") for i in range(40)]
+        readers = [await client.acquire(f"silent/{i}/r", kind="read") for i in range(2)]
+        await client.upgrade(readers[1])
         with support.paused(self.url, 0.4):
             releases = [asyncio.ensure_future(client.release(lease)) for lease in leases]
+            releases += [asyncio.ensure_future(client.upgrade(readers[0])),
+                         asyncio.ensure_future(client.downgrade(readers[1]))]
             longest = turns = 0
             while not any(release.done() for release in releases):
                 begin = time.monotonic()
