@@ -418,7 +418,9 @@ HF_API HF_MUST_CHECK hf_status hf_downgrade_start(hf_lease *lease, hf_done_fn *d
 /* A detached hold as text, and back into a handle of another client or process. The text is a
  * secret: anybody who has it can release. HF_EXPORT_MAX bytes are always enough; HF_FULL: `size` is
  * too small. From then on the hold belongs to the text: hf_lease_free and hf_close do not end it,
- * hf_release still does. An attached lease is renewed only by hf_extend. */
+ * hf_release still does. An attached lease is renewed only by hf_extend. A handle that has not
+ * heard of an extension by another one is lost at the end that it knows; the hold itself goes on.
+ */
 HF_API HF_MUST_CHECK hf_status hf_lease_export(hf_lease *lease, char *text, size_t size);
 HF_API HF_MUST_CHECK hf_status hf_lease_attach(hf_client *client, const char *text,
                                                hf_lease **lease);

@@ -18,6 +18,12 @@ static void print_id(const struct id *id, char text[33])
         snprintf(text + 2 * i, 3, "%02x", id->b[i]);
 }
 
+static void export_hold(struct hf_lease *lease)
+{
+    lease->exported = true;
+    claim_export(&lease->claim);
+}
+
 hf_status client_export(struct hf_lease *lease, char *text, size_t size)
 {
     assert(text);
@@ -40,7 +46,7 @@ hf_status client_export(struct hf_lease *lease, char *text, size_t size)
         status = error_set(HF_FULL, "%s: %zu bytes are too few for the text of its lease",
                            lease->op.name, size);
     else
-        lease->exported = true;
+        export_hold(lease);
 
     small_mutex_unlock(&lease->lock);
     return status;

@@ -132,7 +132,7 @@ void claim_init(struct claim *claim, const struct claim_terms *terms,
     claim->answered = claim->is_stalled = false;
     claim->asked_extend = claim->asked_release = claim->warned = false;
     claim->token_may_rise = terms->shared;
-    claim->brief = false;
+    claim->is_text = claim->brief = false;
     claim->in_flight = claim->convert_next = OP_NONE;
     claim->tries = 0;
     claim->outcome = HF_OK;
@@ -154,10 +154,17 @@ void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t tok
     claim->started_at = now;
     claim->granted_at = now;
     claim_set_token(claim, token);
-    claim->token_may_rise = true; /* the exporting process can still upgrade the hold */
+    claim_export(claim); /* the exporting process still has a handle */
     /* the exporting process may have sent a request that is not executed yet */
     claim->may_be_in_flight = true;
     claim_believe(claim, now, valid_until);
+}
+
+void claim_export(struct claim *claim)
+{
+    claim_assert(claim->state == CLAIM_HELD || claim->state == CLAIM_EXTENDING);
+    claim->is_text = true;
+    claim->token_may_rise = true;
 }
 
 void claim_disown(struct claim *claim)

@@ -50,6 +50,7 @@ struct claim {
     bool asked_release; /* the caller waits for the outcome of the release */
     bool warned;        /* WARN was reported, and no renewal succeeded since */
     bool token_may_rise;  /* an upgrade was sent, or others may send one for the same hold */
+    bool is_text;         /* the hold's text was exported: other handles may extend the hold */
     bool brief;           /* granted for less than its ttl: an EXTEND must get the rest */
     uint8_t in_flight;    /* EXTENDING: the verb whose reply is awaited */
     uint8_t convert_next; /* conversion that waits for that reply; OP_NONE: none */
@@ -121,6 +122,10 @@ void claim_init(struct claim *claim, const struct claim_terms *terms,
 
 /* Turns a claim in state NEW into one that is HELD: the hold was exported as text. */
 void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token);
+
+/* The text of the hold was exported: from now on other handles may extend and upgrade it. When the
+ * time that this claim knows is over, it is lost without a release, which would end their hold. */
+void claim_export(struct claim *claim);
 
 /* The opposite of claim_adopt: the claim is OVER, and the hold continues without it. */
 void claim_disown(struct claim *claim);

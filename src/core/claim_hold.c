@@ -86,6 +86,18 @@ static struct claim_effect lose(struct claim *claim, nanos now)
     return claim_end_releasing(claim, REPORT_LOST, HF_LOST, now);
 }
 
+/* The time that this claim knows is over. If others have the text of the hold, one of them may have
+ * extended it meanwhile: a release would end their hold. If none has, the hold ends by itself. */
+static struct claim_effect expire(struct claim *claim, nanos now)
+{
+    assert(now >= claim->valid_until);
+
+    if (!claim->is_text)
+        return lose(claim, now);
+    note_end(claim, now);
+    return claim_end(claim, REPORT_LOST, HF_LOST);
+}
+
 static struct claim_effect send(struct claim *claim, enum op_verb verb, bool asked, nanos now)
 {
     assert(claim->state == CLAIM_HELD && claim->in_flight == OP_NONE);
@@ -145,7 +157,7 @@ static struct claim_effect warn_if_due(struct claim *claim, nanos now, struct cl
 struct claim_effect claim_act_timer_held(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
     struct claim_effect move =
         event->now >= claim->act_at ? renew_or_check(claim, event->now) : nothing();
     return warn_if_due(claim, event->now, move);
@@ -154,7 +166,7 @@ struct claim_effect claim_act_timer_held(struct claim *claim, const struct claim
 struct claim_effect claim_act_timer_extending(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
     return warn_if_due(claim, event->now, nothing());
 }
 
@@ -165,7 +177,7 @@ struct claim_effect claim_act_extend(struct claim *claim, const struct claim_eve
 
     nanos ttl = event->ttl_ms > 0 ? timing_nanos(event->ttl_ms) : claim->sheet->t.ttl;
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
     if (claim->brief && ttl < claim->sheet->t.ttl)
         ttl =
             claim->sheet->t.ttl; /* an extend is "at least", and the grant still lacks that much */
@@ -198,7 +210,7 @@ struct claim_effect claim_act_convert(struct claim *claim, const struct claim_ev
 {
     claim_assert(converts(event->verb));
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
 
     unsigned open = converts(claim->in_flight) ? claim->in_flight : claim->convert_next;
     bool contradicts = open != OP_NONE && open != event->verb;
@@ -292,10 +304,12 @@ struct claim_effect claim_act_extended(struct claim *claim, const struct claim_e
 {
     if (claim->in_flight == OP_EXTEND && !is_stale(claim, event->reply))
         claim->brief = false;
-    if (event->now >= claim->valid_until || !take_validity(claim, event->reply))
+    if (event->now >= claim->valid_until)
+        return expire(claim, event->now);
+    if (!take_validity(claim, event->reply))
         return lose(claim, event->now);
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
     return is_stale(claim, event->reply) ? nothing() : after_answer(claim, HF_OK, event->now);
 }
 
@@ -311,7 +325,7 @@ static nanos plan_again(const struct claim *claim, nanos now)
 struct claim_effect claim_act_extend_failed(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
     /* The broken connection may have carried a refresh of the place in the queue, too. */
     claim->may_be_in_flight |=
         event->reply->outcome_unknown || (event->in == INPUT_UNKNOWN && claim->queued);
@@ -333,7 +347,7 @@ struct claim_effect claim_act_extend_failed(struct claim *claim, const struct cl
 struct claim_effect claim_act_grant_again(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
     if (event->reply->token < claim->token)
         return nothing();
     claim->brief = claim->brief && event->reply->brief;
@@ -367,7 +381,7 @@ struct claim_effect claim_act_check_now(struct claim *claim, const struct claim_
     assert(claim->state == CLAIM_HELD);
 
     if (event->now >= claim->valid_until)
-        return lose(claim, event->now);
+        return expire(claim, event->now);
     return send(claim, OP_CHECK, false, event->now);
 }
 

@@ -159,6 +159,54 @@ static void test_never_shortened(void **state)
     give(attach(client, text));
 }
 
+/* Takes a hold of 1 s and keeps its handle. */
+static void take_and_keep(struct actor *me, void *text)
+{
+    hf_client *client;
+    hf_lease *lease;
+    part_must(hf_open(engine_url(), NULL, &client) == HF_OK);
+    struct hf_request want = *ASK(.name = "kept", .flags = HF_DETACHED, .ttl_ms = 1000);
+    part_must(hf_acquire(client, &want, &lease) == HF_OK);
+    part_must(hf_lease_export(lease, text, HF_EXPORT_MAX) == HF_OK);
+    part_says(me, &(struct answer){.what = ORDER_ACQUIRE});
+    part_awaits_go(me);
+    part_must(hf_extend(lease, 1000) == HF_LOST);
+    hf_lease_free(lease);
+    hf_close(client, 1000);
+    part_says(me, &(struct answer){.what = ORDER_GO});
+}
+
+/* The first handle may know only the end that it had itself. That end is not the hold's any more. A
+ * process that was stopped meanwhile knows it on no engine. */
+static void test_known_end_passes(void **state)
+{
+    (void)state;
+    if (!offers(NEED_DETACHED))
+        return;
+    char text[HF_EXPORT_MAX], *kept = shared_page(HF_EXPORT_MAX);
+    struct actor *stopped = actor_start_part(take_and_keep, kept);
+    hf_client *client = row_client(), *other = open_client(NULL, NULL);
+    hf_lease *first = take(client, DETACHED(.ttl_ms = 1000));
+    export_of(first, text);
+    hf_lease *longer = attach(other, text);
+    assert_int_equal(hf_extend(longer, 20000), HF_OK);
+    actor_answer(stopped, ORDER_ACQUIRE, 0);
+    actor_stop(stopped);
+    hf_lease *also = attach(other, kept);
+    assert_int_equal(hf_extend(also, 20000), HF_OK);
+    usleep(3000 * 1000); /* what the first handle knows is over on every engine */
+    actor_go_on(stopped);
+    actor_order(stopped, ORDER_GO, 0);
+    actor_answer(stopped, ORDER_GO, 0);
+    hf_lease_free(first);
+    assert_int_equal(hf_extend(longer, 20000), HF_OK);
+    assert_int_equal(hf_extend(also, 20000), HF_OK);
+    refuse(client, ASK(.name = "d"), HF_BUSY, "d");
+    give(longer);
+    give(also);
+    close_client(other);
+}
+
 static void test_every_kind(void **state)
 {
     (void)state;
@@ -297,6 +345,8 @@ int main(void)
             test_released_by_either),
         ROW("a shorter extend by another client takes back nothing of a longer one",
             test_never_shortened),
+        ROW("a handle that knows an earlier end takes nothing from one that extended the hold",
+            test_known_end_passes),
         ROW("a hold of every kind goes through its text", test_every_kind),
         ROW("a text that is cut or foreign is refused, and never shown", test_bad_texts),
         ROW("the same attempt again is the same grant, and is released once", test_same_attempt),

@@ -46,6 +46,34 @@ a_failed_renewal_is_tried_every_op_timeout_warned_of_once_and_lost_by_our_own_cl
     expect(&top, CLAIM_OVER, OP_NONE, REPORT_NONE, HF_OK);
 }
 
+/* Another handle of the same text may have extended the hold. */
+static void a_hold_that_others_have_as_text_is_lost_by_time_without_a_release(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    claim_export(&top.claim);
+    timer(&top, 334);
+    expect(&top, CLAIM_EXTENDING, OP_EXTEND, REPORT_NONE, HF_OK);
+    timer(&top, 988);
+    expect(&top, CLAIM_OVER, OP_NONE, REPORT_LOST, HF_LOST);
+
+    top = held();
+    claim_export(&top.claim);
+    wish(&top, INPUT_EXTEND, 988);
+    expect(&top, CLAIM_OVER, OP_NONE, REPORT_LOST, HF_LOST);
+
+    top = held(); /* upgraded by another handle */
+    claim_export(&top.claim);
+    timer(&top, 334);
+    tell_full(
+        &top,
+        (struct engine_reply){
+            .kind = REPLY_EXTENDED, .asked_at = epoch + NANOS_OF_MS(334), .good = TTL, .token = 10},
+        340);
+    expect(&top, CLAIM_HELD, OP_NONE, REPORT_NONE, HF_OK);
+    assert_int_equal(top.claim.token, 10);
+}
+
 static void an_answer_that_comes_after_the_end_does_not_revive(void **state)
 {
     (void)state;
@@ -392,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_hold_is_renewed_after_a_third_of_its_ttl_and_counts_from_that_request),
         cmocka_unit_test(
             a_failed_renewal_is_tried_every_op_timeout_warned_of_once_and_lost_by_our_own_clock),
+        cmocka_unit_test(a_hold_that_others_have_as_text_is_lost_by_time_without_a_release),
         cmocka_unit_test(an_answer_that_comes_after_the_end_does_not_revive),
         cmocka_unit_test(a_renewal_in_flight_does_not_hide_the_end),
         cmocka_unit_test(an_extension_never_shortens),

@@ -225,6 +225,9 @@ static void check_move(const struct walk *w, enum claim_input in, const struct c
     if (before->state == CLAIM_OVER && move->verb)
         assert_true(move->verb == OP_RELEASE && move->may_be_in_flight &&
                     (in == INPUT_GRANTED || in == INPUT_UNKNOWN || in == INPUT_FAILED));
+    bool by_time = in != INPUT_FORFEIT && in != INPUT_NOT_HELD && in != INPUT_RELEASED;
+    if (before->is_text && by_time && w->now >= before->valid_until && move->report == REPORT_LOST)
+        assert_int_equal(move->verb, OP_NONE); /* another handle may have extended it */
     if (w->claim.state == CLAIM_OVER)
         assert_true(move->wake_at == TIME_NEVER && move->verb == OP_NONE);
     if (w->claim.state == CLAIM_PAUSED || w->claim.state >= CLAIM_HELD)
@@ -301,6 +304,13 @@ static void finish(struct walk *w)
     assert_int_equal(w->released, w->wished_release);
 }
 
+static void maybe_export(struct walk *w)
+{
+    bool held = w->claim.state == CLAIM_HELD || w->claim.state == CLAIM_EXTENDING;
+    if (held && !draw(8))
+        claim_export(&w->claim);
+}
+
 /* Conversions and their ends come often enough while it is held that also what needs several of
  * them is walked. */
 static enum claim_input draw_input(const struct walk *w)
@@ -322,6 +332,7 @@ static void on_every_path_there_is_one_outcome_one_loss_at_most_and_an_end(void 
         unsigned length = draw(40);
         for (unsigned i = 0; i < length; i++) {
             move_the_clock(&w);
+            maybe_export(&w);
             step(&w, draw_input(&w));
         }
         finish(&w);

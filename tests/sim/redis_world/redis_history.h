@@ -118,6 +118,8 @@ static void tell_step(unsigned id, const struct claim *was, const struct claim_e
 {
     const struct attempt_of_user *a = &w.attempt[id];
     bool gave_up = was->state == CLAIM_RELEASING && event->in == INPUT_TIMER;
+    /* others may have its text, so it goes on until the end that the server knows */
+    bool is_left = was->is_text && move->report == REPORT_LOST && move->verb == OP_NONE;
     if (event->in == INPUT_QUEUED)
         tell_judge((struct history_event){.what = H_QUEUED, .who = id});
     if (a->claim.state == CLAIM_LEAVING && was->state != CLAIM_LEAVING)
@@ -128,8 +130,8 @@ static void tell_step(unsigned id, const struct claim *was, const struct claim_e
         tell_judge((struct history_event){.what = H_REFUSED, .who = id});
     tell_hold(id, was, event, move);
     if (a->claim.state == CLAIM_OVER && was->state != CLAIM_OVER)
-        tell_judge(
-            (struct history_event){.what = H_OVER, .who = id, .flags = gave_up ? H_DOUBT : 0});
+        tell_judge((struct history_event){
+            .what = H_OVER, .who = id, .flags = (gave_up ? H_DOUBT : 0) | (is_left ? H_LEFT : 0)});
 }
 
 /* ---- A store that remembers the highest token ---- */
