@@ -1,256 +1,14 @@
-/* api.c - the only file that defines public symbols: it checks arguments, fills in defaults and
- * calls the client. */
-#include "holdfast.h"
+/* api.c - public functions of clients, leases and event loops: they check arguments, fix the
+ * deadline and call the client. Beside it are api_admin.c and api_no_client.c; no other file
+ * defines public symbols. */
+#include "api_checks.h"
 
-#include "base/duration.h"
-#include "base/error.h"
-#include "base/name.h"
 #include "base/settings.h"
-#include "base/status.h"
-#include "client/client.h"
 #include "sys/clock.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { ID_MAX = 64, MANY_MAX = 1024 };
-#define WAIT_MAX_MS ((int64_t)1 << 40) /* 34 years: a deadline cannot overflow */
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-
-/* ---- Statuses, kinds, version ---- */
-
-const char *hf_status_name(hf_status status)
-{
-    return status_row(status)->name;
-}
-
-const char *hf_status_text(hf_status status)
-{
-    return status_row(status)->text;
-}
-
-int hf_status_exit_code(hf_status status)
-{
-    return status_row(status)->exit_code;
-}
-
-int hf_status_http(hf_status status)
-{
-    return status_row(status)->http;
-}
-
-bool hf_status_retry(hf_status status)
-{
-    return status_row(status)->retry;
-}
-
-const char *hf_error_text(void)
-{
-    return error_text();
-}
-
-bool hf_error_holder(struct hf_row *holder)
-{
-    bool has_room = holder && holder->size >= sizeof holder->size;
-    return has_room && error_holder(holder);
-}
-
-const char *hf_version(void)
-{
-    return TEXT(HF_VERSION_MAJOR) "." TEXT(HF_VERSION_MINOR) "." TEXT(HF_VERSION_PATCH);
-}
-
-const char *hf_engines(void)
-{
-    return engine_names();
-}
-
-const char *hf_engines_left_out(void)
-{
-    return engines_left_out();
-}
-
-const char *hf_kind_name(hf_kind kind)
-{
-    static const char *const names[] = {"exclusive", "semaphore", "read", "write"};
-    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
-}
-
-/* ---- Checking arguments ---- */
-
-static hf_status missing(const char *what)
-{
-    return error_set(HF_INVALID, "%s: must not be NULL", what);
-}
-
-/* Returns the name of the first of three arguments that is NULL. */
-static const char *first_missing(const void *one, const char *one_name, const void *two,
-                                 const char *two_name, const char *three_name)
-{
-    if (!one)
-        return one_name;
-    return two ? three_name : two_name;
-}
-
-/* Copies a struct of a caller that was compiled with a shorter, older header or a longer, newer
- * one. Fields that the caller's struct does not have are zero. */
-static hf_status copy_other_size(const char *what, void *to, size_t size, const void *from,
-                                 size_t given)
-{
-    if (given < sizeof given || given > 1 << 16)
-        return error_set(HF_INVALID, "%s.size: %zu is not the size of that struct (%zu)", what,
-                         given, size);
-    memset(to, 0, size);
-    memcpy(to, from, given < size ? given : size);
-    return HF_OK;
-}
-
-static inline hf_status copy_sized(const char *what, void *to, size_t size, const void *from)
-{
-    size_t given;
-    memcpy(&given, from, sizeof given);
-    if (given != size)
-        return copy_other_size(what, to, size, from, given);
-    memcpy(to, from, size);
-    return HF_OK;
-}
-
-static hf_status refuse_range(const char *field, int64_t value, int64_t min, int64_t max)
-{
-    return error_set(HF_INVALID, "%s: %lld is not between %lld and %lld", field, (long long)value,
-                     (long long)min, (long long)max);
-}
-
-static inline hf_status check_range(const char *field, int64_t value, int64_t min, int64_t max)
-{
-    return value >= min && value <= max ? HF_OK : refuse_range(field, value, min, max);
-}
-
-static inline hf_status check_name(const char *field, const char *name, size_t *len)
-{
-    if (!name)
-        return missing(field);
-
-    if (!*len)
-        *len = strlen(name);
-    if (*len <= HF_NAME_MAX && name_plain(name, *len))
-        return HF_OK;
-    return name_check(field, name, *len, 1, HF_NAME_MAX);
-}
-
-static hf_status check_text(const char *field, const char *text, size_t max)
-{
-    return text ? name_check(field, text, strlen(text), 0, max) : HF_OK;
-}
-
-static hf_status check_id(const char *field, const char *text)
-{
-    return text ? name_check(field, text, strlen(text), 1, ID_MAX) : HF_OK;
-}
-
-static hf_status check_texts(const struct hf_request *r)
-{
-    hf_status status = check_text("label", r->label, HF_LABEL_MAX);
-    if (status == HF_OK)
-        status = check_text("correlation_id", r->correlation_id, HF_CORRELATION_MAX);
-    if (status == HF_OK)
-        status = check_id("owner", r->owner);
-    return status == HF_OK ? check_id("attempt", r->attempt) : status;
-}
-
-/* Derives units and capacity: every kind is a lease on some units of a capacity. */
-static inline hf_status check_units(struct hf_request *r)
-{
-    switch (r->kind) {
-    case HF_EXCLUSIVE:
-    case HF_READ:
-    case HF_WRITE:
-        if (r->units > 1 || r->capacity > 1)
-            return error_set(HF_INVALID, "units %u, capacity %u: must be 0 or 1 for kind %s",
-                             r->units, r->capacity, hf_kind_name(r->kind));
-        r->capacity = r->kind == HF_EXCLUSIVE ? 1 : HF_CAPACITY_MAX;
-        r->units = r->kind == HF_WRITE ? HF_CAPACITY_MAX : 1;
-        return HF_OK;
-    case HF_SEMAPHORE:
-        r->units = r->units ? r->units : 1;
-        if (r->capacity < 1 || r->capacity > HF_CAPACITY_MAX)
-            return error_set(HF_INVALID, "capacity: %u is not between 1 and %d", r->capacity,
-                             HF_CAPACITY_MAX);
-        if (r->units > r->capacity)
-            return error_set(HF_TOO_BIG, "units: %u is more than the capacity %u", r->units,
-                             r->capacity);
-        return HF_OK;
-    default:
-        return error_set(HF_INVALID, "kind: %d is not a kind; use 0 to 3 (hf_kind)", (int)r->kind);
-    }
-}
-
-static inline hf_status check_offer(const struct hf_client *client, const struct hf_request *r)
-{
-    const uint32_t flags = HF_AUTO_RENEW | HF_DETACHED | HF_BARGING | HF_TOKENLESS;
-    if (r->flags & ~flags)
-        return error_set(HF_INVALID, "flags: 0x%x has bits that are no flags (hf_flags)", r->flags);
-    if (!(client->limits.kinds & 1u << r->kind))
-        return error_set(HF_UNSUPPORTED, "kind: %s is not offered by the engine %s%s%s",
-                         hf_kind_name(r->kind), client->type->name,
-                         client->limits.kinds_why ? ": " : "",
-                         client->limits.kinds_why ? client->limits.kinds_why : "");
-    if ((r->flags & HF_DETACHED) && !(client->limits.offers & ENGINE_CAN_DETACH))
-        return error_set(HF_UNSUPPORTED, "HF_DETACHED: not offered by the engine %s",
-                         client->type->name);
-    if ((r->flags & HF_BARGING) && (client->limits.offers & ENGINE_NO_BARGING))
-        return error_set(HF_UNSUPPORTED, "HF_BARGING: not offered by the engine %s",
-                         client->type->name);
-    if (r->owner && !(client->limits.offers & ENGINE_REENTRANT))
-        return error_set(HF_UNSUPPORTED, "owner: reentrant locks are not offered by the engine %s",
-                         client->type->name);
-    return HF_OK;
-}
-
-static inline hf_status check_times(const struct hf_client *client, struct hf_request *r)
-{
-    const struct engine_limits *limits = &client->limits;
-    if (r->ttl_ms == 0)
-        r->ttl_ms = client->settings.value[SETTING_TTL];
-    if (r->wait_ms == HF_WAIT_DEFAULT)
-        r->wait_ms = client->settings.value[SETTING_WAIT];
-
-    if (r->max_hold_ms == 0)
-        r->max_hold_ms = client->settings.value[SETTING_MAX_HOLD];
-    hf_status status = check_range("ttl_ms", r->ttl_ms, limits->ttl_min_ms, limits->ttl_max_ms);
-    if (status == HF_OK)
-        status = check_range("wait_ms", r->wait_ms, HF_FOREVER, WAIT_MAX_MS);
-
-    if (status == HF_OK)
-        status = check_range("max_hold_ms", r->max_hold_ms, 0, WAIT_MAX_MS);
-    if (status == HF_OK)
-        status = check_range("cancel_fd", r->cancel_fd, 0, INT32_MAX);
-    return status;
-}
-
-/* Makes a checked copy of the caller's request, with every default filled in. */
-static inline hf_status check_request(const struct hf_client *client,
-                                      const struct hf_request *given, struct hf_request *r)
-{
-    if (!given)
-        return missing("request");
-
-    hf_status status = copy_sized("request", r, sizeof *r, given);
-    if (status == HF_OK)
-        status = check_name("name", r->name, &r->name_len);
-    if (status == HF_OK && (r->label || r->correlation_id || r->owner || r->attempt))
-        status = check_texts(r);
-
-    if (status == HF_OK)
-        status = check_units(r);
-    if (status == HF_OK)
-        status = check_times(client, r);
-    if (status == HF_OK)
-        status = check_offer(client, r);
-
-    return status;
-}
+enum { MANY_MAX = 1024 };
 
 /* Checks that the client is usable, for calls that hold a lease's lock while they run. */
 static hf_status check_ours(const hf_client *client)
@@ -267,7 +25,7 @@ static hf_status enter_with(hf_client *client, const struct hf_request *given, s
     if (status != HF_OK)
         return status;
 
-    status = check_request(client, given, r);
+    status = api_check_request(client, given, r);
     if (status != HF_OK)
         client_exit(client);
     return status;
@@ -434,6 +192,37 @@ hf_status hf_client_capabilities(const hf_client *client, struct hf_capabilities
     return HF_OK;
 }
 
+hf_status hf_explain(const hf_client *client, int64_t ttl_ms, struct hf_timing_sheet *sheet)
+{
+    if (!client || !sheet)
+        return missing(client ? "sheet" : "client");
+
+    if (ttl_ms == 0)
+        ttl_ms = client->settings.value[SETTING_TTL];
+    hf_status status =
+        check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
+
+    if (status != HF_OK)
+        return status;
+
+    struct timing t;
+    struct timing_overrides overrides = client_overrides(client);
+    timing_fill(&t, ttl_ms, &client->limits, &overrides);
+    struct hf_timing_sheet all = {
+        .size = sheet->size,
+        .ttl_ms = ttl_ms,
+        .renew_ms = t.renew / NANOS_OF_MS(1),
+        .warn_ms = t.warn / NANOS_OF_MS(1),
+        .stop_ms = t.stop / NANOS_OF_MS(1),
+        .drift_ms = t.drift / NANOS_OF_MS(1),
+        .op_timeout_ms = t.op_timeout / NANOS_OF_MS(1),
+        .retry_min_ms = t.retry_min / NANOS_OF_MS(1),
+        .retry_max_ms = t.retry_max / NANOS_OF_MS(1),
+    };
+    memcpy(sheet, &all, sheet->size < sizeof all ? sheet->size : sizeof all);
+    return HF_OK;
+}
+
 /* ---- Acquiring ---- */
 
 hf_status hf_acquire(hf_client *client, const struct hf_request *request, hf_lease **lease)
@@ -448,7 +237,7 @@ hf_status hf_acquire(hf_client *client, const struct hf_request *request, hf_lea
     struct hf_request r;
     hf_status status = check_ours(client);
     if (status == HF_OK)
-        status = check_request(client, request, &r);
+        status = api_check_request(client, request, &r);
     if (status != HF_OK)
         return status;
     if (r.wait_ms != 0 && callbacks_run_here(client))
@@ -500,7 +289,7 @@ static hf_status check_many(const struct hf_client *client,
                             struct hf_request *copies)
 {
     for (size_t i = 0; i < count; i++) {
-        hf_status status = check_request(client, requests[i], &copies[i]);
+        hf_status status = api_check_request(client, requests[i], &copies[i]);
         if (status == HF_OK)
             status = refuse_cancel_fd(&copies[i]);
         if (status != HF_OK)
@@ -825,304 +614,4 @@ hf_status hf_process(hf_client *client)
     status = background_process(client);
     client_exit(client);
     return status;
-}
-
-/* ---- List, show, watch, break, resize ---- */
-
-/* Checks client and name, and enters the client if the status is HF_OK. */
-static hf_status enter_named(hf_client *client, const char *name)
-{
-    size_t len = 0;
-    if (!client)
-        return missing("client");
-    hf_status status = check_name("name", name, &len);
-    return status == HF_OK ? client_enter(client) : status;
-}
-
-hf_status hf_list(hf_client *client, const char *prefix, hf_row_fn *fn, void *arg)
-{
-    if (!client || !fn)
-        return missing(client ? "fn" : "client");
-
-    hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
-    if (status == HF_OK)
-        status = client_enter(client);
-    if (status != HF_OK)
-        return status;
-
-    status = client_list(client, LIST_PREFIX, prefix ? prefix : "", fn, arg);
-    client_exit(client);
-    return status;
-}
-
-hf_status hf_list_start(hf_client *client, const char *prefix, hf_rows_fn *done, void *arg)
-{
-    if (!client || !done)
-        return missing(client ? "done" : "client");
-
-    hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
-    if (status == HF_OK)
-        status = client_enter(client);
-    if (status != HF_OK)
-        return status;
-
-    status = client_list_start(client, LIST_PREFIX, prefix ? prefix : "", done, arg);
-    client_exit(client);
-    return status;
-}
-
-hf_status hf_show_start(hf_client *client, const char *name, hf_rows_fn *done, void *arg)
-{
-    hf_status status = done ? enter_named(client, name) : missing("done");
-    if (status != HF_OK)
-        return status;
-    status = client_list_start(client, LIST_ONE, name, done, arg);
-    client_exit(client);
-    return status;
-}
-
-static hf_status check_page(const struct hf_page *page)
-{
-    if (page->names > HF_PAGE_MAX)
-        return error_set(HF_INVALID, "page.names: %u is more than %d; use 0 for all", page->names,
-                         HF_PAGE_MAX);
-
-    hf_status status = check_text("page.prefix", page->prefix, HF_NAME_MAX);
-    if (status == HF_OK)
-        status = check_text("page.except", page->except, HF_NAME_MAX);
-    return status == HF_OK ? check_text("page.after", page->after, HF_NAME_MAX) : status;
-}
-
-static const char *text_or_empty(const char *text)
-{
-    return text ? text : "";
-}
-
-hf_status hf_list_page(hf_client *client, const struct hf_page *given, hf_row_fn *fn, void *arg,
-                       char *next)
-{
-    struct hf_page page;
-    if (!client || !given)
-        return missing(client ? "page" : "client");
-    if (!fn || !next)
-        return missing(fn ? "next" : "fn");
-
-    *next = 0;
-    hf_status status = copy_sized("page", &page, sizeof page, given);
-    if (status == HF_OK)
-        status = check_page(&page);
-    if (status == HF_OK)
-        status = client_enter(client);
-    if (status != HF_OK)
-        return status;
-
-    struct name_range range = {.after = text_or_empty(page.after),
-                               .except = text_or_empty(page.except),
-                               .most = page.names,
-                               .foreign = page.foreign};
-    status = client_list_page(client, text_or_empty(page.prefix), &range, fn, arg, next);
-    client_exit(client);
-    return status;
-}
-
-static hf_status list_one(hf_client *client, int which, const char *name, hf_row_fn *fn, void *arg)
-{
-    hf_status status = fn ? enter_named(client, name) : missing("fn");
-    if (status != HF_OK)
-        return status;
-    status = client_list(client, which, name, fn, arg);
-    client_exit(client);
-    return status;
-}
-
-hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
-{
-    return list_one(client, LIST_ONE, name, fn, arg);
-}
-
-hf_status hf_show_servers(hf_client *client, const char *name, hf_server_state_fn *fn, void *arg)
-{
-    hf_status status = fn ? enter_named(client, name) : missing("fn");
-    if (status != HF_OK)
-        return status;
-
-    if (client->type->list_servers)
-        status = client_show_servers(client, name, fn, arg);
-    client_exit(client);
-    return status;
-}
-
-hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn, void *arg)
-{
-    return list_one(client, LIST_HISTORY, name, fn, arg);
-}
-
-hf_status hf_diagnose(hf_client *client, hf_finding_fn *fn, void *arg)
-{
-    if (!client || !fn)
-        return missing(client ? "fn" : "client");
-
-    hf_status status = client_enter(client);
-    if (status != HF_OK)
-        return status;
-
-    if (client->type->diagnose)
-        status = client_diagnose(client, fn, arg);
-    client_exit(client);
-    return status;
-}
-
-typedef hf_status library_fn(struct hf_client *client, hf_finding_fn *fn, void *arg);
-
-static hf_status care_for_library(hf_client *client, library_fn *care, hf_finding_fn *fn, void *arg)
-{
-    if (!client || !fn)
-        return missing(client ? "fn" : "client");
-
-    hf_status status = client_enter(client);
-    if (status != HF_OK)
-        return status;
-
-    if (client->type->care_for_library)
-        status = care(client, fn, arg);
-    else
-        status = error_set(HF_UNSUPPORTED, "%s: the engine %s runs no library inside its servers",
-                           client->url, client->type->name);
-    client_exit(client);
-    return status;
-}
-
-hf_status hf_library_install(hf_client *client, hf_finding_fn *fn, void *arg)
-{
-    return care_for_library(client, client_install_library, fn, arg);
-}
-
-hf_status hf_library_prune(hf_client *client, hf_finding_fn *fn, void *arg)
-{
-    return care_for_library(client, client_prune_libraries, fn, arg);
-}
-
-hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn, void *arg)
-{
-    if (!client || !fn)
-        return missing(client ? "fn" : "client");
-
-    hf_status status = check_text("prefix", prefix, HF_NAME_MAX);
-    if (status == HF_OK)
-        status = client_enter(client);
-    if (status != HF_OK)
-        return status;
-
-    if (callbacks_run_here(client))
-        status = error_set(HF_INVALID, "hf_watch: a callback must not wait");
-    else
-        status = client_watch(client, prefix ? prefix : "", fn, arg);
-    client_exit(client);
-    return status;
-}
-
-hf_status hf_break(hf_client *client, const char *name, uint64_t token, const char *reason)
-{
-    hf_status status = check_text("reason", reason, HF_NAME_MAX);
-    if (status == HF_OK && !token)
-        status = error_set(HF_INVALID, "token: 0 is not a token");
-    if (status == HF_OK)
-        status = enter_named(client, name);
-    if (status != HF_OK)
-        return status;
-
-    if (client->limits.offers & ENGINE_CAN_BREAK)
-        status = client_break(client, name, token, reason);
-    else
-        status = error_set(HF_UNSUPPORTED, "%s: the engine %s cannot break a hold", name,
-                           client->type->name);
-
-    client_exit(client);
-    return status;
-}
-
-hf_status hf_resize(hf_client *client, const char *name, uint32_t capacity)
-{
-    hf_status status = check_range("capacity", capacity, 1, HF_CAPACITY_MAX);
-    if (status == HF_OK)
-        status = enter_named(client, name);
-    if (status != HF_OK)
-        return status;
-
-    if (client->limits.offers & ENGINE_CAN_RESIZE)
-        status = client_resize(client, name, capacity);
-    else
-        status =
-            error_set(HF_UNSUPPORTED, "%s: the engine %s cannot resize", name, client->type->name);
-
-    client_exit(client);
-    return status;
-}
-
-/* ---- Fencing ---- */
-
-hf_status hf_fence_admit(struct hf_fence *fence, uint64_t token)
-{
-    if (!fence)
-        return missing("fence");
-    if (!token)
-        return error_set(HF_INVALID, "token: 0 is not a token");
-
-    uint64_t highest = __atomic_load_n(&fence->highest, __ATOMIC_ACQUIRE);
-    while (token > highest)
-        if (__atomic_compare_exchange_n(&fence->highest, &highest, token, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_ACQUIRE))
-            return HF_OK;
-    if (token == highest)
-        return HF_OK;
-    return error_set(HF_LOST, "token %llu is older than %llu, which was admitted before",
-                     (unsigned long long)token, (unsigned long long)highest);
-}
-
-/* ---- Settings ---- */
-
-const struct hf_setting *hf_settings(size_t *count)
-{
-    const struct settings_table *table = engine_settings();
-    if (count)
-        *count = table->count;
-    return table->row;
-}
-
-hf_status hf_parse_duration(const char *text, int64_t *ms)
-{
-    if (!text || !ms)
-        return missing(text ? "ms" : "text");
-    return duration_parse(text, ms);
-}
-
-hf_status hf_explain(const hf_client *client, int64_t ttl_ms, struct hf_timing_sheet *sheet)
-{
-    if (!client || !sheet)
-        return missing(client ? "sheet" : "client");
-
-    if (ttl_ms == 0)
-        ttl_ms = client->settings.value[SETTING_TTL];
-    hf_status status =
-        check_range("ttl_ms", ttl_ms, client->limits.ttl_min_ms, client->limits.ttl_max_ms);
-
-    if (status != HF_OK)
-        return status;
-
-    struct timing t;
-    struct timing_overrides overrides = client_overrides(client);
-    timing_fill(&t, ttl_ms, &client->limits, &overrides);
-    struct hf_timing_sheet all = {
-        .size = sheet->size,
-        .ttl_ms = ttl_ms,
-        .renew_ms = t.renew / NANOS_OF_MS(1),
-        .warn_ms = t.warn / NANOS_OF_MS(1),
-        .stop_ms = t.stop / NANOS_OF_MS(1),
-        .drift_ms = t.drift / NANOS_OF_MS(1),
-        .op_timeout_ms = t.op_timeout / NANOS_OF_MS(1),
-        .retry_min_ms = t.retry_min / NANOS_OF_MS(1),
-        .retry_max_ms = t.retry_max / NANOS_OF_MS(1),
-    };
-    memcpy(sheet, &all, sheet->size < sizeof all ? sheet->size : sizeof all);
-    return HF_OK;
 }
