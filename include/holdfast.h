@@ -242,6 +242,10 @@ HF_API hf_status hf_client_alive(hf_client *client);
 HF_API hf_status hf_client_setting(const hf_client *client, const char *name, int64_t *value,
                                    const char **source);
 
+/* The name of a client's engine, a word of hf_engines(): rediss:// and valkey:// are "redis". Valid
+ * for ever. NULL: the client is NULL. */
+HF_API const char *hf_client_engine(const hf_client *client);
+
 /* What the engine of a client can do. A request for anything else is refused with
  * HF_UNSUPPORTED. */
 enum hf_capability {

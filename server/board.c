@@ -32,7 +32,8 @@ json_t *board_json(const struct board *board, const struct server *server)
     gethostname(host, sizeof host - 1);
     json_object_set_new(json, "title", text_json(title));
     json_object_set_new(json, "colour", text_json(setting_text(&server->settings, SET_COLOUR)));
-    json_object_set_new(json, "engine", text_json(server->engine_name));
+    json_object_set_new(json, "engine",
+                        text_json(hf_client_engine(lock_client_client(server->engine))));
     json_object_set_new(json, "server", text_json(board->server));
     json_object_set_new(json, "host", text_json(host));
     json_object_set_new(json, "pid", json_integer(getpid()));

@@ -17,11 +17,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define DESCRIPTORS_KEPT                                                                           \
-    320 /* file descriptors that are kept free for engine, files and refusals */
+/* Number of file descriptors that are kept free for engine, files and refusals. */
+#define DESCRIPTORS_KEPT 320
 #define STOP_POLL_MS 20
 #define STOP_PATIENCE_MS 8000
-#define REDLOCK "redlock"
 
 struct service {
     struct server server;
@@ -229,14 +228,12 @@ static int no_memory(void)
 static int open_engines(struct server *server, const char *url)
 {
     const char *quorum = setting_text(&server->settings, SET_REDLOCK_URL);
-    const char *main_url = url ? url : getenv("HOLDFAST_URL");
     int code = lock_client_open(server->base, url, on_log, server, &server->engine);
 
     if (code != 0)
         return code;
-    snprintf(server->engine_name, sizeof server->engine_name, "%.*s",
-             main_url ? (int)strcspn(main_url, ":") : 5, main_url ? main_url : "local");
-    if (main_url && strncmp(main_url, REDLOCK, strlen(REDLOCK)) == 0)
+
+    if (strcmp(hf_client_engine(lock_client_client(server->engine)), "redlock") == 0)
         server->redlock = server->engine;
     else if (quorum)
         code = lock_client_open(server->base, quorum, on_log, server, &server->redlock);

@@ -28,7 +28,6 @@ struct server {
     struct http *http;
     struct workers *workers;
     struct lock_client *engine; /* the client of --url */
-    char engine_name[16];       /* scheme of that URL; "" if not given */
     /* Client of /api/locks/redlock; may be the same as `engine`; NULL if there is none. */
     struct lock_client *redlock;
     struct auth_tokens *tokens;

@@ -158,6 +158,11 @@ hf_status hf_client_counters(const hf_client *client, struct hf_counters *counte
     return HF_OK;
 }
 
+const char *hf_client_engine(const hf_client *client)
+{
+    return client ? client->type->name : NULL;
+}
+
 static uint32_t capabilities_of(const struct engine_limits *limits)
 {
     static const struct {

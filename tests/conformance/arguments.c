@@ -403,6 +403,8 @@ static void test_capabilities(void **state)
     assert_int_equal((all.kinds & 1u << HF_READ) != 0, offers(NEED_READ_WRITE));
     assert_int_equal((all.kinds & 1u << HF_WRITE) != 0, offers(NEED_READ_WRITE));
 
+    assert_string_equal(hf_client_engine(row_client()), engine()->name);
+    assert_null(hf_client_engine(NULL));
     bool is_local = strcmp(engine()->name, "local") == 0;
     assert_int_equal((all.can & HF_CAN_ANSWER_AT_ONCE) != 0, is_local);
     assert_int_equal((all.can & HF_CAN_QUEUE) != 0, engine()->first_come && !engine()->is_quorum);
