@@ -667,7 +667,7 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
     a->unsent = true;
     bool awaits_check = connection->state == CONNECTION_UP && is_barred(r, a) &&
                         /* the user may have got the right meanwhile */
-                        redis_connection_check_rights(r, connection, now);
+                        redis_greeting_check_rights(r, connection, now);
     if (!a->unsent)
         return; /* the connection broke while the question was sent */
     bool may_send = !awaits_check && !redis_is_held_back(r, a, now);

@@ -235,7 +235,7 @@ static void connection_up(void *self, unsigned connection, nanos now)
 {
     struct redis *r = self;
     assert(connection < CONNECTIONS);
-    redis_connection_up(r, &r->connection[connection], now);
+    redis_greeting_begin(r, &r->connection[connection], now);
     rest(r);
 }
 

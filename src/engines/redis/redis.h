@@ -6,8 +6,8 @@
  *                       events, tick
  *   active_ops.c        finds or makes the struct of an op
  *   command_encode.c    turns an op into a command; key_cache.c writes the beginning of it
- *   redis_connection.c  one connection, from dialling through the greeting to its end, with the
- *                       requests in flight on it
+ *   redis_connection.c  one connection, from dialling to its end, with the requests in flight on it
+ *   redis_greeting.c    its greeting; library_load.c: loads what runs inside the server
  *   reply_decode.c      turns a reply of the server into a reply to the client
  *   notifications.c     receives the messages of handoffs; redis_polls.c polls (wake=poll)
  *   presence.c          proves to the server that this client lives while it waits
@@ -42,7 +42,7 @@
  *   and stale failovers without a key that lives for ever. The counter stays until an hour after
  *   the time that its number names.
  * - What runs inside the server is one Lua library, called by FCALL. A server that offers no
- *   functions runs the same text by EVALSHA (redis_connection.c decides in the greeting).
+ *   functions runs the same text by EVALSHA (library_load.c decides in the greeting).
  * - A plain exclusive lock is the string that other programs use (SET NX PX), so they and
  *   Holdfast exclude each other. Everything else (other kinds, owners that enter again) is a hash
  *   under the same key.
@@ -207,7 +207,7 @@ struct cluster_membership {
     struct redis_cluster_place place;
     unsigned probe_slot; /* a slot of this server */
     uint32_t strays;     /* number of ops that must move to another server */
-    /* time of the first resend that is due; the server could not take that request */
+    /* earliest time to send a request again that the server could not take */
     nanos resend_at;
 };
 
@@ -395,21 +395,8 @@ bool redis_connection_send(struct redis *r, struct redis_connection *connection,
 __attribute__((format(printf, 5, 6))) void
 redis_connection_drop(struct redis *r, struct redis_connection *connection, hf_status status,
                       nanos now, const char *format, ...);
-void redis_connection_up(struct redis *r, struct redis_connection *connection, nanos now);
 void redis_connection_down(struct redis *r, struct redis_connection *connection, hf_status status,
                            const char *why, nanos now);
-/* Returns true if the error says that the server lacks the library or the script, or has no
- * functions. The verb that was called has not begun. */
-bool redis_connection_is_missing(const struct resp_reply *resp);
-/* The server lacks the library or the script: loads it, unless a load is in flight. If the
- * server has no functions, verbs are called by EVALSHA from now on. */
-void redis_connection_load(struct redis *r, struct redis_connection *connection,
-                           const struct resp_reply *error, nanos now);
-/* Writes the command that loads the library. With REPLACE it takes the place of one of its name. */
-void redis_connection_write_library(struct redis *r, bool replaces);
-/* Asks which rights the user lacks, unless that is in flight. Returns true if a reply is due:
- * redis_op_send_unsent() follows. */
-bool redis_connection_check_rights(struct redis *r, struct redis_connection *connection, nanos now);
 void redis_connection_bytes(struct redis *r, struct redis_connection *connection, const char *bytes,
                             size_t len, nanos now);
 nanos redis_connection_tick(struct redis *r, struct redis_connection *connection, nanos now);
@@ -417,8 +404,6 @@ nanos redis_connection_tick(struct redis *r, struct redis_connection *connection
 bool redis_connection_is_hung(const struct redis_connection *connection, nanos now);
 /* Makes all waiters ask again. */
 void redis_connection_notify_all(struct redis *r);
-/* Returns the value of a field of INFO; NULL: no such field. */
-const char *redis_connection_info_field(const char *info, const char *field);
 /* The op is going away: no reply reaches it any more. */
 void redis_connection_forget(struct redis_connection *connection, const struct redis_op *op);
 
@@ -430,6 +415,49 @@ struct error_reply {
     char text[240 + REDIS_ACL_MAX];
 };
 struct error_reply redis_error_reply(const struct redis *r, const struct resp_reply *error);
+
+/* ---- redis_greeting.c ---- */
+
+/* Sends the greeting. */
+void redis_greeting_begin(struct redis *r, struct redis_connection *connection, nanos now);
+/* Asks which rights the user lacks, unless that is in flight. Returns true if a reply is due:
+ * redis_op_send_unsent() follows. */
+bool redis_greeting_check_rights(struct redis *r, struct redis_connection *connection, nanos now);
+/* Handles the reply to a request of the greeting, or to one that loads the library. */
+void redis_greeting_answer(struct redis *r, struct redis_connection *connection,
+                           enum request_kind kind, const struct resp_reply *resp, nanos now);
+/* Handles the reply to the first call of the library. */
+void redis_greeting_rights(struct redis *r, struct redis_connection *connection,
+                           const struct request *request, const struct resp_reply *resp, nanos now);
+/* Every reply to the greeting has arrived: the connection is up. */
+void redis_greeting_end(struct redis *r, struct redis_connection *connection, nanos now);
+/* Returns the value of a field of INFO; NULL: no such field. */
+const char *redis_greeting_info_field(const char *info, const char *field);
+
+/* ---- library_load.c ---- */
+
+/* Returns true if the error says that the server lacks the library or the script, or has no
+ * functions. The verb that was called has not begun. */
+bool redis_load_is_needed(const struct resp_reply *resp);
+/* Returns true if the error says that FCALL cannot be used at all. */
+bool redis_load_has_no_functions(const char *error);
+/* The server lacks the library or the script: loads it, unless a load is in flight. If the
+ * server has no functions, verbs are called by EVALSHA from now on. */
+void redis_load(struct redis *r, struct redis_connection *connection,
+                const struct resp_reply *error, nanos now);
+/* Writes the command that loads the library. With REPLACE it takes the place of one of its name. */
+void redis_load_write(struct redis *r, bool replaces);
+/* Loads the scripts that are missing by that reply to SCRIPT EXISTS; NULL or an error: all. */
+void redis_load_missing(struct redis *r, struct redis_connection *connection,
+                        const struct resp_reply *known, nanos now);
+/* Returns true if the error says that another client has loaded the library meanwhile. */
+bool redis_load_is_done(const struct resp_reply *error);
+/* The server refused to load or call the library: uses scripts. */
+void redis_load_refused(struct redis *r, struct redis_connection *connection,
+                        const struct resp_reply *error, nanos now);
+/* Returns the error to report if the scripts could not be loaded either. Valid until the next
+ * call. */
+const struct resp_reply *redis_load_why_not(const struct redis *r, const struct resp_reply *resp);
 
 /* ---- acl.c ---- */
 

@@ -710,7 +710,7 @@ static void load_and_resend_step(struct redis *r, const struct request *request,
     struct redis_op *a = request->op;
     assert(request->verb != ADMIN_LIST || request->name_index != NO_NAME);
 
-    redis_connection_load(r, &r->connection[CONNECTION_COMMANDS], error, now);
+    redis_load(r, &r->connection[CONNECTION_COMMANDS], error, now);
     if (!a->admin)
         return; /* the connection broke while it was loaded */
 
@@ -752,7 +752,7 @@ void redis_admin_answer(struct redis *r, const struct request *request,
         redis_cluster_on_error(r, request, resp, now))
         return;
 
-    if (!is_scan && redis_connection_is_missing(resp)) {
+    if (!is_scan && redis_load_is_needed(resp)) {
         load_and_resend_step(r, request, resp, now);
     } else if (resp->type == RESP_ERROR && is_about_index) {
         /* the index cannot be changed, for example for lack of a right: scan */

@@ -94,7 +94,7 @@ void redis_find(struct redis *r, const struct redis_op *a, const char *what, hf_
 /* Copies a field of INFO, up to the end of its line; "": no such field. */
 static const char *field(const char *info, const char *name, char out[64])
 {
-    const char *at = redis_connection_info_field(info, name);
+    const char *at = redis_greeting_info_field(info, name);
     snprintf(out, 64, "%.*s", at ? (int)strcspn(at, "\r\n") : 0, at ? at : "");
     return out;
 }

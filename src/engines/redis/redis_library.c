@@ -106,7 +106,7 @@ static void on_text(struct redis *r, struct redis_op *a, const struct resp_reply
     }
 
     bool is_unseen = resp->type == RESP_ERROR;
-    redis_connection_write_library(r, true);
+    redis_load_write(r, true);
     send_step(r, a, STEP_LOAD, is_unseen ? LACK_RIGHT : code ? LACK_TEXT : LACK_ALL, now);
 }
 

@@ -377,7 +377,7 @@ static void resend(struct redis *r, const struct request *request, const char *w
 static void load_and_resend(struct redis *r, const struct request *request,
                             const struct resp_reply *error, nanos now)
 {
-    redis_connection_load(r, redis_op_connection(r, request->op, request->verb), error, now);
+    redis_load(r, redis_op_connection(r, request->op, request->verb), error, now);
     resend(r, request, "the server lost our library, and the request could not be sent again", now);
 }
 
@@ -386,7 +386,7 @@ static void on_error_reply(struct redis *r, const struct request *request,
 {
     struct redis_connection *connection = redis_op_connection(r, request->op, request->verb);
     assert(resp->type == RESP_ERROR);
-    if (redis_connection_is_missing(resp)) {
+    if (redis_load_is_needed(resp)) {
         load_and_resend(r, request, resp, now);
         return;
     }

@@ -161,8 +161,8 @@ void redis_durable_taken_back(struct redis *r, const struct request *request,
 
     if (resp->type != RESP_ERROR) {
         reply_lack(r, a);
-    } else if (redis_connection_is_missing(resp)) {
-        redis_connection_load(r, &r->connection[CONNECTION_DURABLE], resp, now);
+    } else if (redis_load_is_needed(resp)) {
+        redis_load(r, &r->connection[CONNECTION_DURABLE], resp, now);
         revoke(r, a, now);
     } else {
         reply_unconfirmed(r, a, redis_error_reply(r, resp).text);
