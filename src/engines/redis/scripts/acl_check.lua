@@ -4,7 +4,8 @@
 -- It only asks the server: no key is read or written.
 -- Keys: 1 lock, 2 counter, of a name that nobody uses. Inboxes and channels are called like
 --   counters: what goes for one of them goes for all.
--- Argument: 1 letters: i inbox, p channel, s channel in a cluster, - or others: none; h history, w WAIT, a WAITAOF, q of a quorum.
+-- Argument: 1 letters: i inbox, p channel, s channel in a cluster, - or others: none; h history,
+--   w WAIT, a WAITAOF, q of a quorum.
 -- Answer: the names of those commands. None: the user may use all, or the server cannot say.
 
 local function rights(keys, args)

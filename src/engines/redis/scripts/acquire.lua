@@ -5,19 +5,20 @@
 --   4 "kind owner history token units capacity", and " p" for a poll: the client does not know of
 --     a grant. history: how many past holds are kept. token: the one that a quorum agreed on for
 --     this id, 0: none yet.
---   5 "age wait queued barging box first longest grace margin stagger most prefix". age: of past holds, in
---     ms. wait: 1 or 0. queued: the arrival number, if the client was told that it waits; else 1
---     or 0, whether this id was asked for before. barging: 1 or 0. box: i (inbox), p (channel) or
---     n (not notified) and its name; in a cluster s (channel in the lock's slot) or c (not
---     notified) and the client's id; or - (it never waits). first, longest: refresh. most: waiters.
---     prefix: how many bytes of the lock's key stand before its name, in three digits; ---:
---     there is no index.
+--   5 "age wait queued barging box first longest grace margin stagger most prefix". age: for how
+--     many ms past holds are kept. wait: 1 or 0. queued: the arrival number, if the client knows
+--     it; else 1 if this id was asked for before, or 0. barging: 1 or 0. box: i (inbox), p
+--     (channel) or n (not notified) and its name; in a cluster s (channel in the lock's slot) or c
+--     (not notified) and the client's id; or - (the request never waits). first, longest: bounds
+--     of the time between two polls, in ms. most: number of waiters. prefix: length in bytes of
+--     what stands before the name in the lock's key, in three digits; ---: there is no index.
 --
 -- Answers:
 --   token                  held for at least ttl from now
 --   {token, left}          to a poll: held for left ms, as after a handoff
 --   {0, left, holder}      busy, and not in the queue. left: ms until the first hold ends, -1:
---                          never. holder: "token meta" of that hold if the box is - and it is ours
+--                          never. holder: "token meta" of that hold, if the box is - and no other
+--                          program holds it
 --   {0, left, again, now, number, place, arrival}
 --                          queued: ask again after `again` ms. place 0 is the next one. number:
 --                          the counter. arrival: to be sent as `queued` from now on
@@ -114,7 +115,7 @@ local function read_own(lock, r)
   return nil
 end
 
--- It holds for at least left ms.
+-- The answer to a request that holds for at least `left` ms.
 local function granted(r, token, left)
   return r.polls and { token, left or r.first_ms } or token
 end

@@ -35,7 +35,8 @@ local function admit(lock, me, first)
     if not id then break end
     local is_me = me and id == me.id
     local w = is_me and me or read_waiter(lock, id)
-    local is_gone = not is_me and not (w and is_alive(w.due, w.asked, w.box, lock.now, lock.waiters))
+    local is_gone = not is_me and
+      not (w and is_alive(w.due, w.asked, w.box, lock.now, lock.waiters))
     local is_too_big = not is_gone and lock.form == 'many' and
       lock.class == class_of(w.kind) and w.units > lock.capacity
     if not (is_gone or is_too_big or fits(lock, w)) then break end

@@ -1,5 +1,5 @@
 
--- ---- counter.lua - what a call knows of its lock; the counter, and tombstones
+-- ---- counter.lua - the state of a call; the counter, and tombstones
 
 -- The state of one call. form: free; plain, a string of ours; many, a hash; foreign, a string of
 -- another program. is_over: a plain hold was released and its string still stands; the next holder
@@ -54,7 +54,7 @@ end
 local function add_tombstone(lock, id, for_ms)
   lock.tombstones_until = math.max(lock.tombstones_until, lock.now + for_ms * 1000)
   keep_counter(lock, true)
-  -- Each new tombstone removes up to two old ones: without new waiters no other verb would.
+  -- Each new tombstone removes up to two old ones. No other verb does so unless new waiters come.
   local sample = redis.call('HRANDFIELD', lock.waiters, 2, 'WITHVALUES')
   for i = 1, #sample, 2 do
     local is_tombstone = sample[i]:byte(1) == 33 -- !

@@ -22,7 +22,7 @@ local function note_end(lock, token, till, why)
   redis.call('ZADD', lock.past, token, head .. ' ' .. whole(till) .. ' ' .. ended .. ' ' .. rest)
 end
 
--- The hold goes on with another token.
+-- Notes that the hold goes on with another token.
 local function note_new_token(lock, token, new)
   local text = redis.call('ZRANGEBYSCORE', lock.past, token, token)[1]
   if not text then return end

@@ -19,8 +19,8 @@ end
 
 local function is_wrong_type(reply) return reply.err:sub(1, 9) == 'WRONGTYPE' end
 
--- value: what GET said of the lock, state: what HMGET said, if that was asked already. Returns an
--- error if the key is no lock.
+-- value: the reply to GET of the lock. state: the reply to HMGET, if it was read already. Returns
+-- an error if the key is no lock.
 local function read_lock(lock, value, state)
   if not state then
     if value == nil then value = redis.pcall('GET', lock.key) end
@@ -67,7 +67,7 @@ local function others_of(key, owner, id)
   local ids = redis.call('HGET', key, '+' .. owner) or ''
   local at = ids:find(id, 1, true)
   if not at then return ids end
-  return at > 1 and ids:sub(1, at - 2) .. ids:sub(at + #id) or ids:sub(#id + 2) -- with one blank
+  return at > 1 and ids:sub(1, at - 2) .. ids:sub(at + #id) or ids:sub(#id + 2) -- and a blank
 end
 
 local function take_from(key, owner, id)
@@ -79,7 +79,7 @@ local function take_from(key, owner, id)
   end
 end
 
--- Longer than any hold, from every grant and renewal on: the keys outlive the holders.
+-- Gives the keys a time to live that is longer than any hold, so that they outlive the holders.
 local function keep_holds(lock)
   redis.call('PEXPIRE', lock.key, DAY_MS)
   redis.call('PEXPIRE', lock.ends, DAY_MS)
@@ -101,7 +101,7 @@ local function begin_many(lock, w)
   lock.capacity, lock.declared, lock.used = w.capacity, w.capacity, 0
 end
 
--- w holds until `till`. beside: the kind of another hold of its owner, which has the units.
+-- Makes w a holder until `till`. beside: the kind of another hold of its owner that has the units.
 local function hold(lock, w, till, token, beside)
   if lock.history then note_begin(lock, w, token, till) end
   if is_plain(w) then return hold_plain(lock, w, till, token) end
@@ -129,7 +129,7 @@ local function set_free(lock)
   lock.form, lock.class, lock.used, lock.plain = 'free', '', 0, nil
 end
 
--- Removes one of several holds. Its units go to another hold of its owner, if there is one.
+-- Removes one of several holds. If its owner has another hold, that one gets the units.
 local function drop_one(lock, h)
   local others = h.owner ~= '-' and others_of(lock.key, h.owner, h.id) or ''
   local successor = h.units > 0 and others ~= '' and read_hold(lock, others:match('%S+'))
@@ -164,8 +164,8 @@ local function drop_hold(lock, h, why, ended)
   if is_last then set_free(lock) else drop_one(lock, h) end
 end
 
--- How long from now the hold that ends first still has, in ms; -1: it has no end. Cuts back what
--- has more left than it was ever given.
+-- Time in ms until the first hold ends; -1: it has no end. Cuts back a hold that has more left
+-- than it was ever given.
 local function time_left(lock)
   if lock.form == 'many' then
     local first = redis.call('ZRANGE', lock.ends, '0', '0', 'WITHSCORES')
@@ -175,14 +175,14 @@ local function time_left(lock)
   return redis.call('PTTL', lock.key)
 end
 
--- The hold that ends first, as "token meta"; false: there is none, or it is another program's.
+-- The hold that ends first, as "token meta"; false: there is none, or another program holds it.
 local function hold_in_the_way(lock)
   local first = lock.plain or
     lock.form == 'many' and read_hold(lock, redis.call('ZRANGE', lock.ends, 0, 0)[1])
   return first and first.token .. ' ' .. first.meta
 end
 
--- The clock stepped back: cuts every hold to its ttl from now. All of them at once: a hold that is
+-- The clock stepped back: cuts every hold to its ttl from now. All at once, because a hold that is
 -- left out would keep its units for another ttl.
 local function clamp_ends(lock)
   local all = redis.call('ZRANGE', lock.ends, 0, -1, 'WITHSCORES')
@@ -219,7 +219,8 @@ local function drop_ended(lock)
   lock.has_more_over = true
 end
 
--- Ends what is over, for holds in a hash. The server does it for strings.
+-- Removes ended holds and settles what a step of the clock changed, for holds in a hash. The
+-- server removes ended strings itself.
 local function reap(lock)
   if lock.form ~= 'many' then return end
   local first = redis.call('ZRANGE', lock.ends, 0, 0, 'WITHSCORES')
@@ -250,7 +251,7 @@ end
 
 local function round_of(meta) return tonumber(meta:match('^%d+ %a(%d+)')) or 0 end
 
--- The hold was asked for again, by a client that may have revoked it in between.
+-- A client asks again for a hold that it may have revoked in between: the hold gets its round.
 local function renew_round(lock, h, meta)
   if round_of(meta) <= round_of(h.meta) then return end
   h.meta = h.meta:match('^%d+') .. meta:sub(2)
@@ -267,8 +268,8 @@ local function extend_plain(lock, h, ttl, is_longer)
   return math.min(math.max(left, ttl), h.ttl)
 end
 
--- The hold lasts for at least `ttl` from now; never shortens it. Returns the time that it has then,
--- in ms. What a clock that stepped back adds does not count: time_left() and clamp_ends() cut it.
+-- Extends the hold to at least `ttl` from now; never shortens it. Returns how long it then lasts,
+-- in ms. time_left() and clamp_ends() cut what a step back of the clock adds.
 local function extend_hold(lock, h, ttl)
   if lock.history and ttl > 0 then note_end(lock, h.token, lock.now + ttl * 1000) end
   local is_longer = ttl > h.ttl

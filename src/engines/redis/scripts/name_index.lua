@@ -6,17 +6,17 @@
 --                       and every name with a lock or a counter was added. Without it a client
 --                       scans them again.
 --
--- A name is added when its counter is written and was not there, which is once an hour at most: so
--- the usual acquire and release cost nothing more. A list removes it when nothing of its lock is
--- left. Hence:
+-- A name is added when a call writes its counter and none was there. That is once an hour at most,
+-- so the usual acquire and release cost nothing more. A list removes the name when nothing of its
+-- lock is left. Hence:
 --
---   * A name whose counter has no ~ is in the set, and so is one that is held by ours or waited for.
+--   * A name is in the set if its counter has no ~, or if one of our clients holds it or waits.
 --   * The counter of a name that may not be in the set is absent or has a ~ (keep_counter), and
 --     the next acquire adds the name.
 --
--- Nothing fails for want of the index. If it is full, it is not whole: lists scan until one of them
--- has removed what nobody uses. A list that misses a name (a client of 0.1 holds it, an operator
--- deleted a key) finds it after an hour at the latest.
+-- Nothing fails if the index is missing. If it is full, it is not whole: lists scan until one of
+-- them has removed unused names. A list may miss a name that a client of 0.1 holds, or whose key an
+-- operator deleted; after an hour at the latest it finds the name.
 
 local NAMES_MOST = 100000
 

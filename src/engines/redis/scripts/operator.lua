@@ -1,5 +1,5 @@
 
--- ---- operator.lua - what an operator does to a lock: break and resize
+-- ---- operator.lua - the verbs of an operator: break and resize
 
 -- Takes a hold away by force. The token proves that the caller saw who holds.
 -- Arguments: 1 token, 2 history, 3 age. Answer: how many ids held with that token; 0: nobody.

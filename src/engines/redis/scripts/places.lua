@@ -87,8 +87,9 @@ local function quorum_acquire(keys, args)
   p.place, p.ticket, p.alive, p.grace = args[6]:match('^(%S+) (%d+) (%d+) (%d+)$')
   local has_place = p.place ~= '-'
   local now = redis.call('ZRANGE', keys[7], '0', '0')[1] and clock_number(redis.call('TIME'))
-  -- A request that knows its ticket takes its place first, even if it is granted then: with the
-  -- ticket that this server proposed it might stay before others here, and behind them elsewhere.
+  -- A request that knows the agreed ticket first takes its place with it, even if it is granted
+  -- then. With the ticket that this server proposed it might be ahead of others here, and behind
+  -- them on other servers.
   local ticket = now and has_place and p.ticket ~= '0' and take_place(keys, args, p, now)
   local first, ahead = now and first_place(keys, now), 0
   if first and first ~= p.place then

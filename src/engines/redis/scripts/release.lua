@@ -4,9 +4,9 @@
 -- Keys: 1 and 2 alone are enough if nobody waits for a plain hold.
 -- Arguments: 1 id, 2 a channel that is told when the lock is free, or - or absent,
 --   3 "verb tombstone history age round"; absent: "r 0 0 0 -".
---     verb: r release it whatever it is, x the same for a hold that was lost, l leave the queue
---     unless granted, u a handoff that the client does not know of, unless it is detached (then
---     its handle may have become a text).
+--     verb: r release the hold or the place in the queue; x the same for a hold that was lost; l
+--     leave the queue unless granted; u release a handoff that the client does not know of, unless
+--     it is detached (then its handle may have become a text).
 --     tombstone: for how many ms this id is refused from now on; 0: the outcome is known.
 --     round: whose grant is revoked, for a request that may be late; -: whatever this id holds.
 --

@@ -5,7 +5,7 @@
 -- from there (acquire.lua, release.lua, extend.lua). They use locals alone: a table costs more
 -- than a command.
 
--- What TIME said, in microseconds, as text and as number.
+-- The reply to TIME in microseconds, as text and as number.
 local function clock_text(clock) return clock[1] .. ('00000' .. clock[2]):sub(-6) end
 
 local function clock_number(clock) return clock[1] * 1000000 + clock[2] end
@@ -20,26 +20,26 @@ end
 -- The number after `number`: never below the clock.
 local function next_after(number, now) return number < now and now or number + 1 end
 
--- For how many ms the counter is kept: until an hour after the time that its number names.
+-- Time to live of the counter in ms: until an hour after the time that its number names.
 local function counter_life(number, now)
   if number <= now then return HOUR_MS end
   return string.format('%.0f', 3600000 + math.ceil((number - now) / 1000))
 end
 
--- The counter was overwritten, and must say again what it said.
+-- Writes the old text of the counter back after it was overwritten.
 local function restore_counter(key, text, now)
   redis.call('SET', key, text, 'PX', counter_life(tonumber(text:match('%d+')) or 0, now))
 end
 
--- Is this the box of a client of a cluster? s: told by a channel in the lock's slot, c: not told. No
--- script there may touch a key of another slot, as BOX:alive and an inbox would be.
+-- Is this the box of a client of a cluster? s: notified by a channel in the lock's slot, c: not
+-- notified. In a cluster no script may touch a key of another slot, such as BOX:alive or an inbox.
 local function is_of_cluster(box)
   local how = box:byte(1)
   return how == 115 or how == 99
 end
 
--- Has the client given a sign of life? In a cluster it is the field =CLIENT of the waiters, the time
--- at which it ends: every request of a waiter sets it anew, for all waiters of its client.
+-- Has the client given a sign of life? In a cluster that is the field =CLIENT of the waiters: the
+-- time at which the sign ends. Each request of a waiter sets it anew for all waiters of its client.
 local function is_present(box, now, waiters)
   if is_of_cluster(box) then
     local till = tonumber(redis.call('HGET', waiters, '=' .. box:sub(2)) or 0)
@@ -50,8 +50,8 @@ local function is_present(box, now, waiters)
 end
 
 -- A waiter is alive if its record has not ended and its last request is less than PRESENCE_US old,
--- or its client is present. A request or a sign of life in the future is from before a step
--- back of the clock, and proves nothing. A dead waiter loses its place. If its client was only
+-- or its client is present. If a request or a sign of life is in the future, the clock stepped
+-- back since, and it proves nothing. A dead waiter loses its place. If its client was only
 -- slow, its next request brings the arrival number along and gets the place back.
 local function is_alive(due, asked, box, now, waiters)
   local age = now - asked
@@ -70,7 +70,7 @@ local function write_plain(key, id, token, ttl, meta, ms)
     string.format('%d', ms))
 end
 
--- For how many ms a plain hold still lasts; -1: it has no end. If that is more than it was ever
+-- Time in ms until a plain hold ends; -1: it has no end. If that is more than the hold was ever
 -- given, the clock stepped back, and the hold is cut back.
 local function plain_left(key, given)
   local left = redis.call('PTTL', key)
@@ -81,8 +81,8 @@ local function plain_left(key, given)
   return left
 end
 
--- Dead waiters behind a living first one are met by nobody, so each newcomer looks at two records.
--- A record that begins with + is the list of an owner.
+-- The dead ones of two waiters drawn at random. No release meets dead waiters behind a living first
+-- one, so each newcomer looks for some. A field that begins with + is the list of an owner.
 local function dead_of_two(waiters, now)
   local dead, sample = {}, redis.call('HRANDFIELD', waiters, '2', 'WITHVALUES')
   for i = 1, #sample, 2 do
@@ -92,8 +92,8 @@ local function dead_of_two(waiters, now)
   return dead
 end
 
--- Tells a waiter that it holds: "id token end now lock", token 0: it asks for more units than the
--- capacity. The message is a hint, the record is the truth: nothing fails for want of it.
+-- Notifies a waiter that it holds: "id token end now lock", token 0: it asks for more units than
+-- the capacity. The record is the truth, so nothing fails if the message is lost.
 local function send_message(id, to, token, till, now, lock_key, queue)
   local text = id .. ' ' .. token .. ' ' .. till .. ' ' .. now .. ' ' .. lock_key
   local how, box = to:byte(1), to:sub(2)
@@ -120,7 +120,7 @@ local function plan_poll(left, place, may_hear, soonest, longest, margin, stagge
   return math.min(again, tonumber(longest))
 end
 
--- May a waiter with that box be told of a release? 110 is n and 99 is c: not notified.
+-- Is a waiter with that box notified of a release? Not if it begins with n (110) or c (99).
 local function is_told(box)
   local how = box:byte(1)
   return how ~= 110 and how ~= 99
@@ -138,14 +138,14 @@ local function write_waiter(key, id, now, again, grace, terms, box)
   end
 end
 
--- The answer to a waiter. number: the counter, by which the client knows older messages.
+-- The answer to a waiter. number: the counter, by which the client recognises older messages.
 local function queued_answer(left, again, now, number, place, arrival)
   return { 0, left, again, now, number, place, arrival }
 end
 
 -- Queues a request behind a plain hold of another request. The counter says already that somebody
--- waits, and has `stamp`. If more is to be done, returns nil and the dead waiters that it saw.
--- They are removed by the verb itself.
+-- waits, and has `stamp`. Returns nil and the dead waiters that it saw if more is to be done. The
+-- verb then removes them.
 local function queue_straight(keys, args, value, stamp, now)
   local box, soonest, longest, grace, margin, stagger, most =
     args[5]:match('^%d+ %d %d+ %d (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ')
@@ -189,7 +189,7 @@ local function acquire_straight(keys, args)
   end
   local wait, queued = args[5]:match('^%d+ (%d) (%d+) ')
   if wait == '0' or queued ~= '0' then return nil, { clock = clock, value = value } end
-  -- Most likely it joins the queue, and with this number.
+  -- Most likely the request joins the queue, with this number.
   local before, now = redis.call('SET', keys[2], '~' .. stamp .. ' 0', 'PX', HOUR_MS, 'GET'),
     clock_number(clock)
   local number, till = (before or ''):match('^~?(%d+) ?(%d*)$')
@@ -201,8 +201,8 @@ local function acquire_straight(keys, args)
   return nil, { clock = clock, value = value, before = before, joins = is_right, dead = dead }
 end
 
--- The first waiter, which has left the queue, holds the plain lock from now on, if it lives and
--- waits for a plain hold. Returns true then.
+-- Hands the plain lock to the first waiter, which has left the queue already, if that waiter is
+-- alive and waits for a plain hold. Returns true then.
 local function hand_off_straight(keys, first, counter_text, clock)
   local id, now = first[1], clock_number(clock)
   local due, span, grace, ttl, kind, owner, box, meta = (redis.call('HGET', keys[4], id) or
@@ -223,7 +223,7 @@ local function hand_off_straight(keys, first, counter_text, clock)
   return true
 end
 
--- release: gives a plain hold back, to nobody or to the first waiter.
+-- release: ends a plain hold, and hands the lock to the first waiter if there is one.
 local function release_straight(keys, args)
   if args[3] then return nil, {} end
   local id, value = args[1], redis.pcall('GET', keys[1])
@@ -254,7 +254,7 @@ local function release_straight(keys, args)
   return nil, { value = value, text = text, first = first, clock = clock }
 end
 
--- extend: of a plain hold, by no more than it was given before. One key is enough for that.
+-- extend: renews a plain hold, for no longer than it was given before. That needs one key alone.
 local function extend_straight(keys, args)
   if args[3] then return nil, {} end
   local value, ttl = redis.pcall('GET', keys[1]), tonumber(args[2])
@@ -277,7 +277,7 @@ local function extend_straight(keys, args)
   return { token, math.min(left, given) }
 end
 
--- By EVALSHA the rest of this text is made at every call: it stops here if it can.
+-- EVALSHA executes the rest of this text at every call, so it returns here if it can.
 local straight = { acquire = acquire_straight, release = release_straight,
   extend = extend_straight }
 local verb, seen

@@ -15,7 +15,7 @@ local function read_waiter(lock, id)
   return text and parse_waiter(id, text)
 end
 
--- Of a waiter that is out of the queue. w: its record, if it has one.
+-- Removes the record of a waiter that is out of the queue. w: the record, if there is one.
 local function forget_waiter(lock, id, w)
   redis.call('HDEL', lock.waiters, id)
   if w and w.owner ~= '-' then take_from(lock.waiters, w.owner, id) end
@@ -46,8 +46,9 @@ local function hand_off(lock, w, token, arrival, beside)
   notify(lock, w, token, till)
 end
 
--- Lets a waiter in beside another request of its owner, which holds as `kind`. If it asks to write
--- what its owner reads, it gets a handoff that is over: it asks again, and hears of the upgrade.
+-- Lets a waiter in beside another request of its owner, which holds as `kind`. A waiter that asks
+-- to write what its owner reads gets a handoff that has ended: it asks again, and is told to
+-- upgrade.
 local function hand_off_beside(lock, w, token, arrival, kind)
   if w.kind == 'w' and kind == 'r' then
     notify(lock, w, token, lock.now)
@@ -72,8 +73,7 @@ local function gather(lock, owner, kind, token)
   end
 end
 
--- Is this waiter dead? present: cache of which clients live, by box, so that each is looked up
--- once.
+-- Is this waiter dead? present: which clients are alive, by box, so that each is looked up once.
 local function is_dead(lock, w, present)
   if not w or w.due <= lock.now then return true end
   if present[w.box] == nil or lock.now - w.asked < PRESENCE_US then
