@@ -1,8 +1,8 @@
 /* entry_order.h - who holds, as a pure function of a list of entries.
  *
- * Engines without a server-side program (etcd, ZooKeeper) keep one entry for each request, in the
- * order of creation, and no record of who holds. Each client reads the list and judges it by this
- * rule.
+ * If an engine cannot run a program of ours in its server, it keeps one entry for each request, in
+ * the order of creation, and no record of who holds. Each client reads the list and judges it by
+ * this rule.
  *
  * The rule is stable: an entry that holds goes on holding until it is deleted. Deleting, appending
  * and confirming other entries, a downgrade and a larger capacity never end a hold. An upgrade and

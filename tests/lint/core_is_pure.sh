@@ -42,7 +42,7 @@ leaves_the_machine_to_sys() {
 
 # names_no_engine FOLDER: prints the lines that name an engine, or a thing that only some engines have.
 names_no_engine() {
-    ! grep -rnwiE 'redis|valkey|redlock|quorum|replicas?|engines/[a-z]+/' "$ROOT/$1"
+    ! grep -rnwiE 'redis|valkey|redlock|sentinel|postgres|etcd|consul|zookeeper|quorum|replicas?|engines/[a-z]+/' "$ROOT/$1"
 }
 
 ok "core names no engine, no quorum and no replica" names_no_engine src/core
