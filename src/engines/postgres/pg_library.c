@@ -1,47 +1,28 @@
-/* pg_library.c - loads libpq and looks up its functions. */
+/* pg_library.c - the functions of libpq that this engine calls. */
 #include "pg_library.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
-
-#define FILE_NAME "libpq.so.5"
+#include "engines/kit/loaded_library.h"
 
 struct libpq pq;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_loaded;
-static char error[200];
 
-static bool find(void *library, const char *name, void *to)
-{
-    void *function = dlsym(library, name);
-    *(void **)to = function;
-    if (!function)
-        snprintf(error, sizeof error, FILE_NAME " has no %s: it is too old", name);
-    return function != NULL;
-}
-
-static void load(void)
-{
-    void *library = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        snprintf(error, sizeof error, "%.150s (Debian: libpq5)", dlerror());
-        return;
-    }
-
-    is_loaded = true;
-#define LIBPQ(name) is_loaded = is_loaded && find(library, #name, &pq.name);
+static const struct library_function functions[] = {
+#define LIBPQ(name) {#name, &pq.name},
 #include "libpq_calls.def"
 #undef LIBPQ
-}
+};
+
+static struct loaded_library library = {.file = "libpq.so.5",
+                                        .package = "libpq5",
+                                        .functions = functions,
+                                        .count = sizeof functions / sizeof *functions,
+                                        .lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool pg_library_load(void)
 {
-    pthread_once(&once, load);
-    return is_loaded;
+    return loaded_library_open(&library);
 }
 
 const char *pg_library_error(void)
 {
-    return error;
+    return library.error;
 }
