@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDENTIFIER_MAX                                                                             \
-    48 /* with the suffixes of the templates below the 63 bytes that PostgreSQL keeps \ */
+/* most bytes of a name: templates add suffixes to it, and PostgreSQL keeps 63 bytes of the whole */
+#define IDENTIFIER_MAX 48
 
 enum dialect { POSTGRES, SQLITE, REDIS, ETCD };
 static const char *const DIALECTS[] = {

@@ -88,7 +88,7 @@ __attribute__((format(printf, 3, 4))) void exchange_field(struct exchange *x, co
 void exchange_answer(struct exchange *x, int status, const char *type, const void *body,
                      size_t len);
 
-/* An answer without an end: what is pushed is sent at once. exchange_push returns false if the
+/* Begins an answer without an end. exchange_push sends a text at once. It returns false if the
  * client does not keep up; the caller then ends the stream. */
 void exchange_stream(struct exchange *x, const char *type);
 bool exchange_push(struct exchange *x, const char *text, size_t len);

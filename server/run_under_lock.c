@@ -385,8 +385,9 @@ static int64_t ttl_of(const struct run *run)
     return ttl < most ? ttl : most;
 }
 
-/* The lock of a command is detached, so that it outlives a service that dies until the guard has
- * ended the command. A sleep ends with the service. */
+/* If the service dies, its guard still has to end the command. So the lock of a command is
+ * detached: it outlives the service. A sleep needs no such lock, because it ends with the service.
+ */
 static void start(struct run *run)
 {
     struct hf_request request = {.size = sizeof request,

@@ -243,7 +243,7 @@ struct findings {
     struct wait_view *view;
     const struct server *server;
     const struct entries *entries;
-    /* all circles of this poll; those that the last poll has seen, too */
+    /* all circles of this poll; those of them that the last poll had seen already */
     json_t *suspected, *deadlocks;
 };
 

@@ -203,7 +203,8 @@ bool callbacks_run(struct hf_client *client)
     client_flush(client);
     nanos begun = clock_boot();
 
-    /* At least one: hf_close takes a round without a callback for the end of all callbacks. */
+    /* Run at least one that is due, whatever the clock says: if a round ran none, hf_close takes
+     * that for the end of all callbacks. */
     while (calls < BATCH && (calls == 0 || clock_boot() - begun < BATCH_TIME) &&
            (run_callback(client) || started_calls_run(client)))
         calls++;

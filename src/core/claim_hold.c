@@ -9,8 +9,8 @@
  * not get the HF_OK of an extend. */
 #include "claim_actions.h"
 
-/* A brief grant is extended after this part of its time: soon, but not by a holder that releases at
- * once. */
+/* A brief grant is extended after an eighth of its time. That is soon, and yet a holder that
+ * releases at once does not extend. */
 enum { BRIEF_PART = 8 };
 
 static bool is_held(const struct claim *claim)

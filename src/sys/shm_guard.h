@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Guards a mapping until shm_guard_remove(). *hit is set when a fault was mended. Without a free
- * place, or if the program has a handler of its own, the mapping stays unguarded. */
+/* Guards a mapping until shm_guard_remove(). *hit is set when a fault was mended. The mapping
+ * stays unguarded if no place is free, or if the program has a handler of its own. */
 void shm_guard_add(char *map, size_t size, _Atomic bool *hit);
 void shm_guard_remove(const char *map);
 /* Unblocks SIGBUS in a thread that blocks all signals: otherwise a fault would end the program. */

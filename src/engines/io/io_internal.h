@@ -338,7 +338,7 @@ void io_read_idle(struct io *io, nanos now);
 /* For the caller's loop: reads a connection that is up. Returns true if there were bytes. */
 bool io_read_now(struct io *io, struct io_connection *connection, nanos now);
 /* For the driver, after its wait on that connection. Returns false if the connection was hung up
- * meanwhile: what happened, happened on the old one. */
+ * meanwhile: then the events of the wait belong to the old socket. */
 bool io_end_wait(struct io_connection *connection);
 void io_connections_close(struct io *io);
 

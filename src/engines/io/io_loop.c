@@ -127,7 +127,8 @@ connection_set io_left_to_loop(const struct io *io, nanos now)
     return left;
 }
 
-/* Also if nothing is due now: the next request need not wake the background thread. */
+/* Bounds the sleep of the background thread while the loop is awake, even if nothing is due now:
+ * then the loop's next request need not wake that thread. */
 nanos io_loop_limit(const struct io *io, nanos now, nanos until)
 {
     nanos limit = io->loop_at + IO_LOOP_PATIENCE;

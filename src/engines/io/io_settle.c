@@ -54,7 +54,8 @@ static void settle_touched(struct io *io)
     }
 }
 
-/* The background thread must look after connections that are new in the set, after a while. */
+/* Notes connections on which a reply is due that no op waits for. The background thread reads those
+ * that are new in the set after IO_UNCLAIMED_AFTER. */
 static void note_unclaimed(struct io *io, connection_set unclaimed)
 {
     connection_set added = unclaimed & ~io->unclaimed;

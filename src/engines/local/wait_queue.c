@@ -307,7 +307,8 @@ void entry_drop_cell(struct table *t, uint32_t index, union cell *cell, nanos no
     if (state == CELL_ENDED)
         return; /* its resource was reused or dropped */
 
-    /* A release may carry a coarse time, and a dead client's hold is dropped long after its end. */
+    /* `now` is too inexact for a note: a release may pass a coarse time, and a dead client's hold
+     * is dropped long after its end. */
     if (whole && r->history)
         history_keep_note(t, r, &note, note.end <= now ? HF_LOST : HF_OK, clock_boot());
     resource_reap(t, r, now);
