@@ -36,6 +36,7 @@ static struct {
     unsigned watches;
     uint64_t revision, term;
     int64_t next_lease;
+    bool delays; /* the clients have lock_delay */
 } store;
 
 static void send_message(unsigned link, int32_t stream, int code, const char *text,
@@ -99,13 +100,13 @@ static struct slice slice_of(const struct pb_field *field)
 
 static void write_header(struct pb_writer *to, unsigned link)
 {
-    const struct link *l = &w.link[link];
-    bool is_stale = l->stale_until > w.now;
+    const struct member *member = &members[link];
+    bool is_stale = member->stale_until > w.now;
     size_t header = pb_begin(to, 1);
     pb_put_number(to, 1, 77);
-    pb_put_number(to, 2, 1 + l->client); /* clients have members of their own */
+    pb_put_number(to, 2, 1 + links[link].client); /* clients have members of their own */
     pb_put_number(to, 3, store.revision);
-    pb_put_number(to, 4, planted == PLANT_NO_TERM ? 1 : is_stale ? l->term : store.term);
+    pb_put_number(to, 4, planted == PLANT_NO_TERM ? 1 : is_stale ? member->term : store.term);
     pb_end(to, header);
 }
 
@@ -425,7 +426,7 @@ static void grant(unsigned link, int32_t stream, int64_t seconds)
 {
     if (store.leases == LEASES)
         abort();
-    bool is_orphan = w.delays && seconds == LOCK_DELAY_MS / 1000;
+    bool is_orphan = store.delays && seconds == LOCK_DELAY_MS / 1000;
     nanos length = NANOS_OF_MS(seconds * 1000);
     if (planted == PLANT_SHORT_DELAY && is_orphan)
         length = NANOS_OF_MS(1);
@@ -438,7 +439,7 @@ static void grant(unsigned link, int32_t stream, int64_t seconds)
 static void keep_alive(unsigned link, int32_t stream, int64_t id)
 {
     struct lease *lease = lease_of(id);
-    bool is_stale = w.link[link].stale_until > w.now;
+    bool is_stale = members[link].stale_until > w.now;
     sum.stale += is_stale;
     if (lease && !is_stale)
         lease->ends_at = w.now + NANOS_OF_MS(lease->seconds * 1000);

@@ -114,9 +114,8 @@ bool http2_closing(const struct http2 *h)
 static void send_message(unsigned link, int32_t stream, int code, const char *text,
                          const struct pb_writer *message, bool is_watch)
 {
-    struct link *l = &w.link[link];
     struct frame frame = {.stream = stream, .code = code};
-    if (!l->is_open)
+    if (!links[link].is_open)
         return;
     snprintf(frame.text, sizeof frame.text, "%s", text);
     char *bytes = malloc(sizeof frame + message->len);
@@ -125,53 +124,12 @@ static void send_message(unsigned link, int32_t stream, int code, const char *te
     memcpy(bytes, &frame, sizeof frame);
     if (message->len)
         memcpy(bytes + sizeof frame, message->bytes, message->len);
-    nanos at = w.now + delay();
+    nanos at = w.now + delay(), *last = &members[link].watch_at;
     if (is_watch)
-        at = l->watch_at = at > l->watch_at ? at : l->watch_at;
+        at = *last = at > *last ? at : *last;
     schedule((struct occurrence){.at = at,
                                  .what = TO_CLIENT,
                                  .who = link,
                                  .bytes = bytes,
                                  .len = sizeof frame + message->len});
-}
-
-/* ---- Connections ---- */
-
-static void dial(void *ctx, unsigned line, const struct endpoint *to)
-{
-    struct client *c = ctx;
-    (void)to;
-    if (w.links == LINKS)
-        abort();
-    unsigned number = w.links++;
-    w.link[number] =
-        (struct link){.client = (unsigned)(c - w.client), .line = line, .is_open = true};
-    c->link[line] = (int)number;
-    bool is_refused = !w.calm && !w.peace && draw(20) == 0;
-    /* A watch that begins late misses what was released before. */
-    bool is_late = line == CONNECTION_WATCHES && w.calm;
-    schedule((struct occurrence){.at = w.now + (is_late ? NANOS_OF_MS(draw(400)) : delay()),
-                                 .what = is_refused ? LINK_DOWN : LINK_UP,
-                                 .who = number});
-}
-
-static bool send_nothing(void *ctx, unsigned line, const void *bytes, size_t len)
-{
-    (void)ctx, (void)line, (void)bytes, (void)len;
-    return true;
-}
-
-static void close_link(unsigned number)
-{
-    struct link *l = &w.link[number];
-    l->is_open = false;
-    w.client[l->client].link[l->line] = -1;
-    end_watches(number);
-}
-
-static void hang_up(void *ctx, unsigned line)
-{
-    struct client *c = ctx;
-    if (c->link[line] >= 0)
-        close_link((unsigned)c->link[line]);
 }

@@ -1,11 +1,18 @@
-/* etcd_clients.h - the clients: claims driven by events, users who take and release locks, and what
+/* wire_clients.h - the clients: claims driven by events, users who take and release locks, and what
  * the judge (checker/checker.h) is told of it. */
 #pragma once
-#include "etcd_network.h"
+#include "wire_world.h"
 
 static struct history *judge;
 
 /* ---- The judge ---- */
+
+static const char *const event_names[] = {
+    [H_ASKED] = "asks",          [H_QUEUED] = "waits",       [H_LEAVES] = "leaves",
+    [H_GRANTED] = "is granted",  [H_REFUSED] = "is refused", [H_EXTENDS] = "extends",
+    [H_BELIEVES] = "believes",   [H_RELIES] = "relies",      [H_CONVERTED] = "is converted",
+    [H_ENDED] = "does not hold", [H_LOST] = "has lost",      [H_OVER] = "is over",
+};
 
 static void tell(const struct attempt *a, struct history_event event)
 {
@@ -13,6 +20,11 @@ static void tell(const struct attempt *a, struct history_event event)
     event.who = a->id;
     event.process = a->client;
     history_add(judge, &event);
+    if (event.what < sizeof event_names / sizeof *event_names)
+        note("client %u, attempt %u: %s, token %llu, until %.3f", a->client, a->id,
+             event_names[event.what] ? event_names[event.what] : "",
+             (unsigned long long)event.token,
+             event.until > FIRST_DAY ? (double)(event.until - FIRST_DAY) / 1e6 : 0);
     if (history_failures(judge))
         flaw("%s", history_failure(judge));
 }
@@ -33,7 +45,7 @@ static void tell_ask(struct attempt *a)
                                    .owner = a->id,
                                    .other = H_NOBODY,
                                    .until = H_NEVER,
-                                   .reach = NANOS_OF_MS(TTL_MAX_MS)});
+                                   .reach = NANOS_OF_MS(WORLD_TTL_MAX_MS)});
 }
 
 static void tell_validity(const struct attempt *a, uint8_t what, nanos asked_at)
@@ -100,7 +112,7 @@ static void hear_report(struct attempt *a, const struct claim_move *move)
 static void end_round(struct attempt *a)
 {
     struct client *c = &w.client[a->client];
-    etcd_wire_engine.forget(c->engine, &a->op);
+    WORLD_ENGINE.forget(c->engine, &a->op);
     a->alive = false;
     a->timer++;
     wish_at(a, w.now + NANOS_OF_MS(draw(200)));
@@ -130,7 +142,7 @@ static void apply(struct attempt *a, struct claim_event event)
     a->op.may_be_in_flight = move.may_be_in_flight;
     if (move.verb == OP_EXTEND)
         a->op.ttl_ms = move.ttl / NANOS_OF_MS(1);
-    etcd_wire_engine.submit(c->engine, &a->op, event.now);
+    WORLD_ENGINE.submit(c->engine, &a->op, event.now);
 }
 
 static void write_to_store(const struct attempt *a)
@@ -157,13 +169,14 @@ static void describe_op(struct attempt *a)
                                .queue = waits,
                                .waits = waits,
                                .in_background = true,
-                               .ttl_ms = 1000 + draw(TTL_MAX_MS - 999)};
+                               .ttl_ms = 1000 + draw(WORLD_TTL_MAX_MS - 999)};
     if (w.kind == HF_SEMAPHORE) {
         a->op.capacity = 3;
         a->op.units = 1 + draw(2);
     } else if (w.kind == HF_READ && draw(2)) {
         a->op.kind = HF_WRITE;
     }
+    client_wishes(&a->op);
     for (int i = 0; i < 16; i++)
         a->op.attempt.b[i] = (uint8_t)draw(256);
     a->op.owner = a->op.attempt;
@@ -210,18 +223,13 @@ static struct attempt *attempt_of(struct client *c, const struct engine_op *op)
 static void on_reply(void *ctx, struct engine_op *op, const struct engine_reply *reply)
 {
     struct client *c = ctx;
-    if (c->tolds == 64)
+    if (c->tolds == REPLIES)
         abort();
     c->told[c->tolds].op = op;
     c->told[c->tolds].reply = *reply;
     struct engine_reply *told = &c->told[c->tolds++].reply;
-    const struct etcd_entry *entry = op->engine_state;
-    bool is_yes = reply->kind == REPLY_GRANTED || reply->kind == REPLY_EXTENDED;
-    if (planted == PLANT_REPLY_TIME && is_yes)
-        told->asked_at = local_time(c);
-    if (planted == PLANT_OLD_TOKEN && reply->kind == REPLY_GRANTED && op->kind == HF_READ && entry)
-        told->token = entry->created;
     told->text = NULL;
+    spoil_reply(c, op, told);
 }
 
 static void ignore_row(void *ctx, struct engine_op *op, const struct hf_row *row)
@@ -241,18 +249,6 @@ static uint32_t draw_for_engine(void *ctx)
     return draw(UINT32_MAX);
 }
 
-/* Planted: what the engine believes of its sessions. */
-static void spoil_sessions(const struct client *c)
-{
-    const struct etcd *e = c->engine;
-    for (struct etcd_session *s = e->sessions; s; s = s->next) {
-        if (planted == PLANT_NO_VERIFY && s->kept_at > s->proven_at) {
-            s->proven_at = s->kept_at;
-            s->length = s->kept_length;
-        }
-    }
-}
-
 static void recheck_all(struct client *c)
 {
     struct engine_reply notify = {.kind = REPLY_NOTIFY, .retry_at = TIME_NEVER};
@@ -264,7 +260,7 @@ static void recheck_all(struct client *c)
 
 static void plan_tick(struct client *c)
 {
-    nanos next = etcd_wire_engine.tick(c->engine, local_time(c));
+    nanos next = WORLD_ENGINE.tick(c->engine, local_time(c));
     c->tick++;
     if (next != TIME_NEVER)
         schedule((struct occurrence){.at = real_time(c, next) > w.now + 100000 ? real_time(c, next)
@@ -278,7 +274,7 @@ static void plan_tick(struct client *c)
 static void settle(struct client *c)
 {
     do {
-        spoil_sessions(c);
+        spoil_engine(c);
         for (unsigned i = 0; i < c->tolds; i++) {
             struct attempt *a = attempt_of(c, c->told[i].op);
             struct engine_reply reply = c->told[i].reply;
