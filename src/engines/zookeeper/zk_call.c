@@ -36,7 +36,7 @@ struct zk_call *zk_call_send(struct zk_session *s, enum zk_call_kind kind, nanos
         return NULL;
     }
 
-    zk_session_touch(s, now);
+    s->sent_at = now;
     return pipeline_at(&s->calls, s->calls.count - 1);
 }
 
@@ -164,6 +164,7 @@ static bool on_reply(struct zk_session *s, struct zk_header *header, struct jute
         return true; /* the call is cut with the connection */
 
     struct zk_call call = take(s);
+    zk_session_touch(s, call.flight.sent_at, now);
     if (call.touched_at && header->error == ZK_OK)
         zk_session_prove(s, &call);
     dispatch(s, &call, header, body, now);
@@ -191,6 +192,8 @@ bool zk_call_on_frame(struct zk_session *s, struct jute_reader *frame, nanos now
 
     switch (header.xid) {
     case ZK_XID_PING:
+        if (s->pinged_at)
+            zk_session_touch(s, s->pinged_at, now);
         s->pinged_at = 0;
         return true;
     case ZK_XID_EVENT:

@@ -107,12 +107,14 @@ void zk_session_count(struct zk_entry *entry, int by)
 
 /* ---- Belief ---- */
 
-void zk_session_touch(struct zk_session *s, nanos now)
+void zk_session_touch(struct zk_session *s, nanos sent_at, nanos now)
 {
-    nanos last = s->touches ? s->touch[(s->touches - 1) % ZK_TOUCHES] : s->greeted_at;
-    s->sent_at = now;
-    if (now - last >= timeout_of(s) / ZK_TOUCHES)
-        s->touch[s->touches++ % ZK_TOUCHES] = now;
+    assert(sent_at <= now);
+    nanos last = s->touches ? s->touch[(s->touches - 1) % ZK_TOUCHES].sent_at : s->greeted_at;
+    if (sent_at - last < timeout_of(s) / ZK_TOUCHES)
+        return;
+    s->touch[s->touches % ZK_TOUCHES].sent_at = sent_at;
+    s->touch[s->touches++ % ZK_TOUCHES].answered_at = now;
 }
 
 nanos zk_session_touched(const struct zk_session *s, nanos now)
@@ -120,8 +122,8 @@ nanos zk_session_touched(const struct zk_session *s, nanos now)
     nanos latest = now - timeout_of(s) / 4, best = s->greeted_at;
     unsigned kept = s->touches < ZK_TOUCHES ? s->touches : ZK_TOUCHES;
     for (unsigned i = 0; i < kept; i++)
-        if (s->touch[i] <= latest && s->touch[i] > best)
-            best = s->touch[i];
+        if (s->touch[i].answered_at <= latest && s->touch[i].sent_at > best)
+            best = s->touch[i].sent_at;
     return best;
 }
 
@@ -547,7 +549,7 @@ static void ping(struct zk_session *s, nanos now)
     }
     if (!s->pinged_at)
         s->pinged_at = now;
-    zk_session_touch(s, now);
+    s->sent_at = now;
 }
 
 /* Returns when the server will have been silent for too long. Replies to pings do not count for

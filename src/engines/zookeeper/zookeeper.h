@@ -16,9 +16,11 @@
  * ended the session. So a ping proves nothing; an answered quorum write does. But a write that goes
  * through a follower does not restart the leader's timer either: the follower reports its sessions
  * when the leader asks, every half tick, and half a tick is at most a quarter of a session's
- * timeout. So a hold is good for the timeout, counted from the newest request that was sent at
- * least a quarter of the timeout before an answered write, or from the greeting of the connection,
- * which the leader itself confirms. Pings at a sixteenth of the timeout keep that loss small.
+ * timeout. So a hold is good for the timeout, counted from when the newest request was sent whose
+ * reply came at least a quarter of the timeout before an answered write was sent; or from the
+ * greeting of the connection, which the leader itself confirms. A request without a reply counts
+ * for nothing: it may reach the follower together with the write. Pings at a sixteenth of the
+ * timeout keep that loss small.
  *
  * Unknown outcome. If a connection breaks with the creation of a place unanswered, the session is
  * taken up again, here or on another server. What the old connection sent is carried out or refused
@@ -64,7 +66,7 @@ enum {
     ZK_DATA_MAX = 512,
     /* number of shared sessions (one per ttl); there may be private ones besides */
     ZK_SHARED_MAX = 16,
-    ZK_TOUCHES = 32,        /* number of send times that a session remembers */
+    ZK_TOUCHES = 32,        /* number of answered requests that a session remembers */
     ZK_PING_PART = 16,      /* a session with places is pinged after 1/16 of its timeout */
     ZK_IDLE_PART = 4,       /* a session without places is pinged after 1/4 */
     ZK_WAITERS_MAX = 10000, /* longest queue of a name: lists grow with it */
@@ -149,11 +151,14 @@ struct zk_session {
 
     struct jute_inbox inbox;
     struct pipeline calls;
-    uint32_t unclaimed;      /* number of calls that no op waits for */
-    nanos answered_at;       /* time of the last reply, pings aside */
-    nanos pinged_at;         /* time when the first unanswered ping was sent; 0: none */
-    nanos sent_at;           /* time when anything was sent */
-    nanos touch[ZK_TOUCHES]; /* ring with the send times of requests on this connection */
+    uint32_t unclaimed; /* number of calls that no op waits for */
+    nanos answered_at;  /* time of the last reply, pings aside */
+    nanos pinged_at;    /* time when the first unanswered ping was sent; 0: none */
+    nanos sent_at;      /* time when anything was sent */
+    /* ring with requests on this connection that were answered */
+    struct {
+        nanos sent_at, answered_at;
+    } touch[ZK_TOUCHES];
     unsigned touches;
     nanos proven_at;      /* send time of the newest write that was answered; 0: none */
     nanos believed_until; /* the leader does not end the session before this time */
@@ -285,7 +290,8 @@ void zk_session_beat(struct zk_session *session, nanos now);
 /* A quorum write that is sent now will show the leader that the session was alive at some time:
  * returns that time. */
 nanos zk_session_touched(const struct zk_session *session, nanos now);
-void zk_session_touch(struct zk_session *session, nanos now);
+/* The reply came to a request that was sent at some time. */
+void zk_session_touch(struct zk_session *session, nanos sent_at, nanos now);
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
 void zk_session_break(struct zk_session *session, hf_status status, const char *why);
 void zk_session_expired(struct zk_session *session);
