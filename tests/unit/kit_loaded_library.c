@@ -2,6 +2,8 @@
 #include "engines/kit/loaded_library.h"
 #include "lib/sentence.h"
 
+#include <string.h>
+
 static double (*cosine)(double);
 static void *nothing;
 
