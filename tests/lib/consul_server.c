@@ -1,29 +1,21 @@
 /* consul_server.c - real Consul agents for tests. */
 #include "consul_server.h"
 
-#include "actors.h"
+#include "server_process.h"
 #include "servers.h"
 
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { PATIENCE_MS = 20000, STARTS_MAX = 5 };
 
 struct consul_server {
     struct consul_server *next;
-    char directory[64];
+    struct server_process process;
     uint16_t port, lan_port, server_port;
     const char *settings;
-    pid_t pid; /* 0: it is down */
 };
 
 static struct consul_server *servers;
@@ -74,7 +66,7 @@ const char *consul_program(void)
 static void write_settings(const struct consul_server *s)
 {
     char path[96];
-    snprintf(path, sizeof path, "%s/agent.json", s->directory);
+    snprintf(path, sizeof path, "%s/agent.json", s->process.directory);
     FILE *file = fopen(path, "we");
     assert_non_null(file);
     fprintf(file,
@@ -85,84 +77,33 @@ static void write_settings(const struct consul_server *s)
     assert_int_equal(fclose(file), 0);
 }
 
-_Noreturn static void become(const struct consul_server *s, pid_t parent)
-{
-    char mark[256], *environment[2] = {NULL, NULL};
-    const char *const argv[] = {program,   "agent",     "-dev",         "-bind",      "127.0.0.1",
-                                "-client", "127.0.0.1", "-config-file", "agent.json", NULL};
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || chdir(s->directory) != 0)
-        _exit(70);
-    int quiet = open("/dev/null", O_RDONLY), log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (dup2(quiet, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
-        _exit(70);
-    close_range(3, ~0U, 0);
-    if (getenv("HF_SUITE") && snprintf(mark, sizeof mark, "HF_SUITE=%s", getenv("HF_SUITE")) > 0)
-        environment[0] = mark;
-    execve(argv[0], (char *const *)(uintptr_t)argv, environment);
-    _exit(71);
-}
-
 const char *consul_ask(const struct consul_server *s, const char *request, const char *body)
 {
     static char answer[1 << 20];
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(s->port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval limit = {.tv_sec = 3};
     char question[4096];
     int len = snprintf(question, sizeof question,
                        "%s HTTP/1.1\r\nHost: consul\r\nConnection: close\r\nContent-Length: "
                        "%zu\r\n\r\n%s",
                        request, strlen(body), body);
     assert_true(len < (int)sizeof question);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    bool asked = connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
-                 write(fd, question, (size_t)len) == len;
-    size_t got = 0;
-    for (ssize_t part = 1; asked && part > 0 && got < sizeof answer - 1; got += (size_t)part) {
-        part = read(fd, answer + got, sizeof answer - 1 - got);
-        part = part > 0 ? part : 0;
-    }
-    close(fd);
-    answer[got] = '\0';
+    ask_port(s->port, question, (size_t)len, answer, sizeof answer, 3);
     const char *end = strstr(answer, "\r\n\r\n");
     return end ? end + 4 : "";
 }
 
-static void nap_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
 /* It takes sessions: it is its own leader, and has registered its own node. */
-static bool is_ready(const struct consul_server *s)
+static bool is_ready(const void *server)
 {
-    return strstr(consul_ask(s, "PUT /v1/session/create", "{\"TTL\": \"10s\"}"), "\"ID\"");
+    return strstr(consul_ask(server, "PUT /v1/session/create", "{\"TTL\": \"10s\"}"), "\"ID\"");
 }
 
-/* Starts it, and waits until it is ready. Returns false if it ended instead: another process may
- * have taken one of its ports. */
 static bool launch(struct consul_server *s)
 {
-    pid_t parent = getpid();
+    const char *const argv[] = {program,   "agent",     "-dev",         "-bind",      "127.0.0.1",
+                                "-client", "127.0.0.1", "-config-file", "agent.json", NULL};
     write_settings(s);
-    s->pid = fork();
-    assert_true(s->pid >= 0);
-    if (s->pid == 0)
-        become(s, parent);
-    for (int waited = 0; !is_ready(s); waited += 20) {
-        if (waited > PATIENCE_MS)
-            fail_msg("consul on port %u does not answer: see %s/log", s->port, s->directory);
-        if (waitpid(s->pid, NULL, WNOHANG) == s->pid)
-            return false;
-        nap_ms(20);
-    }
-    return true;
+    server_process_start(&s->process, argv);
+    return server_process_await(&s->process, is_ready, s, PATIENCE_MS);
 }
 
 struct consul_server *consul_start(const char *settings)
@@ -174,15 +115,13 @@ struct consul_server *consul_start(const char *settings)
     s->next = servers;
     servers = s;
     for (int i = 0; i < STARTS_MAX; i++) {
-        snprintf(s->directory, sizeof s->directory, "/tmp/holdfast-consul.XXXXXX");
-        assert_non_null(mkdtemp(s->directory));
+        server_process_place(&s->process, "/tmp", "consul");
         s->port = free_port();
         s->lan_port = free_port();
         s->server_port = free_port();
         if (launch(s))
             return s;
-        s->pid = 0;
-        remove_tree(s->directory);
+        server_process_remove(&s->process);
     }
     fail_msg("consul ended %d times instead of answering", STARTS_MAX);
     return NULL;
@@ -192,15 +131,12 @@ struct consul_server *consul_start(const char *settings)
 
 void consul_kill9(struct consul_server *s)
 {
-    assert_true(s->pid > 0);
-    kill(s->pid, SIGKILL);
-    waitpid(s->pid, NULL, 0);
-    s->pid = 0;
+    server_process_end(&s->process, SIGKILL);
 }
 
 void consul_restart(struct consul_server *s)
 {
-    if (s->pid)
+    if (s->process.pid)
         consul_kill9(s);
     assert_true(launch(s));
 }
@@ -210,21 +146,19 @@ void consul_servers_end(void)
     while (servers) {
         struct consul_server *s = servers;
         servers = s->next;
-        if (s->pid)
-            consul_kill9(s);
-        remove_tree(s->directory);
+        server_process_remove(&s->process);
         free(s);
     }
 }
 
 void consul_pause(struct consul_server *s)
 {
-    assert_int_equal(kill(s->pid, SIGSTOP), 0);
+    server_process_pause(&s->process);
 }
 
 void consul_continue(struct consul_server *s)
 {
-    assert_int_equal(kill(s->pid, SIGCONT), 0);
+    server_process_continue(&s->process);
 }
 
 /* ---- Where it is ---- */
@@ -236,12 +170,12 @@ uint16_t consul_port(const struct consul_server *s)
 
 pid_t consul_pid(const struct consul_server *s)
 {
-    return s->pid;
+    return s->process.pid;
 }
 
 const char *consul_directory(const struct consul_server *s)
 {
-    return s->directory;
+    return s->process.directory;
 }
 
 uint64_t consul_raft_index(const struct consul_server *s)

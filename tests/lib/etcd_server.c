@@ -2,34 +2,27 @@
 #include "etcd_server.h"
 
 #include "actors.h"
+#include "server_process.h"
 #include "servers.h"
 
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PATIENCE_MS = 15000, ARGS_MAX = 40, STARTS_MAX = 5 };
 
 struct etcd_server {
     struct etcd_server *next;
-    char directory[64];
+    struct server_process process;
     uint16_t port, peer_port;
     char name[8];
     char cluster[160];        /* its members, as --initial-cluster wants them */
     const char *heartbeat_ms; /* the election takes ten of them */
     const char *election_ms;
     const char *const *args;
-    pid_t pid; /* 0: it is down */
     bool is_paused;
 };
 
@@ -58,9 +51,9 @@ void etcd_needed(void)
 
 /* ---- Starting ---- */
 
-_Noreturn static void become(const struct etcd_server *s, pid_t parent)
+static void spawn(struct etcd_server *s)
 {
-    char urls[2][64], mark[256], *environment[2] = {NULL, NULL};
+    char urls[2][64];
     const char *argv[ARGS_MAX] = {"/usr/bin/etcd", "--name", s->name, "--data-dir", "data"};
     size_t count = 5;
     snprintf(urls[0], sizeof urls[0], "http://127.0.0.1:%u", s->port);
@@ -75,71 +68,23 @@ _Noreturn static void become(const struct etcd_server *s, pid_t parent)
     for (const char *const *arg = s->args; arg && *arg && count + 1 < ARGS_MAX; arg++)
         argv[count++] = *arg;
 
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || chdir(s->directory) != 0)
-        _exit(70);
-    int quiet = open("/dev/null", O_RDONLY), log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (dup2(quiet, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
-        _exit(70);
-    close_range(3, ~0U, 0);
-    if (getenv("HF_SUITE") && snprintf(mark, sizeof mark, "HF_SUITE=%s", getenv("HF_SUITE")) > 0)
-        environment[0] = mark;
-    execve(argv[0], (char *const *)(uintptr_t)argv, environment);
-    _exit(71);
+    s->is_paused = false;
+    server_process_start(&s->process, argv);
 }
 
 /* Asks for /health over a connection of its own. */
-static bool is_healthy(const struct etcd_server *s)
+static bool is_healthy(const void *server)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(s->port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct etcd_server *s = server;
     static const char question[] = "GET /health HTTP/1.0\r\n\r\n";
-    struct timeval limit = {.tv_sec = 1};
-    char answer[512] = "";
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    bool asked = connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
-                 write(fd, question, sizeof question - 1) > 0;
-    size_t got = 0;
-    for (ssize_t part = 1; asked && part > 0 && got < sizeof answer - 1; got += (size_t)part) {
-        part = read(fd, answer + got, sizeof answer - 1 - got);
-        part = part > 0 ? part : 0;
-    }
-    close(fd);
+    char answer[512];
+    ask_port(s->port, question, sizeof question - 1, answer, sizeof answer, 1);
     return strstr(answer, "\"health\":\"true\"");
 }
 
-static void nap_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
-static void spawn(struct etcd_server *s)
-{
-    pid_t parent = getpid();
-    s->is_paused = false;
-    s->pid = fork();
-    assert_true(s->pid >= 0);
-    if (s->pid == 0)
-        become(s, parent);
-}
-
-/* Waits until it is healthy. Returns false if it ended instead: another process may have taken one
- * of its ports. */
 static bool becomes_healthy(struct etcd_server *s)
 {
-    for (int waited = 0; !is_healthy(s); waited += 20) {
-        if (waited > PATIENCE_MS)
-            fail_msg("etcd on port %u does not answer: see %s/log", s->port, s->directory);
-        if (waitpid(s->pid, NULL, WNOHANG) == s->pid)
-            return false;
-        nap_ms(20);
-    }
-    return true;
+    return server_process_await(&s->process, is_healthy, s, PATIENCE_MS);
 }
 
 static bool launch(struct etcd_server *s)
@@ -168,9 +113,7 @@ static bool has_memory(void)
 
 static void find_place(struct etcd_server *s)
 {
-    snprintf(s->directory, sizeof s->directory, "%s/holdfast-etcd.XXXXXX",
-             has_memory() ? "/dev/shm" : "/tmp");
-    assert_non_null(mkdtemp(s->directory));
+    server_process_place(&s->process, has_memory() ? "/dev/shm" : "/tmp", "etcd");
     s->port = free_port();
     s->peer_port = free_port();
 }
@@ -194,8 +137,7 @@ struct etcd_server *etcd_start(const char *const *args)
         add_member(s->cluster, s);
         if (launch(s))
             return s;
-        s->pid = 0;
-        remove_tree(s->directory);
+        server_process_remove(&s->process);
     }
     fail_msg("etcd ended %d times instead of answering", STARTS_MAX);
     return NULL;
@@ -224,12 +166,12 @@ int etcd_leader(struct etcd_server *const node[ETCD_NODES])
 {
     for (int waited = 0; waited < PATIENCE_MS; waited += 100) {
         for (int i = 0; i < ETCD_NODES; i++) {
-            bool runs = node[i]->pid && !node[i]->is_paused;
+            bool runs = node[i]->process.pid && !node[i]->is_paused;
             if (runs && is_healthy(node[i]) &&
                 strstr(etcdctl(node[i], "endpoint status"), "B, true,"))
                 return i;
         }
-        nap_ms(100);
+        nap_us(100000);
     }
     fail_msg("no node leads after %d ms", PATIENCE_MS);
     return -1;
@@ -239,26 +181,20 @@ int etcd_leader(struct etcd_server *const node[ETCD_NODES])
 
 void etcd_stop(struct etcd_server *s)
 {
-    assert_true(s->pid > 0);
-    kill(s->pid, SIGTERM);
-    waitpid(s->pid, NULL, 0);
-    s->pid = 0;
+    server_process_end(&s->process, SIGTERM);
 }
 
 void etcd_kill9(struct etcd_server *s)
 {
-    assert_true(s->pid > 0);
-    kill(s->pid, SIGKILL);
-    waitpid(s->pid, NULL, 0);
-    s->pid = 0;
+    server_process_end(&s->process, SIGKILL);
 }
 
 void etcd_restart(struct etcd_server *s, bool keep_data)
 {
     char data[80];
-    if (s->pid)
+    if (s->process.pid)
         etcd_kill9(s);
-    snprintf(data, sizeof data, "%s/data", s->directory);
+    snprintf(data, sizeof data, "%s/data", s->process.directory);
     if (!keep_data)
         remove_tree(data);
     assert_true(launch(s));
@@ -269,22 +205,20 @@ void etcd_servers_end(void)
     while (servers) {
         struct etcd_server *s = servers;
         servers = s->next;
-        if (s->pid)
-            etcd_kill9(s);
-        remove_tree(s->directory);
+        server_process_remove(&s->process);
         free(s);
     }
 }
 
 void etcd_pause(struct etcd_server *s)
 {
-    assert_int_equal(kill(s->pid, SIGSTOP), 0);
+    server_process_pause(&s->process);
     s->is_paused = true;
 }
 
 void etcd_continue(struct etcd_server *s)
 {
-    assert_int_equal(kill(s->pid, SIGCONT), 0);
+    server_process_continue(&s->process);
     s->is_paused = false;
 }
 
@@ -297,12 +231,12 @@ uint16_t etcd_port(const struct etcd_server *s)
 
 pid_t etcd_pid(const struct etcd_server *s)
 {
-    return s->pid;
+    return s->process.pid;
 }
 
 const char *etcd_directory(const struct etcd_server *s)
 {
-    return s->directory;
+    return s->process.directory;
 }
 
 const char *etcdctl(const struct etcd_server *s, const char *words)

@@ -1,20 +1,13 @@
 /* zookeeper_server.c - real ZooKeeper servers for tests. */
 #include "zookeeper_server.h"
 
-#include "actors.h"
+#include "server_process.h"
 #include "servers.h"
 
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PATIENCE_MS = 30000, STARTS_MAX = 5 };
@@ -25,10 +18,9 @@ enum { PATIENCE_MS = 30000, STARTS_MAX = 5 };
 
 struct zookeeper_server {
     struct zookeeper_server *next;
-    char directory[64];
+    struct server_process process;
     uint16_t port;
     const char *config;
-    pid_t pid; /* 0: it is down */
 };
 
 static struct zookeeper_server *servers;
@@ -55,89 +47,41 @@ void zookeeper_needed(void)
 static void write_config(const struct zookeeper_server *s)
 {
     char path[96];
-    snprintf(path, sizeof path, "%s/zoo.cfg", s->directory);
+    snprintf(path, sizeof path, "%s/zoo.cfg", s->process.directory);
     FILE *file = fopen(path, "we");
     assert_non_null(file);
     fprintf(file,
             "tickTime=150\ninitLimit=20\nsyncLimit=10\ndataDir=%s/data\nclientPort=%u\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\n"
             "maxSessionTimeout=200000000\nmaxClientCnxns=0\n%s",
-            s->directory, s->port, s->config ? s->config : "");
+            s->process.directory, s->port, s->config ? s->config : "");
     assert_int_equal(fclose(file), 0);
 }
 
-_Noreturn static void become(const struct zookeeper_server *s, pid_t parent)
-{
-    char mark[256], *environment[2] = {NULL, NULL};
-    const char *argv[] = {JAVA,
-                          "-Xmx128m",
-                          "-XX:+UseSerialGC",
-                          "-XX:TieredStopAtLevel=1",
-                          "-Dzookeeper.jmx.log4j.disable=true",
-                          "-Dzookeeper.forceSync=no",
-                          "-cp",
-                          ".:" JAR ":" LOG_JAR,
-                          "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-                          "zoo.cfg",
-                          NULL};
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || chdir(s->directory) != 0)
-        _exit(70);
-    int quiet = open("/dev/null", O_RDONLY), log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (dup2(quiet, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
-        _exit(70);
-    close_range(3, ~0U, 0);
-    if (getenv("HF_SUITE") && snprintf(mark, sizeof mark, "HF_SUITE=%s", getenv("HF_SUITE")) > 0)
-        environment[0] = mark;
-    execve(argv[0], (char *const *)(uintptr_t)argv, environment);
-    _exit(71);
-}
-
 /* A server that says "imok" may not serve yet. One that tells its mode does. */
-static bool is_serving(const struct zookeeper_server *s)
+static bool is_serving(const void *server)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(s->port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval limit = {.tv_sec = 1};
-    char answer[2048] = "";
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    bool asked = connect(fd, (struct sockaddr *)&to, sizeof to) == 0 && write(fd, "srvr", 4) == 4;
-    size_t got = 0;
-    for (ssize_t part = 1; asked && part > 0 && got < sizeof answer - 1; got += (size_t)part) {
-        part = read(fd, answer + got, sizeof answer - 1 - got);
-        part = part > 0 ? part : 0;
-    }
-    close(fd);
+    const struct zookeeper_server *s = server;
+    char answer[2048];
+    ask_port(s->port, "srvr", 4, answer, sizeof answer, 1);
     return strstr(answer, "Mode:");
 }
 
-static void nap_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
-/* Starts it, and waits until it serves. Returns false if it ended instead: another process may have
- * taken its port. */
 static bool launch(struct zookeeper_server *s)
 {
-    pid_t parent = getpid();
-    s->pid = fork();
-    assert_true(s->pid >= 0);
-    if (s->pid == 0)
-        become(s, parent);
-    for (int waited = 0; !is_serving(s); waited += 20) {
-        if (waited > PATIENCE_MS)
-            fail_msg("ZooKeeper on port %u does not serve: see %s/log", s->port, s->directory);
-        if (waitpid(s->pid, NULL, WNOHANG) == s->pid)
-            return false;
-        nap_ms(20);
-    }
-    return true;
+    static const char *const argv[] = {JAVA,
+                                       "-Xmx128m",
+                                       "-XX:+UseSerialGC",
+                                       "-XX:TieredStopAtLevel=1",
+                                       "-Dzookeeper.jmx.log4j.disable=true",
+                                       "-Dzookeeper.forceSync=no",
+                                       "-cp",
+                                       ".:" JAR ":" LOG_JAR,
+                                       "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                                       "zoo.cfg",
+                                       NULL};
+    server_process_start(&s->process, argv);
+    return server_process_await(&s->process, is_serving, s, PATIENCE_MS);
 }
 
 struct zookeeper_server *zookeeper_start(const char *config)
@@ -148,14 +92,12 @@ struct zookeeper_server *zookeeper_start(const char *config)
     s->next = servers;
     servers = s;
     for (int i = 0; i < STARTS_MAX; i++) {
-        snprintf(s->directory, sizeof s->directory, "/tmp/holdfast-zookeeper.XXXXXX");
-        assert_non_null(mkdtemp(s->directory));
+        server_process_place(&s->process, "/tmp", "zookeeper");
         s->port = free_port();
         write_config(s);
         if (launch(s))
             return s;
-        s->pid = 0;
-        remove_tree(s->directory);
+        server_process_remove(&s->process);
     }
     fail_msg("ZooKeeper ended %d times instead of serving", STARTS_MAX);
     return NULL;
@@ -165,15 +107,12 @@ struct zookeeper_server *zookeeper_start(const char *config)
 
 void zookeeper_kill9(struct zookeeper_server *s)
 {
-    assert_true(s->pid > 0);
-    kill(s->pid, SIGKILL);
-    waitpid(s->pid, NULL, 0);
-    s->pid = 0;
+    server_process_end(&s->process, SIGKILL);
 }
 
 void zookeeper_restart(struct zookeeper_server *s)
 {
-    if (s->pid)
+    if (s->process.pid)
         zookeeper_kill9(s);
     assert_true(launch(s));
 }
@@ -183,21 +122,19 @@ void zookeeper_servers_end(void)
     while (servers) {
         struct zookeeper_server *s = servers;
         servers = s->next;
-        if (s->pid)
-            zookeeper_kill9(s);
-        remove_tree(s->directory);
+        server_process_remove(&s->process);
         free(s);
     }
 }
 
 void zookeeper_pause(struct zookeeper_server *s)
 {
-    assert_int_equal(kill(s->pid, SIGSTOP), 0);
+    server_process_pause(&s->process);
 }
 
 void zookeeper_continue(struct zookeeper_server *s)
 {
-    assert_int_equal(kill(s->pid, SIGCONT), 0);
+    server_process_continue(&s->process);
 }
 
 /* ---- Where it is ---- */
@@ -209,5 +146,5 @@ uint16_t zookeeper_port(const struct zookeeper_server *s)
 
 pid_t zookeeper_pid(const struct zookeeper_server *s)
 {
-    return s->pid;
+    return s->process.pid;
 }

@@ -1,141 +1,34 @@
 /* consul_exclusion.c - one holder at a time on a real Consul while workers are killed, the agent is
- * stopped or restarted, sessions and keys are ended by hand; and `consul lock` beside ours.
- *
- * Each worker writes its pid into shared memory while it holds the lock, waits, and reads it back.
- * If its lease is still good and the pid is another one, two held at once. */
+ * stopped or restarted, sessions and keys are ended by hand; and `consul lock` beside ours. */
 #include "lib/consul_server.h"
-#include "lib/engines.h"
+#include "lib/exclusion.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { WORKERS = 4, TTL_MS = 2000 };
-
-struct board {
-    _Atomic int inside, overlaps, turns, token_went_back, stop;
-    _Atomic uint64_t token;
-};
-
 static struct consul_server *server;
-static struct board *board;
-static char url[128];
-
-static void nap_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static void await(_Atomic int *word, int at_least)
-{
-    for (int waited = 0; atomic_load(word) < at_least; waited += 10) {
-        if (waited > 30000)
-            fail_msg("%d instead of %d after 30 s", atomic_load(word), at_least);
-        nap_ms(10);
-    }
-}
-
-static hf_client *connect_with(const char *settings)
-{
-    char whole[192];
-    hf_client *client;
-    snprintf(whole, sizeof whole, "%s%s", url, settings);
-    if (hf_open(whole, NULL, &client) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return client;
-}
-
-static hf_client *connect_here(void)
-{
-    return connect_with("");
-}
 
 static int setup(void **state)
 {
     (void)state;
     consul_needed();
     server = consul_start(NULL);
+    char url[128];
     snprintf(url, sizeof url, "consul://127.0.0.1:%u/fault?session_min=1s", consul_port(server));
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return board == MAP_FAILED ? -1 : 0;
+    return exclusion_setup(url);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    if (board)
-        munmap(board, sizeof *board);
+    exclusion_teardown();
     consul_servers_end();
     return 0;
-}
-
-/* ---- Workers ---- */
-
-static void note_token(uint64_t token)
-{
-    uint64_t before = atomic_exchange(&board->token, token);
-    atomic_fetch_add(&board->token_went_back, token <= before);
-}
-
-static void turn(hf_client *client)
-{
-    hf_lease *lease;
-    hf_status status =
-        hf_acquire(client, ASK(.name = "e", .ttl_ms = TTL_MS, .wait_ms = 20000), &lease);
-    if (status != HF_OK) {
-        nap_ms(20);
-        return;
-    }
-    /* Whoever holds writes its pid, and finds it still there unless another one holds, too. */
-    atomic_store(&board->inside, (int)getpid());
-    note_token(hf_lease_token(lease));
-    nap_ms(2);
-    bool still_mine = atomic_load(&board->inside) == (int)getpid();
-    if (hf_lease_ok(lease)) {
-        atomic_fetch_add(&board->overlaps, !still_mine);
-        atomic_fetch_add(&board->turns, 1);
-    }
-    hf_lease_free(lease);
-}
-
-static pid_t start_worker(void)
-{
-    pid_t pid = fork();
-    if (pid != 0)
-        return pid;
-    hf_client *client = connect_here();
-    while (!atomic_load(&board->stop))
-        turn(client);
-    hf_close(client, 2000);
-    _exit(0);
-}
-
-static void start_workers(pid_t pid[WORKERS])
-{
-    memset(board, 0, sizeof *board);
-    for (int i = 0; i < WORKERS; i++)
-        pid[i] = start_worker();
-    await(&board->turns, 5);
-}
-
-static void stop_workers(const pid_t pid[WORKERS])
-{
-    atomic_store(&board->stop, 1);
-    for (int i = 0; i < WORKERS; i++)
-        waitpid(pid[i], NULL, 0);
-    assert_int_equal(atomic_load(&board->overlaps), 0);
 }
 
 /* ---- Tests ---- */
@@ -147,13 +40,10 @@ static void test_killed_workers(void **state)
     start_workers(pid);
     for (int round = 0; round < 4; round++) {
         int before = atomic_load(&board->turns), which = round % WORKERS;
-        kill(pid[which], SIGKILL);
-        waitpid(pid[which], NULL, 0);
-        pid[which] = start_worker();
-        await(&board->turns, before + 5);
+        replace_worker(&pid[which]);
+        await_turns(before + 5);
     }
     stop_workers(pid);
-    assert_int_equal(atomic_load(&board->token_went_back), 0);
 }
 
 /* Shorter than the ttl: nobody is lost, and nobody holds beside another. */
@@ -165,12 +55,11 @@ static void test_stopped_agent(void **state)
     for (int round = 0; round < 2; round++) {
         int before = atomic_load(&board->turns);
         consul_pause(server);
-        nap_ms(TTL_MS / 2);
+        nap_ms(WORKER_TTL_MS / 2);
         consul_continue(server);
-        await(&board->turns, before + 5);
+        await_turns(before + 5);
     }
     stop_workers(pid);
-    assert_int_equal(atomic_load(&board->token_went_back), 0);
 }
 
 /* An agent in development mode keeps nothing: its index begins anew, and all holds are lost. */
@@ -247,15 +136,15 @@ static void test_dead_holder(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         hf_client *client = connect_here();
-        take(client, ASK(.name = "dead", .ttl_ms = TTL_MS));
+        take(client, ASK(.name = "dead", .ttl_ms = WORKER_TTL_MS));
         kill(getpid(), SIGKILL);
     }
     waitpid(pid, NULL, 0);
     int64_t died = now_ms();
     hf_client *client = connect_here();
-    hf_lease *lease = take(client, ASK(.name = "dead", .ttl_ms = TTL_MS, .wait_ms = 15000));
+    hf_lease *lease = take(client, ASK(.name = "dead", .ttl_ms = WORKER_TTL_MS, .wait_ms = 15000));
     int64_t passed = now_ms() - died;
-    assert_in_range(passed, TTL_MS - 1000, 2 * TTL_MS + 2000);
+    assert_in_range(passed, WORKER_TTL_MS - 1000, 2 * WORKER_TTL_MS + 2000);
     give(lease);
     close_client(client);
 }

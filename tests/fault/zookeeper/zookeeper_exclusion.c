@@ -1,9 +1,6 @@
 /* zookeeper_exclusion.c - one holder at a time on a real ZooKeeper while workers are killed, the
- * server is killed and restarted with its data, replies are lost, and nodes are deleted by hand.
- *
- * Each worker writes its pid into shared memory while it holds the lock, waits, and reads it back.
- * If its lease is still good and the pid is another one, two held at once. */
-#include "lib/engines.h"
+ * server is killed and restarted with its data, replies are lost, and nodes are deleted by hand. */
+#include "lib/exclusion.h"
 #include "lib/proxy.h"
 #include "lib/zookeeper_server.h"
 
@@ -11,119 +8,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { WORKERS = 4, TTL_MS = 2000 };
-
-struct board {
-    _Atomic int inside, overlaps, turns, token_went_back, stop;
-    _Atomic uint64_t token;
-};
-
 static struct zookeeper_server *server;
-static struct board *board;
-static char url[128];
-
-static void nap_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
-static void await(_Atomic int *word, int at_least)
-{
-    for (int waited = 0; atomic_load(word) < at_least; waited += 10) {
-        if (waited > 30000)
-            fail_msg("%d instead of %d after 30 s", atomic_load(word), at_least);
-        nap_ms(10);
-    }
-}
-
-static hf_client *connect_here(void)
-{
-    hf_client *client;
-    if (hf_open(url, NULL, &client) != HF_OK)
-        fail_msg("%s", hf_error_text());
-    return client;
-}
 
 static int setup(void **state)
 {
     (void)state;
     zookeeper_needed();
     server = zookeeper_start(NULL);
+    char url[128];
     snprintf(url, sizeof url, "zookeeper://127.0.0.1:%u/fault", zookeeper_port(server));
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return board == MAP_FAILED ? -1 : 0;
+    return exclusion_setup(url);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    munmap(board, sizeof *board);
+    exclusion_teardown();
     zookeeper_servers_end();
     return 0;
-}
-
-/* ---- Workers ---- */
-
-static void note_token(uint64_t token)
-{
-    uint64_t before = atomic_exchange(&board->token, token);
-    atomic_fetch_add(&board->token_went_back, token <= before);
-}
-
-static void turn(hf_client *client)
-{
-    hf_lease *lease;
-    hf_status status =
-        hf_acquire(client, ASK(.name = "e", .ttl_ms = TTL_MS, .wait_ms = 20000), &lease);
-    if (status != HF_OK) {
-        nap_ms(20);
-        return;
-    }
-    /* Whoever holds writes its pid, and finds it still there unless another one holds, too. */
-    atomic_store(&board->inside, (int)getpid());
-    note_token(hf_lease_token(lease));
-    nap_ms(2);
-    bool still_mine = atomic_load(&board->inside) == (int)getpid();
-    if (hf_lease_ok(lease)) {
-        atomic_fetch_add(&board->overlaps, !still_mine);
-        atomic_fetch_add(&board->turns, 1);
-    }
-    hf_lease_free(lease);
-}
-
-static pid_t start_worker(void)
-{
-    pid_t pid = fork();
-    if (pid != 0)
-        return pid;
-    hf_client *client = connect_here();
-    while (!atomic_load(&board->stop))
-        turn(client);
-    if (hf_close(client, 2000) != HF_OK)
-        _exit(2);
-    _exit(0);
-}
-
-static void start_workers(pid_t pid[WORKERS])
-{
-    memset(board, 0, sizeof *board);
-    for (int i = 0; i < WORKERS; i++)
-        pid[i] = start_worker();
-    await(&board->turns, 5);
-}
-
-static void stop_workers(const pid_t pid[WORKERS])
-{
-    atomic_store(&board->stop, 1);
-    for (int i = 0; i < WORKERS; i++)
-        waitpid(pid[i], NULL, 0);
-    assert_int_equal(atomic_load(&board->overlaps), 0);
-    assert_int_equal(atomic_load(&board->token_went_back), 0);
 }
 
 /* ---- Tests ---- */
@@ -135,10 +41,8 @@ static void test_killed_workers(void **state)
     start_workers(pid);
     for (int round = 0; round < 6; round++) {
         int before = atomic_load(&board->turns), which = round % WORKERS;
-        kill(pid[which], SIGKILL);
-        waitpid(pid[which], NULL, 0);
-        pid[which] = start_worker();
-        await(&board->turns, before + 5);
+        replace_worker(&pid[which]);
+        await_turns(before + 5);
     }
     stop_workers(pid);
 }
@@ -151,7 +55,7 @@ static void test_restarted_server(void **state)
     for (int round = 0; round < 3; round++) {
         int before = atomic_load(&board->turns);
         zookeeper_restart(server);
-        await(&board->turns, before + 10);
+        await_turns(before + 10);
     }
     stop_workers(pid);
 }
@@ -237,7 +141,7 @@ static void test_stopped_client(void **state)
             nap_ms(1);
         _exit(atomic_load(&board->inside) == 1 ? 0 : 1); /* it must not be lost before */
     }
-    await(&board->turns, 1);
+    await_turns(1);
     nap_ms(1500);
     kill(pid, SIGSTOP);
     hf_client *client = connect_here();
