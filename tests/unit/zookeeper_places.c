@@ -114,25 +114,37 @@ static void test_data(void **state)
 
 /* ---- Belief ---- */
 
-/* A write counts from the newest request that is a quarter of the timeout older: only that one has
- * surely reached the leader. */
+/* A write counts from the newest request that was answered a quarter of the timeout earlier: only
+ * that one has surely reached the leader. */
 static void test_belief(void **state)
 {
     (void)state;
     struct zk_session s = {.timeout_ms = 4000, .greeted_at = 10000 * MS};
     assert_true(zk_session_touched(&s, 10001 * MS) == 10000 * MS);
     for (nanos at = 10500; at <= 14000; at += 500)
-        zk_session_touch(&s, at * MS);
-    assert_true(zk_session_touched(&s, 14000 * MS) == 13000 * MS);
-    assert_true(zk_session_touched(&s, 14400 * MS) == 13000 * MS);
-    assert_true(zk_session_touched(&s, 14500 * MS) == 13500 * MS);
+        zk_session_touch(&s, at * MS, (at + 100) * MS);
+    assert_true(zk_session_touched(&s, 14000 * MS) == 12500 * MS);
+    assert_true(zk_session_touched(&s, 14599 * MS) == 13000 * MS);
+    assert_true(zk_session_touched(&s, 14600 * MS) == 13500 * MS);
 
-    struct zk_call beat = {.flight.sent_at = 14500 * MS, .touched_at = 13500 * MS};
+    struct zk_call beat = {.flight.sent_at = 14600 * MS, .touched_at = 13500 * MS};
     zk_session_prove(&s, &beat);
     assert_true(s.believed_until == 17500 * MS);
-    struct zk_call late = {.flight.sent_at = 14600 * MS, .touched_at = 13000 * MS};
+    struct zk_call late = {.flight.sent_at = 14700 * MS, .touched_at = 13000 * MS};
     zk_session_prove(&s, &late); /* belief is never shortened */
     assert_true(s.believed_until == 17500 * MS);
+}
+
+/* A request that was sent in time, and whose reply came late, may have reached the follower
+ * together with the write. */
+static void test_late_reply_proves_nothing(void **state)
+{
+    (void)state;
+    struct zk_session s = {.timeout_ms = 4000, .greeted_at = 10000 * MS};
+    zk_session_touch(&s, 11000 * MS, 11100 * MS);
+    zk_session_touch(&s, 12000 * MS, 14000 * MS);
+    assert_true(zk_session_touched(&s, 14500 * MS) == 11000 * MS);
+    assert_true(zk_session_touched(&s, 15000 * MS) == 12000 * MS);
 }
 
 /* Pings touch, but only an answered write lengthens what is believed. */
@@ -141,7 +153,7 @@ static void test_pings_prove_nothing(void **state)
     (void)state;
     struct zk_session s = {.timeout_ms = 4000, .believed_until = 14000 * MS};
     for (nanos at = 10000; at < 20000; at += 250)
-        zk_session_touch(&s, at * MS);
+        zk_session_touch(&s, at * MS, at * MS);
     assert_true(s.believed_until == 14000 * MS);
     assert_true(zk_session_touched(&s, 20000 * MS) == 19000 * MS);
 }
@@ -155,6 +167,8 @@ int main(void)
         SENTENCE("every name of a lock is one node, and comes back", test_lock_names),
         SENTENCE("the data of a place comes back, and foreign data is refused", test_data),
         SENTENCE("a write is believed from the last request that the leader knows of", test_belief),
+        SENTENCE("a request that was answered late proves nothing before",
+                 test_late_reply_proves_nothing),
         SENTENCE("pings prove nothing", test_pings_prove_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
