@@ -37,19 +37,6 @@ static struct actor *actors;
 static hf_client *own_client;
 static char directory[64], table_path[96], table_url[112];
 
-int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-void nap_us(int64_t us)
-{
-    struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-    nanosleep(&t, NULL);
-}
-
 /* ---- The stage ---- */
 
 const char *stage_directory(void)

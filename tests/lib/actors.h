@@ -3,6 +3,7 @@
  * them. */
 #pragma once
 #include "holdfast.h"
+#include "nap.h"
 #include "sentence.h"
 
 #include <stdbool.h>
@@ -33,8 +34,6 @@ const char *stage_url(void);
 hf_client *stage_client(void); /* the test's own; opened at the first call, closed with the stage */
 hf_client *stage_other_client(void); /* one more, the caller's to close */
 
-int64_t now_ns(void); /* the same clock in all processes */
-void nap_us(int64_t us);
 void remove_tree(const char *path); /* with all that is in it */
 
 /* ---- Orders and answers ---- */

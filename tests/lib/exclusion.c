@@ -13,16 +13,6 @@
 struct board *board;
 static char url[128];
 
-void nap_ms(int64_t ms)
-{
-    nap_us(ms * 1000);
-}
-
-int64_t now_ms(void)
-{
-    return now_ns() / 1000000;
-}
-
 void await_turns(int at_least)
 {
     for (int waited = 0; atomic_load(&board->turns) < at_least; waited += 10) {

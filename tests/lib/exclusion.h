@@ -4,6 +4,7 @@
  * If its lease is still good and the pid is another one, two held at once. */
 #pragma once
 #include "engines.h"
+#include "nap.h"
 
 enum { WORKERS = 4, WORKER_TTL_MS = 2000 };
 
@@ -36,5 +37,3 @@ void stop_workers(const pid_t pid[WORKERS]);
 
 /* Fails the test after 30 s. */
 void await_turns(int at_least);
-void nap_ms(int64_t ms);
-int64_t now_ms(void);

@@ -25,11 +25,6 @@ int64_t ms_since(int64_t from_ns)
     return (now_ns() - from_ns) / 1000000;
 }
 
-void nap_ms(int64_t ms)
-{
-    nap_us(ms * 1000);
-}
-
 /* ---- A thread that waits ---- */
 
 static void *wait_for_lock(void *arg)

@@ -12,7 +12,6 @@ hf_client *etcd_client(const char *url);
 void etcd_client_close(hf_client *client);
 
 int64_t ms_since(int64_t from_ns);
-void nap_ms(int64_t ms);
 
 /* ---- A thread that waits ---- */
 

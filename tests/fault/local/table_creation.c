@@ -41,7 +41,7 @@ static void make_with_others(void *arg)
     atomic_fetch_add(status == HF_OK ? &c->granted : &c->busy, 1);
     atomic_fetch_add(&c->opened, 1);
     while (!atomic_load(&c->leave))
-        pause_ms(1);
+        nap_ms(1);
     REQUIRE(hf_close(client, 2000) == HF_OK);
 }
 
@@ -60,7 +60,7 @@ static void test_crowd(void **state)
         atomic_store(&c->go, 1);
         for (int64_t until = now_ms() + 20000;
              atomic_load(&c->opened) < MAKERS && now_ms() < until;)
-            pause_ms(1);
+            nap_ms(1);
         atomic_store(&c->leave, 1);
         for (int i = 0; i < MAKERS; i++)
             assert_int_equal(end_of(pid[i]), 0);

@@ -145,18 +145,6 @@ int count_files(const char *dir, const char *part)
     return count;
 }
 
-int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
 hf_status acquire(hf_client *client, const char *name, int64_t wait_ms, hf_lease **lease)
 {
     struct hf_request want = {

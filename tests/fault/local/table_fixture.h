@@ -2,6 +2,7 @@
  * do to it. */
 #pragma once
 #include "engines/local/table_file.h"
+#include "lib/nap.h"
 #include "lib/sentence.h"
 
 #include <dirent.h>
@@ -85,8 +86,4 @@ int count_files(const char *dir, const char *part);
 
 /* ---- Time and locks ---- */
 
-int64_t now_ms(void);
-
-/* Between two looks at a condition. */
-void pause_ms(long ms);
 hf_status acquire(hf_client *client, const char *name, int64_t wait_ms, hf_lease **lease);

@@ -127,7 +127,7 @@ static void attack(void *arg)
         become(SCENE_OTHER, SCENE_OTHER, 0);
     while (!atomic_load(&tally->over)) {
         struct target at;
-        pause_ms((long)(draw(&random) % 20));
+        nap_ms((long)(draw(&random) % 20));
         if (!aim(&at, part->scene->path))
             continue;
         for (unsigned n = (unsigned)draw(&random) % 60; n; n--) {
@@ -206,7 +206,7 @@ static void fight(const struct scene *s, bool hard)
     int64_t end = now_ms() + seconds * 1000 / 2;
     int status = 0;
     for (unsigned i = 0; now_ms() < end && status == 0; i++) {
-        pause_ms(50);
+        nap_ms(50);
         if (waitpid(victim[i % VICTIMS], &status, WNOHANG) == victim[i % VICTIMS])
             fail_msg("seed %lu: a victim ended with status %#x", seed, (unsigned)status);
     }

@@ -77,7 +77,7 @@ static void lose_holder(const struct scene *s, uint32_t flags, void (*spoil)(con
     spoil(s);
     int64_t spoilt = now_ms();
     while (!atomic_load(&loss.count) && now_ms() < spoilt + 4 * TTL)
-        pause_ms(5);
+        nap_ms(5);
     assert_int_equal(atomic_load(&loss.count), 1);
     assert_in_range(atomic_load(&loss.at_ms) - spoilt, 0, TTL / 3 + SLACK);
     assert_int_equal(loss.status, HF_LOST);
@@ -134,7 +134,7 @@ static void test_all_of_a_client(void **state)
     remove_table(s);
     int64_t until = now_ms() + 4 * TTL;
     while (!(atomic_load(&quick.count) && atomic_load(&slow.count)) && now_ms() < until)
-        pause_ms(5);
+        nap_ms(5);
     assert_int_equal(atomic_load(&quick.count), 1);
     assert_int_equal(atomic_load(&slow.count), 1);
     assert_false(hf_lease_ok(b));
@@ -195,7 +195,7 @@ static void start_waiter(struct waiter *w, const struct scene *s, int place)
 {
     assert_int_equal(scene_open(s->url, &w->client), HF_OK);
     assert_int_equal(pthread_create(&w->thread, NULL, wait_for_job, w), 0);
-    for (int waiting = 0; waiting < place; pause_ms(2)) {
+    for (int waiting = 0; waiting < place; nap_ms(2)) {
         waiting = 0;
         assert_int_equal(hf_show(w->client, "job", count_waiters, &waiting), HF_OK);
     }
@@ -288,7 +288,7 @@ static void test_hand_over_by_bell(void **state)
     remove_table(s);
     assert_int_equal(hf_release(lease), HF_OK);
     for (int64_t until = now_ms() + 5000; !atomic_load(&done_count) && now_ms() < until;)
-        pause_ms(5);
+        nap_ms(5);
     assert_int_equal(atomic_load(&done_count), 1);
     assert_int_not_equal(done_answer.status, HF_OK);
     assert_says_so(done_answer.text, s);

@@ -152,7 +152,7 @@ static void open_with_others(void *arg)
     atomic_fetch_add(status == HF_OK ? &m->granted : &m->busy, 1);
     atomic_fetch_add(&m->opened, 1);
     while (!atomic_load(&m->leave))
-        pause_ms(1);
+        nap_ms(1);
     REQUIRE(hf_close(client, 2000) == HF_OK);
 }
 
@@ -173,7 +173,7 @@ static void test_all_at_once(void **state)
         atomic_store(&m->go, 1);
         for (int64_t until = now_ms() + 20000;
              atomic_load(&m->opened) < OPENERS && now_ms() < until;)
-            pause_ms(1);
+            nap_ms(1);
         atomic_store(&m->leave, 1);
         for (int i = 0; i < OPENERS; i++)
             assert_int_equal(end_of(pid[i]), 0);

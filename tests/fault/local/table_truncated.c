@@ -48,7 +48,7 @@ static void truncate_in_use(const struct scene *s, off_t size)
     REQUIRE(hf_acquire(client, &renewed, &kept) == HF_OK);
     REQUIRE(hf_acquire_start(other, &wait, ignore_outcome, NULL, &waiting) == HF_OK);
     REQUIRE(truncate(s->path, size) == 0);
-    pause_ms(400); /* renewals and the end of the wait come due */
+    nap_ms(400); /* renewals and the end of the wait come due */
     use(client, held);
     hf_lease_free(held);
     hf_lease_free(kept);
