@@ -269,6 +269,40 @@ static void greet(void)
     assert_true(redis_follow_is_up(t.engine->redis));
 }
 
+/* The primary is named, works, and is replaced before this client listens. */
+static void test_before_listening(void **state)
+{
+    (void)state;
+    answer(0, "7000", 3);
+    greet();
+    t.engine->listen_from = t.now; /* as if the primary had been up for a second */
+    pass(1);
+    assert_int_equal(t.dials[QUERY + 1], 0);
+    come_up(LISTEN);
+    pass(200); /* the pause between two searches */
+    assert_int_equal(t.dials[QUERY + 1], 1);
+    answer(0, "7000", 3); /* a sentinel that was cut off */
+    answer(1, "7001", 4);
+    assert_string_equal(t.to[COMMANDS], "7001");
+}
+
+/* A subscription that begins during a search: its answers may be older. */
+static void test_listening_begins_later(void **state)
+{
+    (void)state;
+    answer(0, "7000", 3);
+    greet();
+    t.engine->listen_from = t.now; /* as if the primary had been up for a second */
+    pass(1);
+    come_up(LISTEN);
+    for (unsigned i = 0; i < 3; i++)
+        answer(i, "7000", 3);
+    come_up(LISTEN + 2);
+    pass(200);
+    answer(2, "7001", 4);
+    assert_string_equal(t.to[COMMANDS], "7001");
+}
+
 static void choose(void)
 {
     listen_to_all();
@@ -326,6 +360,8 @@ int main(void)
         ASKED("only a higher epoch replaces the primary", test_epochs),
         ASKED("an announced primary is dialled at once, and once", test_switch),
         ASKED("the announcement of an older failover changes nothing", test_late_switch),
+        ASKED("a failover before the subscriptions is not missed", test_before_listening),
+        ASKED("nor one between two subscriptions", test_listening_begins_later),
         ASKED("between choice and announcement no new lock is asked for, for 3 s", test_held_back),
         ASKED("a failover that was given up holds nothing back", test_given_up),
         ASKED("nor does the failover of another primary", test_other_choice),

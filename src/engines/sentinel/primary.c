@@ -102,8 +102,11 @@ static void query_next(struct sentinel *s, nanos now)
 void primary_query_all(struct sentinel *s, nanos now)
 {
     assert(s->nodes > 0);
-    if (!s->search.is_on && now >= s->search.again_at)
+    bool begins = !s->search.is_on && now >= s->search.again_at;
+    if (begins)
         begin(s, now);
+    else
+        s->search.is_wanted = true; /* the answers on their way are older than the call */
     if (!s->search.is_on)
         return;
 
@@ -178,11 +181,12 @@ nanos primary_tick(struct sentinel *s, nanos now)
     else if (was_lost && !s->lost_at)
         s->lost_at = now;
 
-    bool wants = is_sought || s->lost_at;
+    bool asks_all = s->lost_at || s->search.is_wanted, wants = is_sought || asks_all;
     if (wants && !s->search.is_on && now >= s->search.again_at) {
-        begin(s, now);
-        if (s->lost_at)
+        if (asks_all)
             primary_query_all(s, now);
+        else
+            begin(s, now);
     }
 
     nanos next = search_tick(s, now);

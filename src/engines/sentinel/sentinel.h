@@ -84,6 +84,7 @@ struct sentinel_answer {
 /* A search for the primary. */
 struct sentinel_search {
     bool is_on;
+    bool is_wanted;  /* another search follows this one */
     bool found;      /* a sentinel named the primary */
     nanos next_at;   /* time when the next sentinel is asked */
     unsigned next;   /* index of that sentinel, counted from `first` */

@@ -32,13 +32,15 @@ void sentinel_listen_up(struct sentinel *s, struct sentinel_node *node, nanos no
 
     node->listen.next = SENTINEL_REQ_EVENTS;
     node->listen.ping_at = now + PING_EVERY;
-    if (!is_sent)
+    if (!is_sent) {
         sentinel_connection_fail(s, &node->listen, now);
-    else if (node->listen.failures)
-        /* announcements before the subscription may have been missed */
-        primary_query_all(s, now);
+        return;
+    }
 
+    /* Announcements before the subscription were missed. And the first answer of all, which named
+     * the primary, may have come from a sentinel that was cut off. */
     node->listen.failures = 0;
+    primary_query_all(s, now);
 }
 
 nanos sentinel_listen_tick(struct sentinel *s, struct sentinel_node *node, nanos now)
