@@ -9,31 +9,114 @@
 
 enum { PATIENCE_MS = 20000, QUORUM_OF_THREE = 2 };
 
-static const char *configuration(const struct watched *w)
+/* ---- Starting ---- */
+
+static size_t add_line(char *text, size_t size, size_t len, const char *words, const char *value)
 {
-    static char text[700];
-    const char *password = w->options.password, *own = w->options.sentinel_password;
-    snprintf(text, sizeof text,
-             "sentinel monitor mymaster 127.0.0.1 %u %u\n"
-             "sentinel down-after-milliseconds mymaster 1000\n"
-             "sentinel failover-timeout mymaster 5000\n%s%s%s%s%s%s",
-             server_port(w->server[0]), w->options.sentinels == 1 ? 1 : QUORUM_OF_THREE,
-             password ? "sentinel auth-pass mymaster " : "", password ? password : "",
-             password ? "\n" : "", own ? "requirepass " : "", own ? own : "", own ? "\n" : "");
+    if (value)
+        len += (size_t)snprintf(text + len, size - len, "%s%s\n", words, value);
+    assert_true(len < size);
+    return len;
+}
+
+/* The user of a sentinel at the servers, or of the replicas. */
+static const char *user_name(unsigned sentinel)
+{
+    static char name[24];
+    if (sentinel == WATCHED_MOST)
+        return "follower";
+    snprintf(name, sizeof name, "watcher%u", sentinel);
+    return name;
+}
+
+/* The configuration of that sentinel, for as long as it runs. */
+static const char *configuration(const struct watched *w, unsigned sentinel)
+{
+    static char texts[WATCHED_MOST][1200];
+    char *text = texts[sentinel];
+    size_t size = sizeof *texts;
+    const struct watched_options *o = &w->options;
+    size_t len =
+        (size_t)snprintf(text, size,
+                         "sentinel monitor mymaster 127.0.0.1 %u %u\n"
+                         "sentinel down-after-milliseconds mymaster 1000\n"
+                         "sentinel failover-timeout mymaster 5000\n",
+                         server_port(w->server[0]), o->sentinels == 1 ? 1 : QUORUM_OF_THREE);
+    len = add_line(text, size, len, "sentinel auth-pass mymaster ", o->password);
+    len = add_line(text, size, len, "sentinel auth-user mymaster ",
+                   o->has_users ? user_name(sentinel) : NULL);
+    len = add_line(text, size, len, "requirepass ", o->sentinel_password);
+    len = add_line(text, size, len, "tls-replication ", o->tls ? "yes" : NULL);
+    add_line(text, size, len, "", o->lines);
     return text;
+}
+
+/* Of servers and sentinels: the certificates of the first server. */
+static const char *const *tls_args(const struct watched *w, bool is_first)
+{
+    static char files[3][256];
+    static const char *own[] = {"--tls-cert-file",
+                                "named.crt",
+                                "--tls-key-file",
+                                "named.key",
+                                "--tls-replication",
+                                "yes",
+                                NULL};
+    static const char *args[] = {"--tls-cert-file",
+                                 files[0],
+                                 "--tls-key-file",
+                                 files[1],
+                                 "--tls-ca-cert-file",
+                                 files[2],
+                                 "--tls-replication",
+                                 "yes",
+                                 NULL};
+    static const char *const names[] = {"named.crt", "named.key", "ca.crt"};
+    for (int i = 0; i < 3 && !is_first; i++)
+        snprintf(files[i], sizeof files[i], "%s", server_file(w->server[0], names[i]));
+    return is_first ? own : args;
+}
+
+static const char *const *server_args(const struct watched *w, bool is_first)
+{
+    static const char *args[] = {"--masterauth", NULL, "--masteruser", "follower", NULL};
+    args[1] = w->options.password;
+    args[2] = w->options.has_users ? "--masteruser" : NULL;
+    if (w->options.tls)
+        return tls_args(w, is_first);
+    return w->options.password ? args : NULL;
 }
 
 static void start_servers(struct watched *w)
 {
-    static const char *args[] = {"--masterauth", NULL, NULL};
-    args[1] = w->options.password;
-    struct server_options options = {.password = w->options.password,
-                                     .preload = w->options.preload,
-                                     .args = w->options.password ? args : NULL};
-    for (unsigned i = 0; i <= w->options.replicas; i++)
-        w->server[i] = server_start(&options);
+    for (unsigned i = 0; i <= w->options.replicas; i++) {
+        w->server[i] = server_start(&(struct server_options){.password = w->options.password,
+                                                             .preload = w->options.preload,
+                                                             .tls = w->options.tls,
+                                                             .args = server_args(w, i == 0)});
+        for (unsigned k = 0; w->options.has_users && k <= WATCHED_MOST; k++)
+            watched_let_in(w->server[i], k);
+    }
     for (unsigned i = 1; i <= w->options.replicas; i++)
         server_replica_of(w->server[i], w->server[0]);
+}
+
+const char *watched_tls(const struct watched *w)
+{
+    assert_true(w->options.tls);
+    return server_directory(w->server[0]);
+}
+
+/* Deleting a user closes its connections. */
+void watched_shut_out(const struct server *server, unsigned sentinel)
+{
+    assert_int_equal(server_count(server, "ACL DELUSER %s", user_name(sentinel)), 1);
+}
+
+void watched_let_in(const struct server *server, unsigned sentinel)
+{
+    server_does(server, "ACL SETUSER %s on >%s allkeys allchannels +@all", user_name(sentinel),
+                server_password(server));
 }
 
 /* A number of SENTINEL MASTER; -1: it is not there. */
@@ -58,10 +141,14 @@ void watched_start(struct watched *w, const struct watched_options *options)
 {
     *w = (struct watched){.options = *options};
     assert_true(options->replicas < WATCHED_MOST && options->sentinels <= WATCHED_MOST);
+    assert_true(options->password || !options->has_users);
     start_servers(w);
     for (unsigned i = 0; i < options->sentinels; i++)
-        w->sentinel[i] = server_start(&(struct server_options){
-            .sentinel = configuration(w), .password = options->sentinel_password});
+        w->sentinel[i] = server_start(
+            &(struct server_options){.sentinel = configuration(w, i),
+                                     .password = options->sentinel_password,
+                                     .tls = options->tls,
+                                     .args = options->tls ? tls_args(w, false) : NULL});
 
     int64_t end = now_ns() + PATIENCE_MS * INT64_C(1000000);
     for (unsigned i = 0; i < options->sentinels; i++)
@@ -74,13 +161,19 @@ void watched_start(struct watched *w, const struct watched_options *options)
 void watched_url(const struct watched *w, const char *query, char *url, size_t size)
 {
     const char *password = w->options.password;
-    size_t len = (size_t)snprintf(url, size, "redis+sentinel://%s%s%s", password ? ":" : "",
-                                  password ? password : "", password ? "@" : "");
+    size_t len =
+        (size_t)snprintf(url, size, "redis%s+sentinel://%s%s%s", w->options.tls ? "s" : "",
+                         password ? ":" : "", password ? password : "", password ? "@" : "");
     for (unsigned i = 0; i < w->options.sentinels; i++)
         len += (size_t)snprintf(url + len, size - len, "%s127.0.0.1:%u", i ? "," : "",
                                 server_port(w->sentinel[i]));
     len += (size_t)snprintf(url + len, size - len, "/mymaster%s", query);
     assert_true(len < size);
+}
+
+bool watched_is_named(const struct server *sentinel, const struct server *server)
+{
+    return number_of(sentinel, "port") == server_port(server);
 }
 
 static struct server *named_by(const struct watched *w, const struct server *sentinel)

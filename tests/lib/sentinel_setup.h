@@ -9,6 +9,11 @@ struct watched_options {
     const char *password;          /* of all servers; NULL: none */
     const char *sentinel_password; /* of all sentinels; NULL: none */
     const char *preload;           /* library that all servers load first; NULL: none */
+    const char *lines; /* more configuration of all sentinels, lines with their ends; NULL: none */
+    /* Sentinels and replicas log in as users of their own: watched_shut_out(). Needs a password,
+     * or who is refused would go on as the default user. */
+    bool has_users;
+    bool tls; /* all speak TLS, with the certificate of locks.example from watched_tls() */
 };
 
 struct watched {
@@ -22,6 +27,14 @@ struct watched {
 void watched_start(struct watched *w, const struct watched_options *options);
 /* The URL with all sentinels; `query` begins with a question mark, or is "". */
 void watched_url(const struct watched *w, const char *query, char *url, size_t size);
+/* The folder with the certificates of all servers and clients. */
+const char *watched_tls(const struct watched *w);
+/* With has_users: that server refuses the sentinel with that index, as if the network were cut
+ * between the two. WATCHED_MOST: it refuses the replicas. Clients are not concerned. */
+void watched_shut_out(const struct server *server, unsigned sentinel);
+void watched_let_in(const struct server *server, unsigned sentinel);
+/* Does that sentinel name that server as the primary? */
+bool watched_is_named(const struct server *sentinel, const struct server *server);
 /* The server that most sentinels name now. */
 struct server *watched_primary(const struct watched *w);
 /* Waits until each sentinel names another primary than that one. Returns the new one. */

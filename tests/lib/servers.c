@@ -468,7 +468,6 @@ void server_replica_of(struct server *s, struct server *primary)
         server_does(s, "REPLICAOF NO ONE");
         return;
     }
-    assert_false(primary->options.tls);
     if (primary->options.password)
         server_does(s, "CONFIG SET masterauth %s", primary->options.password);
     server_does(s, "REPLICAOF 127.0.0.1 %d", (int)primary->port);

@@ -151,7 +151,13 @@ static void join_waiters(struct waiter waiter[WAITERS])
 
 /* ---- The primary dies ---- */
 
-static void fail_over(void (*how)(struct server *), bool comes_back)
+static void restart_empty(struct server *s)
+{
+    server_restart(s, false);
+}
+
+/* comes_back: how the old primary does; NULL: it stays away */
+static void fail_over(void (*how)(struct server *), void (*comes_back)(struct server *))
 {
     struct waiter waiter[WAITERS];
     struct announcement announcement[WATCHED_MOST];
@@ -179,7 +185,7 @@ static void fail_over(void (*how)(struct server *), bool comes_back)
         return;
 
     struct server *new = watched_await_switch(&watched, watched.server[0]);
-    server_continue(watched.server[0]);
+    comes_back(watched.server[0]);
     int64_t before =
         server_calls(watched.server[0], "evalsha") + server_calls(watched.server[0], "fcall");
     for (int i = 0; i < 20; i++) {
@@ -195,13 +201,20 @@ static void fail_over(void (*how)(struct server *), bool comes_back)
 static void test_killed(void **state)
 {
     (void)state;
-    fail_over(server_kill9, false);
+    fail_over(server_kill9, NULL);
 }
 
 static void test_hung(void **state)
 {
     (void)state;
-    fail_over(server_pause, true);
+    fail_over(server_pause, server_continue);
+}
+
+/* It takes writes until it is demoted, 10 s later. */
+static void test_killed_and_restarted(void **state)
+{
+    (void)state;
+    fail_over(server_kill9, restart_empty);
 }
 
 /* ---- A failover that loses a grant ---- */
@@ -247,10 +260,15 @@ static void test_loss_is_told(void **state)
     int64_t announced = announcement_await(announcement);
     hf_lease *next =
         must_acquire(other, &(struct want){.name = "job", .ttl_ms = TTL_MS, .wait_ms = 10000});
+    int64_t granted = now_ns();
     while (!lost_at_ns && ms_since(announced) < 5000)
         nap_us(1000);
-    print_message("# the loss was reported %lld ms after the announcement\n",
-                  (long long)(lost_at_ns - announced) / 1000000);
+    int64_t overlap = lost_at_ns - granted;
+    print_message("# the loss was reported %lld ms after the announcement, the next one held after "
+                  "%lld ms: two held for %lld ms\n",
+                  (long long)(lost_at_ns - announced) / 1000000,
+                  (long long)(granted - announced) / 1000000,
+                  (long long)(overlap > 0 ? overlap : 0) / 1000000);
     assert_true(lost_at_ns);
     assert_true((lost_at_ns - announced) / 1000000 <= LOSS_MS);
     assert_true(hf_lease_token(next) > hf_lease_token(lease));
@@ -342,6 +360,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         WATCHED("the primary is killed: the holder keeps its lock, the waiters their order",
                 test_killed),
+        WATCHED("the primary is killed and comes back empty: nobody talks to it",
+                test_killed_and_restarted),
         WATCHED("the primary hangs and comes back: nobody talks to it any more", test_hung),
         WATCHED("a failover that loses a grant is reported to its holder", test_loss_is_told),
         WATCHED("without sentinels work goes on until the primary is gone, too", test_no_sentinels),
