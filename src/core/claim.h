@@ -41,6 +41,7 @@ struct claim {
     bool auto_renew : 1;
     /* the program hangs, so auto_renew has no effect; set before each TIMER */
     bool is_stalled : 1;
+    bool is_text : 1; /* the hold's text was exported: other handles may extend the hold */
     /* A request of this attempt may still be executed: the final RELEASE must leave a tombstone. */
     bool may_be_in_flight;
     bool cancelled;     /* the caller stopped waiting: a late grant is released, not reported */
@@ -50,7 +51,6 @@ struct claim {
     bool asked_release; /* the caller waits for the outcome of the release */
     bool warned;        /* WARN was reported, and no renewal succeeded since */
     bool token_may_rise;  /* an upgrade was sent, or others may send one for the same hold */
-    bool is_text;         /* the hold's text was exported: other handles may extend the hold */
     bool brief;           /* granted for less than its ttl: an EXTEND must get the rest */
     uint8_t in_flight;    /* EXTENDING: the verb whose reply is awaited */
     uint8_t convert_next; /* conversion that waits for that reply; OP_NONE: none */

@@ -444,7 +444,7 @@ static void test_counters(void **state)
     await_outcome(&cancelled);
     hf_lease_free(cancelled.lease);
     refuse(client, ASK(.name = "", .wait_ms = 20), HF_INVALID, "name"); /* was never asked */
-    lease = take(client, ASK(.name = "mine", .ttl_ms = ttl(100)));
+    lease = take(client, ASK(.name = "mine", .ttl_ms = ttl(500)));
     assert_int_equal(hf_extend(lease, 0), HF_OK);
     while (hf_lease_ok(lease))
         nap_us(1000);
