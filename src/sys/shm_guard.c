@@ -5,38 +5,57 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PLACES = 64, PAGE = 4096 };
+enum { PLACES_IN_BLOCK = 64, PAGE = 4096 };
 
 /* The handler reads these at any time, so each is stored at once: the address last when a mapping
  * comes, and first when it goes. */
-static struct {
+struct place {
     _Atomic uintptr_t begin; /* address of the mapping; 0: this entry is free */
     _Atomic size_t size;
     _Atomic bool *_Atomic hit;
-} places[PLACES];
+};
+
+/* Blocks are added when all places are taken and never freed, because a handler may be reading
+ * them. */
+struct place_block {
+    struct place place[PLACES_IN_BLOCK];
+    struct place_block *_Atomic next;
+};
+static struct place_block first_block;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards adding and removing */
 static unsigned guarded;  /* number of guarded mappings; guarded by the lock */
 static bool is_installed; /* guarded by the lock */
 
+/* Returns the place of the mapping that has this address, or NULL. */
+static struct place *place_of(uintptr_t at)
+{
+    for (struct place_block *block = &first_block; block; block = atomic_load(&block->next))
+        for (unsigned i = 0; i < PLACES_IN_BLOCK; i++) {
+            struct place *p = &block->place[i];
+            uintptr_t begin = atomic_load(&p->begin);
+            if (begin != 0 && at >= begin && at - begin < atomic_load(&p->size))
+                return p;
+        }
+    return NULL;
+}
+
 /* Maps private zeros from the faulting page to the end of the mapping, so that the instruction
  * can run again. */
 static bool mend(uintptr_t at)
 {
-    for (unsigned i = 0; i < PLACES; i++) {
-        uintptr_t begin = atomic_load(&places[i].begin), end = begin + atomic_load(&places[i].size);
-        if (begin == 0 || at < begin || at >= end)
-            continue;
+    const struct place *p = place_of(at);
+    if (!p)
+        return false;
 
-        uintptr_t page = at / PAGE * PAGE;
-        atomic_store(atomic_load(&places[i].hit), true);
-        return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
-    }
-    return false;
+    uintptr_t page = at / PAGE * PAGE, end = atomic_load(&p->begin) + atomic_load(&p->size);
+    atomic_store(atomic_load(&p->hit), true);
+    return mmap((void *)page, end - page, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
 /* Handles SIGBUS. It makes only system calls and atomic loads, because any code may have been
@@ -74,21 +93,42 @@ static void uninstall(void)
     is_installed = false;
 }
 
-void shm_guard_add(char *map, size_t size, _Atomic bool *hit)
+/* Returns a free place, in a new block if need be; NULL without memory. Call it with the lock. */
+static struct place *find_free_place(void)
+{
+    struct place_block *block = &first_block;
+    for (;;) {
+        for (unsigned i = 0; i < PLACES_IN_BLOCK; i++)
+            if (atomic_load(&block->place[i].begin) == 0)
+                return &block->place[i];
+
+        struct place_block *next = atomic_load(&block->next);
+        if (!next) {
+            next = calloc(1, sizeof *next);
+            if (!next)
+                return NULL;
+            atomic_store(&block->next, next);
+        }
+        block = next;
+    }
+}
+
+bool shm_guard_add(char *map, size_t size, _Atomic bool *hit)
 {
     assert(map && size && hit);
     pthread_mutex_lock(&lock);
 
-    for (unsigned i = 0; i < PLACES; i++)
-        if (atomic_load(&places[i].begin) == 0) {
-            atomic_store(&places[i].size, size);
-            atomic_store(&places[i].hit, hit);
-            atomic_store(&places[i].begin, (uintptr_t)map);
-            if (guarded++ == 0)
-                install();
-            break;
-        }
+    struct place *p = find_free_place();
+    if (p) {
+        atomic_store(&p->size, size);
+        atomic_store(&p->hit, hit);
+        atomic_store(&p->begin, (uintptr_t)map);
+        if (guarded++ == 0)
+            install();
+    }
+
     pthread_mutex_unlock(&lock);
+    return p != NULL;
 }
 
 void shm_guard_remove(const char *map)
@@ -96,13 +136,12 @@ void shm_guard_remove(const char *map)
     assert(map);
     pthread_mutex_lock(&lock);
 
-    for (unsigned i = 0; i < PLACES; i++)
-        if (atomic_load(&places[i].begin) == (uintptr_t)map) {
-            atomic_store(&places[i].begin, 0);
-            if (--guarded == 0)
-                uninstall();
-            break;
-        }
+    struct place *p = place_of((uintptr_t)map);
+    if (p) {
+        atomic_store(&p->begin, 0);
+        if (--guarded == 0)
+            uninstall();
+    }
     pthread_mutex_unlock(&lock);
 }
 

@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 /* Guards a mapping until shm_guard_remove(). *hit is set when a fault was mended. The mapping
- * stays unguarded if no place is free, or if the program has a handler of its own. */
-void shm_guard_add(char *map, size_t size, _Atomic bool *hit);
+ * stays unguarded if the program has a handler of its own. Returns false without memory. */
+bool shm_guard_add(char *map, size_t size, _Atomic bool *hit);
 void shm_guard_remove(const char *map);
 /* Unblocks SIGBUS in a thread that blocks all signals: otherwise a fault would end the program. */
 void shm_guard_this_thread(void);

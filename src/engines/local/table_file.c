@@ -371,7 +371,10 @@ static enum outcome open_existing(struct table *t, mode_t mode, const struct pro
     }
 
     map_parts(t, map);
-    shm_guard_add(map, LOCAL_MAP, &t->damaged);
+    if (!shm_guard_add(map, LOCAL_MAP, &t->damaged)) {
+        *status = error_set(HF_NO_MEMORY, "%s: no memory to guard the mapping", t->path);
+        return REFUSED;
+    }
     *status = check_head(t, st.size);
     if (*status != HF_OK)
         return REFUSED;

@@ -84,6 +84,45 @@ static void test_truncated(void **state)
     in_child(truncate_the_cells, *state);
 }
 
+enum { MANY_TABLES = 70 };
+
+static void path_of(const struct scene *s, int number, char *path, size_t size)
+{
+    snprintf(path, size, "%s/table-%d", s->dir, number);
+}
+
+static void open_many(const struct scene *s, hf_client *client[MANY_TABLES])
+{
+    signal(SIGBUS, SIG_DFL);
+    for (int i = 0; i < MANY_TABLES; i++) {
+        char path[160], url[200];
+        path_of(s, i, path, sizeof path);
+        snprintf(url, sizeof url, "local:%s", path);
+        REQUIRE(scene_open(url, &client[i]) == HF_OK);
+    }
+}
+
+static void truncate_many(void *arg)
+{
+    const struct scene *s = arg;
+    hf_client *client[MANY_TABLES];
+    open_many(s, client);
+    for (int i = MANY_TABLES - 1; i >= 0; i -= 23) {
+        char path[160];
+        hf_lease *held = NULL;
+        path_of(s, i, path, sizeof path);
+        REQUIRE(acquire(client[i], "held", 0, &held) == HF_OK);
+        REQUIRE(truncate(path, 0) == 0);
+        REQUIRE(hf_extend(held, 1000) != HF_OK);
+        hf_lease_free(held);
+    }
+}
+
+static void test_many_tables(void **state)
+{
+    in_child(truncate_many, *state);
+}
+
 static void fault_elsewhere(void *arg)
 {
     struct scene *s = arg;
@@ -146,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENE("programs whose table is truncated get errors and go on", test_truncated),
+        SCENE("of a program's 70 tables any may be truncated", test_many_tables),
         SCENE("a SIGBUS that is not the table's ends the program", test_other_faults),
         SCENE("a program's own handler stays, and none stays behind the last client",
               test_handlers_of_the_program),
