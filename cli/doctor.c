@@ -33,7 +33,7 @@ static const struct option_spec OPTIONS[] = {
     {"scan", 0, NULL, STORE_CONSTANT, OPTION_FIELD(scan), 1, 1,
      "search all keys of a Redis server, and compare them with the list"},
     {"install", 0, NULL, STORE_CONSTANT, OPTION_FIELD(install), 1, 1,
-     "only load the library into Redis servers, for users that may not"},
+     "only install the functions that run inside servers, for users that may not"},
     {"prune", 0, NULL, STORE_CONSTANT, OPTION_FIELD(prune), 1, 1,
      "only remove libraries of other releases that no client uses"},
     OPTION_URL,
@@ -417,15 +417,17 @@ const struct verb VERB_DOCTOR = {
         "With --json: one object with the keys exit, dropped and checks (check, state, text "
         "each).\n"
         "\n"
-        "--install and --prune are for administrators of Redis and Valkey servers. They take no "
-        "lock, and do\n"
+        "--install and --prune are for administrators of servers, and take no lock. On Redis and "
+        "Valkey they do\n"
         "their work on every server of the URL: each primary of a cluster, each server of a "
         "quorum. --install\n"
         "loads the library of functions that clients call, and replaces it if somebody changed "
         "it. --prune\n"
         "removes those of other releases, but none that a connected client uses, or may use "
         "because it does not\n"
-        "say. Both say what they did on each server.\n",
+        "say. On PostgreSQL --install makes the schema or upgrades it, also with install=0 in "
+        "the URL. Both say\n"
+        "what they did on each server.\n",
     .options = OPTIONS,
     .option_count = sizeof OPTIONS / sizeof OPTIONS[0],
     .run = run_doctor,

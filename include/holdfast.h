@@ -590,10 +590,11 @@ struct hf_finding {
 typedef void hf_finding_fn(void *arg, const struct hf_finding *finding);
 HF_API HF_MUST_CHECK hf_status hf_diagnose(hf_client *client, hf_finding_fn *fn, void *arg);
 
-/* For administrators of Redis and Valkey, where what Holdfast does is a library of functions inside
- * the server. Installs that library on every server of the client, so that other users need no
- * right to load it, and calls fn for each server. A library of that name that somebody changed is
- * replaced. Nothing is done about locks. HF_UNSUPPORTED: the engine has no such library. */
+/* For administrators of servers in which functions of Holdfast run: Redis, Valkey, PostgreSQL.
+ * Installs these functions on every server of the client, so that other users need no right to do
+ * it, and calls fn for each server. On Redis and Valkey a library of that name that somebody
+ * changed is replaced; in a database the schema is made or upgraded, also with install=0.
+ * Nothing is done about locks. HF_UNSUPPORTED: the engine has no such functions. */
 HF_API HF_MUST_CHECK hf_status hf_library_install(hf_client *client, hf_finding_fn *fn, void *arg);
 
 /* Removes the libraries of other releases from every server of the client, and calls fn for each of

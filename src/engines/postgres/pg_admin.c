@@ -59,6 +59,15 @@ static void send_change(struct postgres *p, struct pg_op *a, const char *functio
     send_admin(p, a, function, 2, values, now);
 }
 
+/* The greeting has made the schema, or has found it. */
+static void on_installed(struct postgres *p, struct pg_op *a, nanos now)
+{
+    pg_diagnose_installation(p, a);
+    pg_op_reply(
+        p, a,
+        &(struct engine_reply){.kind = REPLY_RELEASED, .asked_at = now, .retry_at = TIME_NEVER});
+}
+
 void pg_admin_begin(struct postgres *p, struct pg_op *a, nanos now)
 {
     const struct admin_op *asked = admin_op_of(a->op);
@@ -66,7 +75,11 @@ void pg_admin_begin(struct postgres *p, struct pg_op *a, nanos now)
     free(a->list_after);
     a->list_after = NULL;
 
-    if (asked->verb == ADMIN_BREAK)
+    if (asked->verb == ADMIN_INSTALL)
+        on_installed(p, a, now);
+    else if (asked->verb == ADMIN_USES || asked->verb == ADMIN_PRUNE)
+        pg_op_fail(p, a, now, HF_UNSUPPORTED, "a database has no library of another release");
+    else if (asked->verb == ADMIN_BREAK)
         send_change(p, a, "break_hold($1,$2)", a->sent_op.token, now);
     else if (asked->verb == ADMIN_RESIZE)
         send_change(p, a, "resize($1,$2)", a->sent_op.capacity, now);

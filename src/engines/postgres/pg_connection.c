@@ -265,6 +265,13 @@ bool pg_connection_need(struct postgres *p, nanos now)
     return connection->state != PG_DOWN;
 }
 
+void pg_connection_may_install(struct postgres *p, nanos now)
+{
+    p->may_install = true;
+    if (p->connection.state == PG_DOWN)
+        p->connection.dial_at = now;
+}
+
 static void greet(struct postgres *p, enum pg_request_kind kind, const char *name, const char *sql,
                   nanos now)
 {
@@ -365,19 +372,27 @@ static char *replace_word(const char *text, const char *word, const char *by)
     return out;
 }
 
-/* Returns one statement that installs the schema, so that it is one transaction. Clients that
- * install at the same time wait for each other. */
-static char *install_text(const struct postgres *p, const char *file)
+/* Returns one statement that runs a file of sql/, so that it is one transaction. Clients that
+ * install at the same time wait for each other, and the second one finds nothing to do. */
+static char *install_text(const struct postgres *p, int number)
 {
+    char is_due[160];
+    const char *file = pg_sql_files[number];
     char *schema = replace_word(file, "@schema@", p->schema);
     char *kind = schema ? replace_word(schema, "@unlogged@", p->memory ? "UNLOGGED" : "") : NULL;
     char *script = kind ? replace_word(kind, "@memory@", p->memory ? "true" : "false") : NULL;
     char *text = NULL;
 
+    if (number == 0)
+        snprintf(is_due, sizeof is_due, "to_regclass('%s.setup') IS NULL", p->schema);
+    else
+        snprintf(is_due, sizeof is_due, "(SELECT version FROM %s.setup FOR UPDATE) = %d", p->schema,
+                 number);
     if (script && asprintf(&text,
                            "DO $install$ BEGIN PERFORM pg_advisory_xact_lock(hashtextextended("
-                           "'holdfast install', 0)); EXECUTE $script$%s$script$; END $install$",
-                           script) < 0)
+                           "'holdfast install', 0)); IF %s THEN EXECUTE $script$%s$script$; "
+                           "END IF; END $install$",
+                           is_due, script) < 0)
         text = NULL;
 
     free(schema);
@@ -390,7 +405,7 @@ static char *install_text(const struct postgres *p, const char *file)
 static void install(struct postgres *p, int version, nanos now)
 {
     for (int i = version; i < pg_sql_count && p->connection.state == PG_GREETING; i++) {
-        char *text = install_text(p, pg_sql_files[i]);
+        char *text = install_text(p, i);
         if (text)
             greet(p, PG_REQ_INSTALL, NULL, text, now);
         else
@@ -399,6 +414,7 @@ static void install(struct postgres *p, int version, nanos now)
     }
 
     p->connection.installed = true;
+    p->connection.found_version = version;
     request_setup(p, now);
 }
 
@@ -416,8 +432,9 @@ static void on_setup_error(struct postgres *p, const struct pg_reply *reply, nan
         install(p, 0, now);
     else if (missing)
         pg_connection_drop(p, HF_CONFIG, now,
-                           "the schema %s is not installed: docs/postgres.md says how (install=%d)",
-                           p->schema, p->may_install);
+                           "the schema %s is not installed: run holdfast doctor --install as a "
+                           "user who may create it (docs/postgres.md)",
+                           p->schema);
     else
         pg_connection_drop(p, error.status, now, "%s", error.text);
 }
@@ -440,10 +457,12 @@ static void on_setup(struct postgres *p, const struct pg_reply *reply, nanos now
     else if (memory != p->memory)
         pg_connection_drop(p, HF_CONFIG, now, "the schema %s was installed with memory=%d",
                            p->schema, memory);
-    else if (version < pg_sql_count && !p->connection.installed)
+    else if (version < pg_sql_count && p->may_install && !p->connection.installed)
         install(p, version, now);
     else if (version < pg_sql_count)
-        pg_connection_drop(p, HF_CONFIG, now, "the schema %s has version %d, and %d is needed",
+        pg_connection_drop(p, HF_CONFIG, now,
+                           "the schema %s has version %d, and %d is needed: run holdfast doctor "
+                           "--install as its owner",
                            p->schema, version, pg_sql_count);
     else
         finish_setup(p, now);
@@ -456,14 +475,21 @@ static void on_installed(struct postgres *p, const struct pg_reply *reply, nanos
     if (!reply->sqlstate)
         return;
 
+    /* 40001: by its default isolation this session does not see the other one's version */
     bool exists = strncmp(reply->sqlstate, "42P0", 4) == 0 ||
-                  strcmp(reply->sqlstate, "42710") == 0 || strcmp(reply->sqlstate, "23505") == 0;
+                  strcmp(reply->sqlstate, "42710") == 0 || strcmp(reply->sqlstate, "23505") == 0 ||
+                  strcmp(reply->sqlstate, "40001") == 0;
     struct pg_error error = pg_error_of(p, reply);
-    if (!exists)
-        pg_connection_drop(p, error.status == HF_DENIED ? HF_DENIED : HF_CONFIG, now,
-                           "the schema %s is not installed, and this user cannot do it: %s "
-                           "(docs/postgres.md)",
-                           p->schema, error.text);
+    if (exists)
+        return;
+
+    char what[60] = "is not installed";
+    if (p->connection.found_version)
+        snprintf(what, sizeof what, "has version %d, and %d is needed", p->connection.found_version,
+                 pg_sql_count);
+    pg_connection_drop(p, error.status == HF_DENIED ? HF_DENIED : HF_CONFIG, now,
+                       "the schema %s %s, and this user cannot do it: %s (docs/postgres.md)",
+                       p->schema, what, error.text);
 }
 
 static void sweep(struct postgres *p, nanos now)

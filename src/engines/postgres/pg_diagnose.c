@@ -230,6 +230,21 @@ static void find_clock(const struct report *report)
          ahead < 0 ? "behind" : "ahead of");
 }
 
+void pg_diagnose_installation(struct postgres *p, struct pg_op *a)
+{
+    assert(p->connection.state == PG_UP);
+    const struct pg_connection *connection = &p->connection;
+    struct report report = {.p = p, .a = a};
+    char outcome[40] = "installed";
+
+    if (!connection->installed)
+        snprintf(outcome, sizeof outcome, "was there");
+    else if (connection->found_version)
+        snprintf(outcome, sizeof outcome, "upgraded from version %d", connection->found_version);
+    find(&report, "schema", HF_HEALTH_OK, "", "%s, version %d, %s: %s", p->schema, pg_sql_count,
+         p->memory ? "in memory" : "durable", outcome);
+}
+
 void pg_diagnose_reply(struct postgres *p, const struct pg_request *request,
                        const struct pg_reply *reply)
 {

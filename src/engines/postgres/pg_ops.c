@@ -455,6 +455,8 @@ void pg_op_submit(struct postgres *p, struct pg_op *a, nanos now)
     if (!a->first_ttl_ms)
         a->first_ttl_ms = a->sent_op.ttl_ms;
 
+    if (verb == OP_ADMIN && admin_op_of(a->op)->verb == ADMIN_INSTALL)
+        pg_connection_may_install(p, now);
     if (p->interop && pg_interop_refuses(p, a, now))
         return;
     bool server_knows_nothing = !a->sent && !a->sent_op.may_be_in_flight;

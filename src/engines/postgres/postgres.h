@@ -100,6 +100,7 @@ struct pg_connection {
     bool pooled;        /* a pooler stands in between */
     uint64_t echo;      /* number of the last request behind a pooler */
     bool installed;     /* the files of sql/ were run on this connection */
+    int found_version;  /* of the schema, before that; 0: there was none */
     bool listens;       /* the session has its key and listens to the channel */
     int64_t session_key;
     int version; /* version of the server, as in 150018 */
@@ -189,6 +190,8 @@ struct postgres {
 /* Dials the connection if it is down. Returns false if it cannot be dialled now; connection->why
  * says why. */
 bool pg_connection_need(struct postgres *p, nanos now);
+/* An administrator asks for it: the next connection makes the schema, whatever the setting says. */
+void pg_connection_may_install(struct postgres *p, nanos now);
 /* Sends a statement (like pg_session_execute()) and adds the request to the queue. */
 bool pg_connection_send(struct postgres *p, struct pg_request request, const char *name,
                         const char *sql, int count, const char *const *values, nanos now);
@@ -272,6 +275,8 @@ void pg_admin_begin(struct postgres *p, struct pg_op *a, nanos now);
 bool pg_admin_reply(struct postgres *p, const struct pg_request *request,
                     const struct pg_reply *reply, nanos now);
 void pg_diagnose_begin(struct postgres *p, struct pg_op *a, nanos now);
+/* Reports what became of the schema on this connection. */
+void pg_diagnose_installation(struct postgres *p, struct pg_op *a);
 void pg_diagnose_reply(struct postgres *p, const struct pg_request *request,
                        const struct pg_reply *reply);
 

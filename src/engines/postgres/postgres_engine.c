@@ -22,5 +22,6 @@ const struct engine_type postgres_engine = {
     .fit_defaults = postgres_fit_defaults,
     .passes_on = postgres_passes_on,
     .open = open_engine,
+    .care_for_library = io_care_for_library,
     IO_ENGINE_FUNCTIONS,
 };
