@@ -110,8 +110,9 @@ static void drop_failed(struct postgres *p, nanos now)
     char why[600];
     snprintf(why, sizeof why, "%s", pg_session_error(p->connection.session));
     bool denied = strstr(why, "authentication failed") || strstr(why, "pg_hba.conf") ||
-                  strstr(why, "no password supplied");
-    bool missing = strstr(why, "does not exist") && strstr(why, "FATAL");
+                  strstr(why, "no password supplied") || strstr(why, "requires a valid client");
+    bool missing = (strstr(why, "does not exist") && strstr(why, "FATAL")) ||
+                   strstr(why, "definition of service");
     hf_status status = denied ? HF_DENIED : HF_UNAVAILABLE;
     pg_connection_drop(p, missing ? HF_CONFIG : status, now, "%s", why);
 }
