@@ -181,15 +181,15 @@ nanos primary_tick(struct sentinel *s, nanos now)
     else if (was_lost && !s->lost_at)
         s->lost_at = now;
 
-    bool asks_all = s->lost_at || s->search.is_wanted, wants = is_sought || asks_all;
-    if (wants && !s->search.is_on && now >= s->search.again_at) {
-        if (asks_all)
+    bool is_full = s->lost_at || s->search.is_wanted, is_due = is_sought || is_full;
+    if (is_due && !s->search.is_on && now >= s->search.again_at) {
+        if (is_full)
             primary_query_all(s, now);
         else
             begin(s, now);
     }
 
     nanos next = search_tick(s, now);
-    bool waits = wants && !s->search.is_on;
+    bool waits = is_due && !s->search.is_on;
     return waits && s->search.again_at < next ? s->search.again_at : next;
 }
