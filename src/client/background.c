@@ -104,7 +104,9 @@ static bool run_due_timer(struct hf_client *client)
 {
     nanos now = clock_boot();
     small_mutex_lock(&client->lock);
-    struct heap_node *node = heap_first(&client->timers);
+    /* None once the client stops: retries that take long come due again while others are tried, and
+     * hf_close would wait for them. */
+    struct heap_node *node = client->stop ? NULL : heap_first(&client->timers);
     struct hf_lease *lease = NULL;
 
     if (node && node->key <= now) {

@@ -188,6 +188,44 @@ static void test_detached_while_shut_out(void **state)
     assert_int_equal(hf_close(first, 1000), HF_OK);
 }
 
+static void *release(void *lease)
+{
+    return (void *)(uintptr_t)hf_release(lease);
+}
+
+/* Releases that were given up come due again while others are tried: the client never runs out of
+ * them, and closes nevertheless. */
+static void test_close_while_shut_out(void **state)
+{
+    (void)state;
+    enum { HOLDS = 40, RETRIED_MS = 1000, CLOSE_MS = 200, AT_MOST_MS = 3000 };
+    hf_client *client;
+    hf_lease *held[HOLDS];
+    pthread_t caller[HOLDS];
+    char url[512];
+    snprintf(url, sizeof url, "%s?op_timeout=300ms", stage_url());
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    for (int i = 0, number = 0; i < HOLDS; number++) {
+        char name[16];
+        snprintf(name, sizeof name, "h%d", number);
+        if (shard_of(name) == shard_of("x"))
+            held[i++] = must_acquire(client, &(struct want){.name = name, .ttl_ms = 120000});
+    }
+
+    enter_part_of("x");
+    for (int i = 0; i < HOLDS; i++)
+        assert_int_equal(pthread_create(&caller[i], NULL, release, held[i]), 0);
+    for (int i = 0; i < HOLDS; i++)
+        pthread_join(caller[i], NULL);
+    nap_us(RETRIED_MS * 1000);
+    int64_t from = now_ns();
+    hf_status status = hf_close(client, CLOSE_MS);
+    int64_t took_ms = (now_ns() - from) / 1000000;
+    leave_part_of("x");
+    assert_int_equal(status, HF_IN_DOUBT);
+    assert_in_range(took_ms, 0, AT_MOST_MS);
+}
+
 /* ---- In the queue ---- */
 
 static void read_as_somebody(struct actor *me, void *arg)
@@ -379,6 +417,8 @@ int main(void)
                test_others_are_renewed),
         STAGED("a detached hold that was granted while its part was shut outlives its client",
                test_detached_while_shut_out),
+        STAGED("closing is bounded although nobody can enter the part that the names are in",
+               test_close_while_shut_out),
         STAGED("a wait whose own look gets it refused hears why, and its client stays usable",
                test_refused_by_its_own_look),
         STAGED("idle clients do not spin where a filter refuses to wait for two words",
