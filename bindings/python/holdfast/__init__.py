@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import inspect
 import logging
 import os
 import sys
@@ -165,6 +166,7 @@ def _release_at_exit(leases: Sequence[Lease], kind: Optional[Type[BaseException]
     """The end of a `with`: a loss is raised unless another exception is on its way."""
     if any(lease.forked for lease in leases):
         return  # a forked child leaves the block: it holds nothing
+    failed: List[Error] = []
     for lease in leases:
         error = _try_release(lease)
         if error is None or isinstance(error, Closed):
@@ -172,8 +174,9 @@ def _release_at_exit(leases: Sequence[Lease], kind: Optional[Type[BaseException]
         if isinstance(error, Lost):
             error = Lost("LOST", f"{lease.name}: the lease was lost while the work ran")
             log.warning("%s", error)
-        if kind is None:
-            raise error
+        failed.append(error)
+    if failed and kind is None:
+        raise failed[0]
 
 
 _holdfast.setup(_make_error, Lease)
@@ -259,7 +262,7 @@ class Client(_Base):
         deadline = _Deadline(wait)
         taken: Dict[str, Lease] = {}
         try:
-            for name in sorted(set(names), key=lambda text: text.encode()):
+            for name in _in_order(names):
                 taken[name] = self.acquire(name, wait=deadline.left(), **options)
         except BaseException:
             for lease in taken.values():
@@ -284,6 +287,15 @@ class Client(_Base):
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         self.close()
+
+
+def _in_order(names: Sequence[str]) -> List[str]:
+    """The one order in which everybody takes several names."""
+    if isinstance(names, str):
+        raise TypeError(f"names: {names!r} is one name; use a list")
+    if not names:
+        raise Error("INVALID", "name: at least one is needed")
+    return sorted(set(names), key=lambda text: text.encode())
 
 
 class _Deadline:
@@ -332,11 +344,25 @@ class Lock(contextlib.ContextDecorator):
         return held
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        held = self._entered.stack.pop()
+        stack = getattr(self._entered, "stack", None)
+        if not stack:
+            raise RuntimeError("this thread has not entered the lock")
+        held = stack.pop()
         _release_at_exit(held if isinstance(held, Leases) else [held], kind)
 
     def _recreate_cm(self) -> "Lock":
         return self
+
+    def __call__(self, function: _Function) -> _Function:
+        """As a decorator. A call of a coroutine function or a generator returns before its body
+        runs, and so would the lock be released before: TypeError."""
+        if any(is_late(function) for is_late in _RUN_LATER):
+            raise TypeError(f"{function!r} runs after its call has returned, and without the lock; "
+                            "use `with` inside, or `async with` of holdfast.aio")
+        return super().__call__(function)
+
+
+_RUN_LATER = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 _default: Optional[Client] = None

@@ -13,7 +13,7 @@ import logging
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from . import (Busy, Closed, Error, Forked, Lease, Leases, Lost, Seconds, _Base, _Deadline,
-               _make_error, log)
+               _in_order, _make_error, log)
 
 __all__ = ["Client", "Lock"]
 
@@ -66,7 +66,7 @@ class Client(_Base):
         deadline = _Deadline(wait)
         taken: Dict[str, Lease] = {}
         try:
-            for name in sorted(set(names), key=lambda text: text.encode()):
+            for name in _in_order(names):
                 taken[name] = await self.acquire(name, wait=deadline.left(), **options)
         except BaseException:
             await self._release_all(list(taken.values()))

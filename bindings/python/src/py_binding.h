@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define ERROR_TEXT_MAX 512
+#define ERROR_TEXT_MAX 1024 /* as long as the library makes them: a cut could split a character */
 
 /* ---- Events: what the library's thread leaves for an event loop ---- */
 
@@ -126,5 +126,7 @@ PyObject *none_or_fail(hf_status status);
 
 /* Seconds, a number or a timedelta, as milliseconds, rounded up; None is `none`. -1: exception. */
 int read_ms(PyObject *value, const char *what, int64_t none, int64_t *ms);
+/* A whole number of 32 bits; what the library makes of it is its own affair. -1: exception. */
+int read_count(PyObject *value, const char *what, uint32_t *count);
 /* One row as a dict; NULL with an exception. */
 PyObject *row_as_dict(const struct hf_row *row);

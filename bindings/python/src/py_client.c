@@ -101,8 +101,13 @@ static int read_kind(const char *kind, struct hf_request *request)
     return -1;
 }
 
+/* The parser takes bytes for a text, too; a lease would then have a name of another type. */
 static int read_name(struct wish *wish, const char *name, Py_ssize_t len)
 {
+    if (!wish->name || !PyUnicode_Check(wish->name)) {
+        PyErr_SetString(PyExc_TypeError, "name: must be a str");
+        return -1;
+    }
     if (len == 0) {
         fail(HF_INVALID, "name: must not be empty");
         return -1;
@@ -134,24 +139,25 @@ static int read_wish(const struct client *client, PyObject *args, PyObject *name
                            "owner", "label", "renew", "correlation_id", "max_hold", NULL};
     struct hf_request *request = &wish->request;
     const char *name, *kind = NULL;
-    PyObject *ttl = NULL, *wait = NULL, *max_hold = NULL;
+    PyObject *ttl = NULL, *wait = NULL, *max_hold = NULL, *capacity = NULL, *units = NULL;
     Py_ssize_t len;
     int renew = 1;
 
     *wish = (struct wish){.request = {.size = sizeof *request}};
-    if (!PyArg_ParseTupleAndKeywords(args, names, "s#|$OOzIIzzpzO", keys, &name, &len, &ttl, &wait,
-                                     &kind, &request->capacity, &request->units, &request->owner,
-                                     &request->label, &renew, &request->correlation_id, &max_hold))
+    if (!PyArg_ParseTupleAndKeywords(args, names, "s#|$OOzOOzzpzO", keys, &name, &len, &ttl, &wait,
+                                     &kind, &capacity, &units, &request->owner, &request->label,
+                                     &renew, &request->correlation_id, &max_hold))
         return -1;
-    if (read_name(wish, name, len) || read_kind(kind, request) ||
+    wish->name =
+        PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : PyDict_GetItemString(names, "name");
+    if (read_name(wish, name, len) || read_count(capacity, "capacity", &request->capacity) ||
+        read_count(units, "units", &request->units) || read_kind(kind, request) ||
         read_ms(ttl, "ttl", 0, &request->ttl_ms) ||
         read_ms(max_hold, "max_hold", 0, &request->max_hold_ms) ||
         read_wait(client, wait, &wish->wait_ms))
         return -1;
     request->flags = renew ? HF_AUTO_RENEW : 0;
-    wish->name =
-        PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : PyDict_GetItemString(names, "name");
-    return wish->name ? 0 : -1;
+    return 0;
 }
 
 /* ---- Waiting, on the caller's thread ---- */
@@ -355,7 +361,9 @@ static PyObject *client_take_events(PyObject *self, PyObject *none)
     while (event) {
         struct event *next = event->next;
         const char *code = event->status == HF_OK ? NULL : hf_status_name(event->status);
-        PyObject *item = Py_BuildValue("iIzsN", (int)event->kind, event->id, code, event->text,
+        PyObject *text =
+            PyUnicode_DecodeUTF8(event->text, (Py_ssize_t)strlen(event->text), "replace");
+        PyObject *item = Py_BuildValue("iIzNN", (int)event->kind, event->id, code, text,
                                        holder_as_dict(&event->holder));
         if (!item || PyList_Append(list, item))
             PyErr_Clear();

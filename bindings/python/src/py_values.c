@@ -62,11 +62,11 @@ PyObject *none_or_fail(hf_status status)
     Py_RETURN_NONE;
 }
 
-static int refuse_seconds(PyObject *value, const char *what)
+/* Raises INVALID: `what` is the option, `is_not` what its value should have been. */
+static int refuse(PyObject *value, const char *what, const char *is_not)
 {
     PyErr_Clear(); /* or a __repr__ that is written in Python would fail */
-    PyObject *text = PyUnicode_FromFormat(
-        "%s: %R is not a time; use seconds, 0 or more, or a timedelta", what, value);
+    PyObject *text = PyUnicode_FromFormat("%s: %R is not %s", what, value, is_not);
     PyObject *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
 
     PyErr_Clear();
@@ -97,10 +97,25 @@ int read_ms(PyObject *value, const char *what, int64_t none, int64_t *ms)
     double seconds = seconds_of(value);
     bool is_time = !PyErr_Occurred() && seconds >= 0 && seconds * 1000 <= MS_MAX;
     if (!is_time)
-        return refuse_seconds(value, what);
+        return refuse(value, what, "a time; use seconds, 0 or more, or a timedelta");
     /* 0.1 s is 100 ms, although 0.1 is a little more than a tenth. */
     *ms = (int64_t)ceil(seconds * 1000 - 1e-6);
     return 0;
+}
+
+int read_count(PyObject *value, const char *what, uint32_t *count)
+{
+    if (!value)
+        return 0;
+
+    unsigned long number = PyLong_AsUnsignedLong(value);
+    if (!PyErr_Occurred() && number <= UINT32_MAX) {
+        *count = (uint32_t)number;
+        return 0;
+    }
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError))
+        return -1;
+    return refuse(value, what, "a count; use a whole number, 1 or more");
 }
 
 static int add(PyObject *dict, const char *key, PyObject *value)

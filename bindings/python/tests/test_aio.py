@@ -87,6 +87,16 @@ class Asyncio(Case):
         await client.release(lease)
 
     @in_loop
+    async def test_longest_name(self, client):
+        """the refusal of the longest name, of characters of two bytes, reaches its task"""
+        name = "\u00e9" * 256
+        lease = await client.acquire(name)
+        with self.assertRaises(holdfast.Busy) as caught:
+            await client.acquire(name, wait=0.05)
+        self.assertIn(name, str(caught.exception))
+        await client.release(lease)
+
+    @in_loop
     async def test_lost(self, client):
         """a lost lease cancels the task inside the block, which raises Lost"""
         with self.assertLogs("holdfast", "WARNING"), self.assertRaises(holdfast.Lost):

@@ -42,6 +42,21 @@ class Blocking(Case):
         self.assertIsNone(work())
         self.assertIsNone(work())
 
+    def test_decorated_late(self):
+        """what runs after its call has returned cannot be decorated"""
+        async def coroutine():
+            pass
+
+        def generator():
+            yield
+
+        async def both():
+            yield
+
+        for function in coroutine, generator, both:
+            with self.assertRaises(TypeError):
+                self.client.lock("late")(function)
+
     def test_busy(self):
         """a busy lock is Busy, at once or after the wait"""
         held = self.client.acquire("busy", ttl=20, label="the nightly job")
@@ -132,6 +147,31 @@ class Blocking(Case):
         self.client.acquire("w", wait=0).release()
         held.release()
 
+    def test_several_one_lost(self):
+        """a with block that lost one of its names releases the others, and is Lost"""
+        with self.assertRaises(holdfast.Lost), self.assertLogs("holdfast", "WARNING"):
+            with self.client.lock("one", "other") as leases:
+                leases[0].release()
+        self.client.acquire("other", wait=0).release()
+
+    def test_exit_elsewhere(self):
+        """a thread that has not entered a lock cannot leave it"""
+        with self.client.lock("elsewhere") as lease:
+            raised = []
+
+            def leave():
+                try:
+                    lock.__exit__(None, None, None)
+                except RuntimeError as error:
+                    raised.append(error)
+
+            lock = self.client.lock("elsewhere")
+            thread = threading.Thread(target=leave)
+            thread.start()
+            thread.join()
+            self.assertTrue(raised)
+            self.assertTrue(lease.held)
+
     def test_lost(self):
         """a lease that ends while the work runs is Lost at the end of the block"""
         with self.assertRaises(holdfast.Lost), self.assertLogs("holdfast", "WARNING"):
@@ -215,6 +255,9 @@ class Blocking(Case):
         for options, text in [({"wait": -1}, "wait: -1"), ({"ttl": "x"}, "ttl: 'x'"),
                               ({"wait": True}, "wait: True"), ({"ttl": float("nan")}, "ttl: nan"),
                               ({"wait": Fraction(1, 10)}, "wait: Fraction(1, 10)"),
+                              ({"capacity": -1}, "capacity: -1"),
+                              ({"capacity": 2 ** 32}, "capacity: 4294967296"),
+                              ({"capacity": 3, "units": 2 ** 32 + 1}, "units: 4294967297"),
                               ({"kind": "no"}, 'kind: "no"')]:
             with self.assertRaises(holdfast.Error) as caught:
                 self.client.acquire("bad", **options)
@@ -222,8 +265,13 @@ class Blocking(Case):
             self.assertIn(text, str(caught.exception))
         with self.assertRaises(holdfast.Error):
             self.client.acquire("")
-        with self.assertRaises(TypeError):
-            self.client.acquire("bad", wiat=1)
+        with self.assertRaises(holdfast.Error):
+            self.client.acquire_all([])
+        for call in (lambda: self.client.acquire("bad", wiat=1), lambda: self.client.acquire(b"bad"),
+                     lambda: self.client.acquire("bad", capacity="3"),
+                     lambda: self.client.acquire_all("bad")):
+            with self.assertRaises(TypeError):
+                call()
 
     def test_pickle(self):
         """a client is pickled as its URL, a lease not at all"""
