@@ -114,6 +114,7 @@ static hf_status open_cluster(void **self, const struct url *url, const struct s
         return error_set(HF_NO_MEMORY, "%s: no memory for a client", url->scheme);
 
     c->host = host;
+    c->review_at = TIME_NEVER;
     snprintf(c->scheme, sizeof c->scheme, "%s", url->scheme);
     hf_status status = read_settings(c, settings);
     if (status == HF_OK)

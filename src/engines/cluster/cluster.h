@@ -18,7 +18,12 @@
  *   there, unsent, and move when the map has come.
  * - A server that refuses a request names the one that has the slot. That is believed at once, and
  *   for MOVE_LIFE against every map of another node: nodes learn of a move one after the other.
- * - No map takes a slot away from everybody. If nobody has it, its last owner is asked. */
+ * - No map takes a slot away from everybody. If nobody has it, its last owner is asked.
+ * - A primary that is cut off says that the cluster is down, and its own map still names it. So
+ * after such a reply another node is asked first.
+ * - Slots often move by the hundred, and redirects tell only of those that are used. REVIEW_AFTER
+ *   the last redirect the map is asked for once more; then connections to primaries without slots
+ *   are closed. */
 #pragma once
 #include "base/settings.h"
 #include "base/url.h"
@@ -122,6 +127,10 @@ struct cluster {
     unsigned nodes, node_room, seeds, first;
     struct cluster_query query[CLUSTER_QUERIES];
     struct cluster_search search;
+    /* a primary said that the cluster is down: it may be the one that is cut off, so the next
+     * search begins at another node */
+    bool is_doubted;
+    nanos review_at; /* time to ask for the map after redirects; TIME_NEVER: none came */
     struct resp_command command; /* command that is being written */
     struct cluster_survey *surveys;
 };

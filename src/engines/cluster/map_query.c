@@ -230,6 +230,10 @@ static void begin(struct cluster *c, nanos now)
     nanos pause = rounds < ROUNDS_OFTEN ? PAUSE : PAUSE_LONG;
     assert(!c->search.is_on);
 
+    if (c->is_doubted && c->nodes)
+        c->first = (c->first + 1) % c->nodes;
+    c->is_doubted = false;
+
     pause += pause * (nanos)(c->host->random(c->host->ctx) % 100) / 400;
     c->search = (struct cluster_search){.is_on = true,
                                         .next_at = now,
@@ -314,14 +318,18 @@ nanos map_query_tick(struct cluster *c, nanos now)
     bool is_lost = shards_are_lost(c);
     bool is_sought =
         !c->is_mapped && (redis_follow_is_sought(c->shard[0]->redis) || surveys_wait(c));
-    bool is_wanted = c->search.is_wanted || is_lost || is_sought;
+    bool is_due = now >= c->review_at;
+    bool is_wanted = c->search.is_wanted || is_lost || is_sought || is_due;
 
     if (!is_wanted)
         c->search.rounds = 0;
     if (is_wanted && !c->search.is_on && now >= c->search.again_at)
         begin(c, now);
+    if (is_due && c->search.is_on)
+        c->review_at = TIME_NEVER;
 
     nanos next = search_tick(c, now);
     bool waits = is_wanted && !c->search.is_on;
-    return waits && c->search.again_at < next ? c->search.again_at : next;
+    next = waits && c->search.again_at < next ? c->search.again_at : next;
+    return c->review_at > now && c->review_at < next ? c->review_at : next;
 }

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* time after the last redirect when the map is asked for once more */
+#define REVIEW_AFTER NANOS_OF_MS(10000)
+
 /* ---- What the engines of the shards call ---- */
 
 static unsigned connection_of(const struct cluster_shard *shard, unsigned connection)
@@ -130,6 +133,7 @@ static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, c
     struct cluster_shard *from = ctx;
     struct cluster *c = from->cluster;
     c->search.is_wanted |= how == REDIS_MOVED || how == REDIS_CLUSTER_DOWN;
+    c->is_doubted |= how == REDIS_CLUSTER_DOWN;
     if (how != REDIS_MOVED && how != REDIS_IMPORTING)
         return -1;
 
@@ -141,6 +145,8 @@ static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, c
     if (how == REDIS_MOVED) {
         slot_map_moved(c, slot, to);
         map_query_prefer(c, where, port);
+        c->is_doubted = false;
+        c->review_at = c->last_now + REVIEW_AFTER;
     }
     return (int)to->index;
 }
