@@ -16,22 +16,81 @@ static int64_t patience_end(void)
 
 /* ---- Starting ---- */
 
+struct arguments {
+    const char *word[40];
+    unsigned count;
+};
+
+static void add(struct arguments *arguments, const char *name, const char *value)
+{
+    assert_true(arguments->count + 2 < sizeof arguments->word / sizeof *arguments->word);
+    arguments->word[arguments->count++] = name;
+    arguments->word[arguments->count++] = value;
+    arguments->word[arguments->count] = NULL;
+}
+
+static void add_tls(struct arguments *arguments, const struct cluster_servers *c, bool is_first,
+                    const char *plain_port)
+{
+    static char files[3][256];
+    static const char *const names[] = {"server.crt", "server.key", "ca.crt"};
+    for (int i = 0; i < 3 && !is_first; i++)
+        snprintf(files[i], sizeof files[i], "%s", server_file(c->server[0], names[i]));
+    if (!is_first) {
+        add(arguments, "--tls-cert-file", files[0]);
+        add(arguments, "--tls-key-file", files[1]);
+        add(arguments, "--tls-ca-cert-file", files[2]);
+    }
+    if (c->options.two_ports) {
+        add(arguments, "--port", plain_port);
+    } else {
+        add(arguments, "--tls-cluster", "yes");
+        add(arguments, "--tls-replication", "yes");
+    }
+}
+
+/* The command line of that server, for as long as it runs. */
+static const char *const *arguments_of(const struct cluster_servers *c, unsigned index)
+{
+    static struct arguments all[CLUSTER_MOST];
+    static char timeout[16], plain[CLUSTER_MOST][8];
+    struct arguments *arguments = &all[index];
+    const struct cluster_options *o = &c->options;
+    snprintf(timeout, sizeof timeout, "%u", o->node_timeout_ms ? o->node_timeout_ms : 1000);
+    snprintf(plain[index], sizeof *plain, "%u", o->two_ports ? free_port() : 0);
+    arguments->count = 0;
+    add(arguments, "--cluster-enabled", "yes");
+    add(arguments, "--cluster-node-timeout", timeout);
+    if (o->password)
+        add(arguments, "--masterauth", o->password);
+    if (o->has_own_address)
+        add(arguments, "--cluster-announce-ip", "127.0.0.1"); /* not where it sends from */
+    if (o->has_own_address && index == 0)
+        add(arguments, "--bind-source-addr", CLUSTER_OWN_ADDRESS);
+    if (o->tls)
+        add_tls(arguments, c, index == 0, plain[index]);
+    for (const char *const *arg = o->args; arg && *arg; arg += 2)
+        add(arguments, arg[0], arg[1]);
+    return arguments->word;
+}
+
 static void start_servers(struct cluster_servers *c)
 {
-    static char timeout[16];
-    static const char *args[] = {
-        "--cluster-enabled", "yes", "--cluster-node-timeout", timeout, "--masterauth", NULL, NULL};
-    unsigned timeout_ms = c->options.node_timeout_ms;
-    snprintf(timeout, sizeof timeout, "%u", timeout_ms ? timeout_ms : 1000);
-    args[5] = c->options.password;
-    args[4] = c->options.password ? "--masterauth" : NULL;
     for (unsigned i = 0; i < c->count; i++) {
-        c->server[i] = server_start(&(struct server_options){
-            .kind = c->options.kind, .password = c->options.password, .args = args});
+        c->server[i] = server_start(&(struct server_options){.kind = c->options.kind,
+                                                             .password = c->options.password,
+                                                             .tls = c->options.tls,
+                                                             .args = arguments_of(c, i)});
         redisReply *id = server_cli(c->server[i], "CLUSTER MYID");
         snprintf(c->id[i], sizeof c->id[i], "%s", id->str);
         freeReplyObject(id);
     }
+}
+
+const char *cluster_tls(const struct cluster_servers *c)
+{
+    assert_true(c->options.tls);
+    return server_directory(c->server[0]);
 }
 
 static void give_slots(const struct cluster_servers *c)
@@ -91,8 +150,9 @@ void cluster_start(struct cluster_servers *c, const struct cluster_options *opti
 void cluster_url(const struct cluster_servers *c, const char *query, char *url, size_t size)
 {
     const char *password = c->options.password;
-    size_t len = (size_t)snprintf(url, size, "redis+cluster://%s%s%s", password ? ":" : "",
-                                  password ? password : "", password ? "@" : "");
+    size_t len =
+        (size_t)snprintf(url, size, "redis%s+cluster://%s%s%s", c->options.tls ? "s" : "",
+                         password ? ":" : "", password ? password : "", password ? "@" : "");
     for (unsigned i = 0; i < c->options.primaries; i++)
         len += (size_t)snprintf(url + len, size - len, "%s127.0.0.1:%u", i ? "," : "",
                                 server_port(c->server[i]));
@@ -243,6 +303,40 @@ void cluster_move_slot(const struct cluster_servers *c, unsigned slot, unsigned 
     while (cluster_move_keys(c, slot, from, to, KEYS_MOST))
         ;
     cluster_move_end(c, slot, from, to);
+}
+
+/* Returns false, and prints what redis-cli says, if it failed. */
+static bool run_cli(const char *words)
+{
+    char command[600], text[1500];
+    snprintf(command, sizeof command, "redis-cli --cluster %s 2>&1 </dev/null", words);
+    FILE *output = popen(command, "r");
+    assert_non_null(output);
+    size_t len = fread(text, 1, sizeof text - 1, output);
+    text[len] = 0;
+    while (fread(text, 1, 1, output) > 0)
+        ;
+    bool is_done = pclose(output) == 0;
+    if (!is_done)
+        print_message("# redis-cli --cluster %s\n%s\n", words, text);
+    return is_done;
+}
+
+void cluster_reshard(const struct cluster_servers *c, unsigned from, unsigned to, unsigned slots)
+{
+    char words[400];
+    snprintf(words, sizeof words,
+             "reshard 127.0.0.1:%u --cluster-from %s --cluster-to %s --cluster-slots %u "
+             "--cluster-yes",
+             server_port(c->server[from]), c->id[from], c->id[to], slots);
+    assert_true(run_cli(words));
+}
+
+void cluster_fix(const struct cluster_servers *c, unsigned any)
+{
+    char words[100];
+    snprintf(words, sizeof words, "fix 127.0.0.1:%u --cluster-yes", server_port(c->server[any]));
+    assert_true(run_cli(words) || run_cli(words)); /* the first one may meet keys that have ended */
 }
 
 void cluster_await_promotion(const struct cluster_servers *c, unsigned index)

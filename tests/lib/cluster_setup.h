@@ -9,7 +9,15 @@ struct cluster_options {
     unsigned primaries, replicas; /* replicas: of each primary */
     const char *password;         /* of all servers; NULL: none */
     unsigned node_timeout_ms;     /* after which a silent server is down for others; 0: 1000 */
+    /* The first server sends from CLUSTER_OWN_ADDRESS, so that rules can tell its connections. */
+    bool has_own_address;
+    bool tls; /* clients and the bus speak TLS, with the certificates from cluster_tls() */
+    /* TLS with a plain port beside: the bus is plain, and nodes name the plain port. */
+    bool two_ports;
+    const char *const *args; /* more of the command line of each server, ends with NULL */
 };
+
+#define CLUSTER_OWN_ADDRESS "127.0.0.2"
 
 struct cluster_servers {
     struct cluster_options options;
@@ -37,5 +45,11 @@ unsigned cluster_move_keys(const struct cluster_servers *c, unsigned slot, unsig
 void cluster_move_end(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to);
 /* Waits until all primaries know that the move has ended: before the next one. */
 void cluster_await_move(const struct cluster_servers *c, unsigned slot, unsigned to);
+/* Moves that many slots, the lowest ones of `from`, as an operator does: redis-cli. */
+void cluster_reshard(const struct cluster_servers *c, unsigned from, unsigned to, unsigned slots);
+/* Ends what an interrupted move left half open: redis-cli --cluster fix. */
+void cluster_fix(const struct cluster_servers *c, unsigned any);
+/* The folder with the certificates of all servers and clients. */
+const char *cluster_tls(const struct cluster_servers *c);
 /* Waits until that server is a primary. */
 void cluster_await_promotion(const struct cluster_servers *c, unsigned index);

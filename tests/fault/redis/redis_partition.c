@@ -7,13 +7,10 @@
  * reaches the server by another address than the rest; the rules concern that address alone. */
 #include "checker/history_recording.h"
 #include "lib/loss_notes.h"
+#include "lib/own_network.h"
 #include "redis_fixture.h"
 
-#include <net/if.h>
 #include <pthread.h>
-#include <sched.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 
 enum {
     TTL_MS = 1000,
@@ -32,54 +29,6 @@ static const char *no_network; /* why there is none of our own; NULL: there is *
 
 #define FAR "127.0.0.2"
 
-static bool nft(const char *words)
-{
-    char command[400];
-    snprintf(command, sizeof command, "PATH=$PATH:/usr/sbin:/sbin nft '%s' >/dev/null 2>&1", words);
-    return system(command) == 0;
-}
-
-static bool raise_loopback(void)
-{
-    struct ifreq loopback = {.ifr_name = "lo"};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool done = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &loopback) == 0;
-    loopback.ifr_flags |= IFF_UP;
-    done = done && ioctl(fd, SIOCSIFFLAGS, &loopback) == 0;
-    close(fd);
-    return done;
-}
-
-static bool write_to(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    bool written = file && fputs(text, file) >= 0;
-    return file && fclose(file) == 0 && written;
-}
-
-/* As root; otherwise as the root of a world of users with nobody else in it. */
-static bool enter_network(void)
-{
-    char user[32], group[32];
-    snprintf(user, sizeof user, "0 %u 1", getuid());
-    snprintf(group, sizeof group, "0 %u 1", getgid());
-    if (unshare(CLONE_NEWNET) == 0)
-        return true;
-    return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 && write_to("/proc/self/setgroups", "deny") &&
-           write_to("/proc/self/uid_map", user) && write_to("/proc/self/gid_map", group);
-}
-
-static void make_network(void)
-{
-    if (!enter_network())
-        no_network = "no network namespace can be made here";
-    else if (!raise_loopback())
-        no_network = "the loopback of a new network cannot be raised";
-    else if (!nft("add table inet holdfast") ||
-             !nft("add chain inet holdfast in { type filter hook input priority 0; }"))
-        no_network = "nft is not there, or its rules cannot be made here";
-}
-
 enum way { REQUESTS = 1, ANSWERS = 2, BOTH = REQUESTS | ANSWERS };
 
 /* What comes to the far address, or from it, meets this fate: "drop". */
@@ -90,40 +39,16 @@ static void rule(enum way ways, const char *match, const char *fate)
     snprintf(words, sizeof words,
              "add rule inet holdfast in ip daddr " FAR " tcp dport %u %s counter %s", port, match,
              fate);
-    assert_true(!(ways & REQUESTS) || nft(words));
+    assert_true(!(ways & REQUESTS) || own_network_nft(words));
     snprintf(words, sizeof words,
              "add rule inet holdfast in ip saddr " FAR " tcp sport %u %s counter %s", port, match,
              fate);
-    assert_true(!(ways & ANSWERS) || nft(words));
+    assert_true(!(ways & ANSWERS) || own_network_nft(words));
 }
 
 static void cut(enum way ways)
 {
     rule(ways, "", "drop");
-}
-
-/* How many packets met a rule. */
-static unsigned long lost_so_far(void)
-{
-    char line[512];
-    unsigned long lost = 0;
-    FILE *list = popen("PATH=$PATH:/usr/sbin:/sbin nft list chain inet holdfast in", "r");
-    assert_non_null(list);
-    while (fgets(line, sizeof line, list)) {
-        const char *packets = strstr(line, "counter packets ");
-        lost += packets ? strtoul(packets + 16, NULL, 10) : 0;
-    }
-    assert_int_equal(pclose(list), 0);
-    return lost;
-}
-
-/* Ends all rules; something must have met them. */
-static void heal(void)
-{
-    unsigned long lost = lost_so_far();
-    print_message("# %lu packets were lost\n", lost);
-    assert_true(lost > 0);
-    assert_true(nft("flush chain inet holdfast in"));
 }
 
 /* ---- The far client ---- */
@@ -145,7 +70,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    nft("flush chain inet holdfast in");
+    own_network_nft("flush chain inet holdfast in");
     hf_status closed = hf_close(far, 5000);
     if (closed != HF_OK)
         print_error("closing the far client: %s\n", hf_error_text());
@@ -212,7 +137,7 @@ static void cut_holder_off(enum way ways)
     /* Unheard renewals may have come through: the end at the server is a ttl after the last of
      * them. */
     assert_in_range((granted.at_ns - from) / 1000000, 0, 2 * TTL_MS + SLACK_MS);
-    heal();
+    own_network_heal();
     assert_int_equal(hf_release(held), HF_NOT_HELD);
     hf_lease_free(held);
     assert_int_equal(actor_does(near, ORDER_RELEASE, 1).status, HF_OK);
@@ -247,12 +172,12 @@ static void test_short(void **state)
     for (enum way ways = REQUESTS; ways <= BOTH; ways++) {
         int64_t from = now_ns();
         cut(ways);
-        while (lost_so_far() == 0) { /* the next renewal */
+        while (own_network_lost() == 0) { /* the next renewal */
             assert_true(now_ns() - from < 2 * TTL_MS * 1000000LL);
             nap_us(20000);
         }
         nap_us(SHORT_MS * 1000);
-        heal();
+        own_network_heal();
     }
     nap_us(2 * TTL_MS * 1000);
     assert_int_equal(atomic_load(&loss.times), 0);
@@ -278,7 +203,7 @@ static void test_ghost(void **state)
     assert_int_equal(status, HF_IN_DOUBT);
     assert_in_range(took, 0, 4 * 500 + SLACK_MS); /* a request may take 500 ms with that ttl */
     assert_int_equal(server_count(scene.server, "EXISTS lock:ghost"), 1);
-    heal();
+    own_network_heal();
     must_be_well("ghost");
 }
 
@@ -331,7 +256,7 @@ static void test_waiter(void **state)
     assert_true(w.status == HF_TIMEOUT || w.status == HF_IN_DOUBT || w.status == HF_UNAVAILABLE);
     assert_in_range(w.took_ms, w.wait_ms,
                     w.wait_ms + 4 * 50 + SLACK_MS); /* a request may take 50 ms */
-    heal();
+    own_network_heal();
     must_be_well("turn");
 }
 
@@ -351,7 +276,7 @@ static void test_rejected(void **state)
                   hf_error_text());
     assert_true(status == HF_UNAVAILABLE || status == HF_IN_DOUBT);
     assert_in_range(took, SHORT_MS, SHORT_MS + SLACK_MS);
-    heal();
+    own_network_heal();
     must_be_well("turn");
 }
 
@@ -395,7 +320,7 @@ static void test_lossy(void **state)
         actor[i] = actor_start_part(take_turns, NULL);
     rule(BOTH, "numgen random mod 100 < 20", "drop");
     nap_us(LOSSY_MS * 1000);
-    heal();
+    own_network_heal();
     unsigned holds = atomic_load(&lossy->holds);
     nap_us(1000000);
     print_message("# %u holds on the bad line, %u in a second after it\n", holds,
@@ -441,7 +366,7 @@ int main(void)
     };
     enum { ROWS = sizeof rows / sizeof *rows };
     struct CMUnitTest tests[ROWS];
-    make_network();
+    no_network = own_network_enter();
     bool can = !no_network && !server_missing(SERVER_REDIS);
     for (int i = 0; i < ROWS; i++)
         tests[i] = (struct CMUnitTest){.name = rows[i].name,

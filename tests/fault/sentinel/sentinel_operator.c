@@ -1,12 +1,11 @@
 /* sentinel_operator.c - what operators and machines do to a watched primary: failovers by command
  * under load, a restart without data, clocks that differ, replicas that are missing, sentinels that
  * forget (G40, G41, G42, G43). */
+#include "lib/fenced_workers.h"
 #include "lib/loss_notes.h"
 #include "lib/quorum_servers_setup.h"
 #include "lib/sentinel_setup.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,70 +54,7 @@ static int64_t ms_since(int64_t from_ns)
     return (now_ns() - from_ns) / 1000000;
 }
 
-/* ---- A store that refuses older tokens, and workers that write to it ---- */
-
-struct store {
-    pthread_mutex_t mutex;
-    uint64_t token;
-    unsigned writes, refused; /* number of accepted and of refused writes */
-    unsigned believers, most; /* number of workers that hold the lock and were not told otherwise */
-    int64_t last_ns, longest_ns; /* time of the last write; longest time between two */
-};
-
-static struct store store = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-static atomic_bool is_over;
-
-static void store_write(uint64_t token)
-{
-    pthread_mutex_lock(&store.mutex);
-    int64_t now = now_ns(), gap = now - store.last_ns;
-    if (token < store.token) {
-        store.refused++;
-    } else {
-        store.token = token;
-        store.writes++;
-        store.longest_ns = gap > store.longest_ns ? gap : store.longest_ns;
-        store.last_ns = now;
-    }
-    pthread_mutex_unlock(&store.mutex);
-}
-
-static void store_believe(int change)
-{
-    pthread_mutex_lock(&store.mutex);
-    store.believers += (unsigned)change;
-    store.most = store.believers > store.most ? store.believers : store.most;
-    pthread_mutex_unlock(&store.mutex);
-}
-
-static void work_under(hf_lease *lease)
-{
-    store_believe(1);
-    store_write(hf_lease_token(lease));
-    nap_us(2000);
-    if (hf_lease_ok(lease))
-        store_write(hf_lease_token(lease));
-    store_believe(-1);
-}
-
-static void *work(void *arg)
-{
-    hf_client *c = arg;
-    struct hf_request request = request_of(&(struct want){
-        .name = "job", .ttl_ms = TTL_MS, .wait_ms = PATIENCE_MS, .flags = HF_AUTO_RENEW});
-    while (!is_over) {
-        hf_lease *lease;
-        hf_status status = hf_acquire(c, &request, &lease);
-        if (status != HF_OK) {
-            print_message("# a worker was not served: %s\n", hf_error_text());
-            return arg;
-        }
-        work_under(lease);
-        (void)hf_release(lease); /* HF_LOST where the failover lost the grant */
-        hf_lease_free(lease);
-    }
-    return NULL;
-}
+/* ---- Failovers under load ---- */
 
 static void fail_over_by_command(const char *command)
 {
@@ -134,31 +70,24 @@ static void fail_over_by_command(const char *command)
     watched_await_switch(&watched, old);
 }
 
-static void work_through(const char *command)
+static struct worker_totals work_through(const char *command)
 {
-    pthread_t thread[WORKERS];
-    is_over = false;
-    store = (struct store){.mutex = PTHREAD_MUTEX_INITIALIZER, .last_ns = now_ns()};
+    static const struct want want = {
+        .name = "job", .ttl_ms = TTL_MS, .wait_ms = PATIENCE_MS, .flags = HF_AUTO_RENEW};
     for (int i = 0; i < WORKERS; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, work, open_client("")), 0);
+        open_client("");
+    workers_begin(client, WORKERS, &want);
     nap_us(LISTENING_US);
     for (unsigned i = 0; i < failovers; i++) {
         fail_over_by_command(command);
         nap_us(500000);
     }
 
-    is_over = true;
-    for (int i = 0; i < WORKERS; i++) {
-        void *unserved;
-        pthread_join(thread[i], &unserved);
-        assert_null(unserved);
-    }
-    print_message("# %u failovers: %u writes, %u refused as too old, %u believers at once at most, "
-                  "longest pause %lld ms\n",
-                  failovers, store.writes, store.refused, store.most,
-                  (long long)store.longest_ns / 1000000);
-    assert_true(store.writes > 100);
-    assert_true(store.longest_ns / 1000000 < PATIENCE_MS);
+    struct worker_totals totals = workers_end();
+    assert_int_equal(totals.unserved, 0);
+    assert_true(totals.writes > 100);
+    assert_true(totals.longest_ms < PATIENCE_MS);
+    return totals;
 }
 
 /* Redis keeps the old primary writable for seconds after a failover by command. Whatever is granted
@@ -183,9 +112,9 @@ static void test_coordinated(void **state)
         print_message("# skipped: this server has no coordinated failover; Valkey 9 has\n");
         skip();
     }
-    work_through(command);
-    assert_int_equal(store.refused, 0);
-    assert_int_equal(store.most, 1);
+    struct worker_totals totals = work_through(command);
+    assert_int_equal(totals.refused, 0);
+    assert_int_equal(totals.most, 1);
 }
 
 /* ---- A restart without data ---- */
