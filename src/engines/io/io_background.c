@@ -119,25 +119,25 @@ void io_background_park(void *self, nanos until)
 
 /* ---- Closing ---- */
 
-/* True if a connection was cut and not dialled since: its server may well be up. */
-static bool may_come_back(const struct io *io)
+/* Returns the connections on which a reply is worth waiting for. */
+static connection_set awaited_connections(const struct io *io, nanos now)
 {
-    for (connection_set connections = io->unclaimed & ~io->open; connections;) {
+    connection_set silent =
+        io->type->silent_connections ? io->type->silent_connections(io->engine, now) : 0;
+
+    return io->unclaimed & ~silent;
+}
+
+/* True if one of these connections was cut and not dialled since: its server may well be up. */
+static bool may_come_back(const struct io *io, connection_set awaited)
+{
+    for (connection_set connections = awaited & ~io->open; connections;) {
         unsigned group = io_pop(&connections);
         for (unsigned i = 0; i < io->rows; i++)
             if (io->row[i]->connection[group].failed_dials == 0)
                 return true;
     }
     return false;
-}
-
-/* True if a reply on one of these connections is worth waiting for. */
-static bool has_live_connections(const struct io *io, connection_set connections, nanos now)
-{
-    connection_set silent =
-        io->type->silent_connections ? io->type->silent_connections(io->engine, now) : 0;
-
-    return (connections & ~silent) != 0;
 }
 
 static nanos earlier(nanos a, nanos b)
@@ -175,10 +175,11 @@ void io_finish(void *self, nanos until)
             again = io_tick(io, now);
         }
         io_flush_connections(io);
+        connection_set awaited = awaited_connections(io, now);
         io_choose_connections(io, me, io->unclaimed);
-        bool is_worth_it = has_live_connections(io, me->connections, now) || may_come_back(io);
-        nanos end = is_worth_it ? while_answering(io, begin, bound) : redial_bound;
-        if (!io->unclaimed || now >= end)
+        bool may_answer = me->connections & awaited || may_come_back(io, awaited);
+        nanos end = may_answer ? while_answering(io, begin, bound) : redial_bound;
+        if (!awaited || now >= end)
             break;
         io_drive(io, me, now, earlier(earlier(again, end), now + FINISH_STEP));
     }

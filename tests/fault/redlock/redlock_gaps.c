@@ -27,16 +27,23 @@ struct row {
     unsigned contenders;
     unsigned hold_us;
     bool always; /* also without "all" */
+    bool anew;   /* each acquire has a client of its own, as commands have */
 };
 
 static const struct row rows[] = {
-    {5, 1, HUNG, 10, 100000, true},  {5, 1, HUNG, 5, 1000, true},    {5, 2, HUNG, 5, 1000, true},
-    {5, 1, SLOW, 5, 1000, true},     {3, 1, HUNG, 5, 1000, true},    {5, 2, SLOW, 10, 0, true},
-    {5, 1, HUNG, 2, 0, false},       {5, 1, HUNG, 20, 0, false},     {5, 1, HUNG, 20, 10000, false},
-    {5, 2, HUNG, 2, 0, false},       {5, 2, HUNG, 10, 10000, false}, {5, 2, HUNG, 20, 0, false},
-    {5, 1, SLOW, 10, 100000, false}, {5, 1, SLOW, 20, 0, false},     {5, 2, SLOW, 2, 1000, false},
-    {5, 2, SLOW, 20, 10000, false},  {3, 1, HUNG, 2, 0, false},      {3, 1, HUNG, 20, 10000, false},
-    {3, 1, SLOW, 2, 1000, false},    {3, 1, SLOW, 10, 10000, false},
+    {5, 1, HUNG, 10, 100000, true, false},  {5, 1, HUNG, 5, 1000, true, false},
+    {5, 2, HUNG, 5, 1000, true, false},     {5, 1, SLOW, 5, 1000, true, false},
+    {3, 1, HUNG, 5, 1000, true, false},     {5, 2, SLOW, 10, 0, true, false},
+    {5, 1, HUNG, 2, 0, false, false},       {5, 1, HUNG, 20, 0, false, false},
+    {5, 1, HUNG, 20, 10000, false, false},  {5, 2, HUNG, 2, 0, false, false},
+    {5, 2, HUNG, 10, 10000, false, false},  {5, 2, HUNG, 20, 0, false, false},
+    {5, 1, SLOW, 10, 100000, false, false}, {5, 1, SLOW, 20, 0, false, false},
+    {5, 2, SLOW, 2, 1000, false, false},    {5, 2, SLOW, 20, 10000, false, false},
+    {3, 1, HUNG, 2, 0, false, false},       {3, 1, HUNG, 20, 10000, false, false},
+    {3, 1, SLOW, 2, 1000, false, false},    {3, 1, SLOW, 10, 10000, false, false},
+    {5, 2, HUNG, 2, 1000, false, true},     {5, 1, HUNG, 5, 1000, true, true},
+    {5, 2, HUNG, 20, 0, false, true},       {3, 1, HUNG, 5, 1000, false, true},
+    {3, 1, HUNG, 2, 100000, false, true},   {5, 1, SLOW, 2, 1000, false, true},
 };
 
 enum { SLOW_RTT_MS = 400 };
@@ -58,7 +65,8 @@ struct floor {
 
 struct contender {
     struct floor *floor;
-    unsigned number, hold_us;
+    const struct row *row;
+    unsigned number;
     char url[512];
 };
 
@@ -81,8 +89,8 @@ static void hold_once(const struct contender *me, hf_lease *lease)
     note_gap(floor, phase);
     atomic_fetch_add(&floor->held[phase], 1);
     atomic_fetch_add(&floor->each[phase][me->number], 1);
-    if (me->hold_us)
-        nap_us(me->hold_us);
+    if (me->row->hold_us)
+        nap_us(me->row->hold_us);
     atomic_store(&floor->left_at, now_ns());
     atomic_fetch_sub(&floor->inside, 1);
     hf_status status = hf_release(lease);
@@ -91,22 +99,32 @@ static void hold_once(const struct contender *me, hf_lease *lease)
     hf_lease_free(lease);
 }
 
+static void contend_once(const struct contender *me, hf_client *client)
+{
+    struct want want = {.name = "job", .ttl_ms = 20000, .wait_ms = WAIT_MS};
+    struct hf_request request = request_of(&want);
+    hf_lease *lease;
+
+    if (hf_acquire(client, &request, &lease) == HF_OK)
+        hold_once(me, lease);
+    else
+        atomic_fetch_add(&me->floor->failed[atomic_load(&me->floor->phase)], 1);
+}
+
 static void contend(struct actor *self, void *arg)
 {
     const struct contender *me = arg;
-    struct want want = {.name = "job", .ttl_ms = 20000, .wait_ms = WAIT_MS};
-    struct hf_request request = request_of(&want);
     hf_client *client;
 
     part_must(hf_open(me->url, NULL, &client) == HF_OK);
     part_says(self, &(struct answer){.what = ORDER_GO});
     part_awaits_go(self);
     while (!atomic_load(&me->floor->over)) {
-        hf_lease *lease;
-        if (hf_acquire(client, &request, &lease) == HF_OK)
-            hold_once(me, lease);
-        else
-            atomic_fetch_add(&me->floor->failed[atomic_load(&me->floor->phase)], 1);
+        contend_once(me, client);
+        if (me->row->anew) {
+            hf_close(client, 5000);
+            part_must(hf_open(me->url, NULL, &client) == HF_OK);
+        }
     }
     hf_close(client, 5000);
     part_says(self, &(struct answer){.what = ORDER_CLOSE});
@@ -223,11 +241,12 @@ static void print_row(const struct row *row, const struct floor *floor)
         least = each < least ? each : least;
         most = each > most ? each : most;
     }
-    print_message("# %u of %u %s, %2u contenders, %5.1f ms holds: %6.1f/s healthy, %6.1f/s ill; "
+    print_message("# %u of %u %s, %2u %s, %5.1f ms holds: %6.1f/s healthy, %6.1f/s ill; "
                   "gaps %lld ms healthy, "
                   "%lld ms ill; each held %u to %u times; %u waits failed\n",
                   row->ill, row->servers, row->how == HUNG ? "hung" : "slow", row->contenders,
-                  row->hold_us / 1000.0, atomic_load(&floor->held[HEALTHY]) / phase_s,
+                  row->anew ? "new clients" : "contenders", row->hold_us / 1000.0,
+                  atomic_load(&floor->held[HEALTHY]) / phase_s,
                   atomic_load(&floor->held[ILL]) / phase_s,
                   (long long)atomic_load(&floor->longest[HEALTHY]) / 1000000,
                   (long long)atomic_load(&floor->longest[ILL]) / 1000000, least, most,
@@ -243,7 +262,7 @@ static void play(const struct row *row, struct floor *floor)
     scene_start(row->servers);
     make_url(row, url, sizeof url);
     for (unsigned i = 0; i < row->contenders; i++) {
-        contender[i] = (struct contender){.floor = floor, .number = i, .hold_us = row->hold_us};
+        contender[i] = (struct contender){.floor = floor, .number = i, .row = row};
         memcpy(contender[i].url, url, sizeof url);
         actor[i] = actor_start_part(contend, &contender[i]);
         actor_answer(actor[i], ORDER_GO, 0);
@@ -326,7 +345,7 @@ static void test_row(void **state)
     assert_in_range(atomic_load(&floor->longest[ILL]), 0, INT64_C(1000000) * GAP_MS);
     assert_true(2 * atomic_load(&floor->held[ILL]) >= atomic_load(&floor->held[HEALTHY]));
     scene_await_keys("job", 0);
-    if (getenv("REDLOCK_PEER"))
+    if (getenv("REDLOCK_PEER") && !row->anew)
         play_peer(row);
     for (unsigned i = 0; i < row->servers; i++)
         if (far_away[i])
@@ -364,9 +383,9 @@ int main(int argc, char **argv)
         if (only ? i + 1 != only : !all && !rows[i].always)
             continue;
         snprintf(name[count], sizeof name[count],
-                 "%u of %u servers %s, %u contenders, holds of %u us leave no gap", rows[i].ill,
+                 "%u of %u servers %s, %u %s, holds of %u us leave no gap", rows[i].ill,
                  rows[i].servers, rows[i].how == HUNG ? "hung" : "slow", rows[i].contenders,
-                 rows[i].hold_us);
+                 rows[i].anew ? "new clients each time" : "contenders", rows[i].hold_us);
         tests[count] = (struct CMUnitTest){.name = name[count],
                                            .test_func = test_row,
                                            .setup_func = setup_row,
