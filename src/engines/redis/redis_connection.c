@@ -458,13 +458,13 @@ nanos redis_connection_tick(struct redis *r, struct redis_connection *connection
             return due;
         connection->timed_out = true;
         bool is_plain = r->address.tls && connection->state == CONNECTION_DIALLING;
-        const char *hint = r->cluster.is_on
-                               ? ": is this a port for TLS? Nodes of Redis 7.0 name it "
-                                 "only with tls-cluster yes"
-                               : ": is this a port for TLS?";
+        const char *advice = r->cluster.is_on
+                                 ? ": is this a port for TLS? Nodes of Redis 7.0 name it "
+                                   "only with tls-cluster yes"
+                                 : ": is this a port for TLS?";
         redis_connection_drop(r, connection, HF_UNAVAILABLE, now, "no connection within %lld ms%s",
                               (long long)(r->connect_timeout / NANOS_OF_MS(1)),
-                              is_plain ? hint : "");
+                              is_plain ? advice : "");
     } else if (connection->state == CONNECTION_UP && connection->queue.count) {
         uint32_t place = most_impatient(r, connection);
         const struct request *first = pipeline_at(&connection->queue, place);
