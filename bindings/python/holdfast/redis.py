@@ -11,15 +11,17 @@ every lock has a token that rises (`fencing_token`); a time is never shortened.
 """
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 import urllib.parse
 import weakref
-from typing import Any, Dict, Optional, Union, cast
+from typing import Any, Dict, Optional, Tuple, Union, cast
 
-from . import Busy, Client, Lease, Lost, log
+from . import Busy, Client, Error, Forked, Lease, Lost, Unavailable, log
 
 try:
+    from redis.exceptions import ConnectionError as NoConnection
     from redis.exceptions import LockError, LockNotOwnedError
 except ImportError:  # redis-py is not needed for anything else
 
@@ -29,29 +31,56 @@ except ImportError:  # redis-py is not needed for anything else
     class LockNotOwnedError(LockError):  # type: ignore[no-redef]
         """The lock is not, or no longer, owned."""
 
+    class NoConnection(Exception):  # type: ignore[no-redef]
+        """The server gave no reply."""
+
 
 __all__ = ["Lock", "url_of"]
 
 
 def url_of(client: Any) -> str:
-    """The URL for the server that a redis-py client talks to."""
-    pool = client.connection_pool
+    """The URL for the server, or for the primary that sentinels watch, that a redis-py client talks
+    to. The name is the key, as in redis-py."""
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        raise ValueError(f"{client!r}: a lock needs a client of one server or of sentinels")
     options: Dict[str, Any] = pool.connection_kwargs
-    secure = any("SSL" in kind.__name__ for kind in pool.connection_class.__mro__)
-    login = _login(options)
     database = options.get("db") or 0
-    query = {"prefix": ""}  # the name is the key, as in redis-py
+    query = {"prefix": "", **_tls_query(pool)}
     if options.get("path"):
         if database:
             raise ValueError(f"db={database}: a lock through a Unix socket needs database 0")
-        place = urllib.parse.quote(options["path"])
-        return f"redis+unix://{login}{place}?{urllib.parse.urlencode(query)}"
-    if secure:
-        query.update(_tls_query(options))
-    host, port = options.get("host") or "localhost", options.get("port") or 6379
-    host = f"[{host}]" if ":" in host else host
-    scheme = "rediss" if secure else "redis"
-    return f"{scheme}://{login}{host}:{port}/{database}?{urllib.parse.urlencode(query)}"
+        scheme, place = "redis+unix", urllib.parse.quote(options["path"])
+    else:
+        scheme, place = _place(pool)
+        place += f"/{database}"
+    return f"{scheme}://{_login(options)}{place}?{_text_of(query)}"
+
+
+def _text_of(query: Dict[str, str]) -> str:
+    return urllib.parse.urlencode(query, quote_via=urllib.parse.quote)
+
+
+def _place(pool: Any) -> Tuple[str, str]:
+    """Scheme and hosts."""
+    scheme = "rediss" if _is_secure(pool) else "redis"
+    sentinels = getattr(pool, "sentinel_manager", None)
+    if sentinels is None:
+        return scheme, _host(pool, 6379)
+    if not pool.is_master:
+        raise ValueError(f"{pool!r}: a lock is kept by the primary; use master_for()")
+    hosts = ",".join(_host(each.connection_pool, 26379) for each in sentinels.sentinels)
+    return scheme + "+sentinel", f"{hosts}/{urllib.parse.quote(pool.service_name, safe='')}"
+
+
+def _host(pool: Any, default_port: int) -> str:
+    options: Dict[str, Any] = pool.connection_kwargs
+    host, port = options.get("host") or "localhost", options.get("port") or default_port
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_secure(pool: Any) -> bool:
+    return any("SSL" in kind.__name__ for kind in pool.connection_class.__mro__)
 
 
 def _login(options: Dict[str, Any]) -> str:
@@ -61,9 +90,16 @@ def _login(options: Dict[str, Any]) -> str:
     return f"{urllib.parse.quote(user or '', safe='')}:{urllib.parse.quote(password, safe='')}@"
 
 
-def _tls_query(options: Dict[str, Any]) -> Dict[str, str]:
+def _tls_query(pool: Any) -> Dict[str, str]:
+    if not _is_secure(pool):
+        return {}
     names = {"ssl_ca_certs": "ca", "ssl_certfile": "cert", "ssl_keyfile": "key"}
-    return {names[key]: options[key] for key in names if options.get(key)}
+    options: Dict[str, Any] = pool.connection_kwargs
+    query = {names[key]: options[key] for key in names if options.get(key)}
+    sentinels = getattr(pool, "sentinel_manager", None)
+    if sentinels is not None:
+        query["sentinel_tls"] = str(int(_is_secure(sentinels.sentinels[0].connection_pool)))
+    return query
 
 
 _clients: "weakref.WeakKeyDictionary[Any, Client]" = weakref.WeakKeyDictionary()
@@ -95,6 +131,8 @@ class Lock:
                  sleep: float = 0.1, blocking: bool = True,
                  blocking_timeout: Optional[float] = None, thread_local: bool = True,
                  raise_on_release_error: bool = True) -> None:
+        if inspect.iscoroutinefunction(getattr(redis, "execute_command", None)):
+            raise TypeError(f"{redis!r}: this lock would block its event loop; use holdfast.aio.Client")
         self.redis, self.name, self.timeout, self.sleep = redis, name, timeout, sleep
         self.blocking, self.blocking_timeout = blocking, blocking_timeout
         self.thread_local = thread_local
@@ -116,6 +154,8 @@ class Lock:
                 wait=self._wait(blocking, blocking_timeout))
         except Busy:
             return False
+        except Unavailable as error:
+            raise NoConnection(str(error)) from error
         return True
 
     def release(self) -> None:
@@ -123,8 +163,8 @@ class Lock:
         self._local.lease = None
         try:
             lease.release()
-        except Lost as error:
-            raise LockNotOwnedError("Cannot release a lock that's no longer owned") from error
+        except (Lost, Forked, Unavailable) as error:
+            raise _as_redis_py(error, "release") from error
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> bool:
         """At least additional_time more (replace_ttl: from now). Never shortens."""
@@ -172,8 +212,8 @@ class Lock:
             raise LockError(f"Cannot {verb} a lock with no timeout")
         try:
             lease.extend(seconds)
-        except Lost as error:
-            raise LockNotOwnedError(f"Cannot {verb} a lock that's no longer owned") from error
+        except (Lost, Forked, Unavailable) as error:
+            raise _as_redis_py(error, verb) from error
         return True
 
     def _wait(self, blocking: Optional[bool], blocking_timeout: Optional[float]) -> Optional[float]:
@@ -189,6 +229,13 @@ class Lock:
         if lease is None:
             raise LockError(f"Cannot {verb} an unlocked lock")
         return lease
+
+
+def _as_redis_py(error: Error, verb: str) -> Exception:
+    """The exception of redis-py for what went wrong with a lease."""
+    if isinstance(error, Unavailable):
+        return NoConnection(str(error))
+    return LockNotOwnedError(f"Cannot {verb} a lock that's no longer owned")
 
 
 class _Shared:

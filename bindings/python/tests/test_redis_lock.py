@@ -2,15 +2,18 @@
 
 What redis-py's lock promises is tried on redis-py's own class and on ours, with the same tests. What
 differs is tried on ours alone: see docs/from-redis-py.md."""
+import os
 import threading
 import time
 import unittest
 
 import holdfast.redis
-from support import URLS
+from support import URLS, paused
 
 try:
     import redis
+    import redis.asyncio
+    import redis.sentinel
     from redis.exceptions import LockError, LockNotOwnedError
 except ImportError:
     redis = None
@@ -281,6 +284,76 @@ class Differences(Server):
         with self.assertLogs("holdfast", "WARNING"):
             with holdfast.redis.Lock(self.server, "key", timeout=10, raise_on_release_error=False) as lock:
                 lock.release()
+
+
+    def test_no_server(self):
+        """a server that does not reply is redis-py's ConnectionError"""
+        nobody = redis.Redis(port=1)
+        with self.assertRaises(redis.exceptions.ConnectionError):
+            nobody.lock("key", timeout=1, lock_class=self.lock_class).acquire(blocking=False)
+
+    def test_silent_server(self):
+        """so is one that is silent when the lock is released"""
+        patient = redis.Redis.from_url(SERVERS[0])
+        self.addCleanup(patient.close)
+        lock = patient.lock("silent", timeout=10, lock_class=self.lock_class)
+        lock.acquire()
+        with paused(SERVERS[0], 6), self.assertRaises(redis.exceptions.ConnectionError):
+            lock.release()
+        self.server.ping()  # waits until the pause is over
+
+    def test_fork(self):
+        """a forked child does not own its parent's lock"""
+        lock = self.lock("forked")
+        lock.acquire()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                lock.release()
+            except LockNotOwnedError:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        lock.release()
+
+    def test_asyncio(self):
+        """a client of redis.asyncio is refused: the lock would block its loop"""
+        with self.assertRaises(TypeError):
+            redis.asyncio.Redis.from_url(SERVERS[0]).lock("key", lock_class=self.lock_class)
+
+
+@unittest.skipIf(redis is None, "redis-py is not installed")
+class Urls(unittest.TestCase):
+    """Which server a client of redis-py talks to."""
+
+    def url(self, client):
+        url = holdfast.redis.url_of(client)
+        holdfast.Client(url).close()
+        return url
+
+    def test_hosts(self):
+        """host, port, database, login and certificates become a URL"""
+        for options, url in [({}, "redis://localhost:6379/0?prefix="),
+                             ({"host": "::1", "db": 3}, "redis://[::1]:6379/3?prefix="),
+                             ({"username": "u:", "password": "p@/%"}, "redis://u%3A:p%40%2F%25@localhost:6379/0?prefix="),
+                             ({"unix_socket_path": "/run/a b"}, "redis+unix:///run/a%20b?prefix="),
+                             ({"ssl": True, "ssl_ca_certs": "/a b.pem"},
+                              "rediss://localhost:6379/0?prefix=&ca=%2Fa%20b.pem")]:
+            self.assertEqual(self.url(redis.Redis(**options)), url)
+
+    def test_sentinels(self):
+        """a client of sentinels has their URL, never that of a server of this machine"""
+        watch = redis.sentinel.Sentinel([("s1", 26380), ("s2", 26379)])
+        primary = watch.master_for("my/master", db=2, password="p")
+        self.assertEqual(self.url(primary), "redis+sentinel://:p@s1:26380,s2:26379/my%2Fmaster/2?prefix=")
+        with self.assertRaises(ValueError):
+            holdfast.redis.url_of(watch.slave_for("my/master"))
+
+    def test_cluster(self):
+        """what is neither is refused"""
+        with self.assertRaises(ValueError):
+            holdfast.redis.url_of(object())
 
 
 class Mixed(Server):
