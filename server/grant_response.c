@@ -2,7 +2,6 @@
  * released at once. */
 #include "auto_renew.h"
 #include "lease_id.h"
-#include "lease_ledger.h"
 #include "pending_acquires.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,19 +16,6 @@ struct grant {
     char id[LEASE_ID_MAX];
 };
 
-/* The grant is released before its end: removes it from the ledger. */
-static void end_in_ledger(const struct grant *grant)
-{
-    char exported[HF_EXPORT_MAX];
-    bool known = hf_lease_export(grant->lease, exported, sizeof exported) == HF_OK;
-    struct ledger_entry *entry =
-        known ? lease_ledger_find(grant->leases->server->ledger, exported) : NULL;
-
-    if (entry)
-        lease_ledger_end(entry, END_RELEASED);
-    explicit_bzero(exported, sizeof exported);
-}
-
 static void end_grant(struct grant *grant)
 {
     struct leases *leases = grant->leases;
@@ -38,8 +24,6 @@ static void end_grant(struct grant *grant)
 
     leases->server->metrics.undelivered += nobodys;
     bool unwanted = nobodys || (grant->renews && stopping);
-    if (unwanted)
-        end_in_ledger(grant);
     bool is_kept = !unwanted && grant->renews && auto_renew_add(grant->id, grant->lease);
     if (!unwanted && !is_kept)
         hf_lease_free(grant->lease);
@@ -76,8 +60,6 @@ static bool print_grant(struct grant *grant, const struct wait *wait)
     bool fine = hf_lease_export(grant->lease, exported, sizeof exported) == HF_OK &&
                 lease_id_print(exported, wait->granted_ms, grant->id);
 
-    if (fine && !grant->replayed)
-        lease_ledger_add(wait->leases->server->ledger, exported, grant->lease, &wait->request);
     explicit_bzero(exported, sizeof exported);
 
     return fine;

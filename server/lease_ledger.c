@@ -1,8 +1,8 @@
-/* lease_ledger.c - a hash table of leases by their exported text, each with a timer for its end.
+/* lease_ledger.c - a hash table of leases by the hash of their exported text, each with a timer for
+ * its end.
  * Entries that have ended stay for a while: a client that comes too late gets the true times. */
 #include "lease_ledger.h"
 #include "caller_label.h"
-#include "lease_id.h"
 #include "lock_client.h"
 #include "snapshot_stream.h"
 #include <stdlib.h>
@@ -22,6 +22,7 @@ struct lease_ledger {
     struct ledger_entry *oldest_ended, *newest_ended;
     size_t live, ended;
     uint64_t untracked;
+    uint64_t unnamed; /* leases without a text so far; numbers their keys */
 };
 
 /* ---- The table ---- */
@@ -33,7 +34,11 @@ static struct ledger_entry **bucket_of(const struct lease_ledger *ledger, uint64
 
 struct ledger_entry *lease_ledger_find(const struct lease_ledger *ledger, const char *exported)
 {
-    uint64_t key = text_hash(exported);
+    return lease_ledger_find_key(ledger, text_hash(exported));
+}
+
+struct ledger_entry *lease_ledger_find_key(const struct lease_ledger *ledger, uint64_t key)
+{
     struct ledger_entry *entry = *bucket_of(ledger, key);
 
     while (entry && entry->key != key)
@@ -108,20 +113,18 @@ static void report_expiry(const struct ledger_entry *entry)
 
 void lease_ledger_end(struct ledger_entry *entry, enum lease_end end)
 {
+    if (!entry || entry->end != END_NONE)
+        return;
+
     struct lease_ledger *ledger = entry->ledger;
     struct metrics *metrics = &ledger->server->metrics;
-
-    if (entry->end != END_NONE)
-        return;
     entry->end = end;
     ledger->live--;
 
-    if (!entry->is_renewed) {
-        metrics->lost[LOSS_BROKEN] += end == END_BROKEN;
-        metrics->lost[LOSS_EXPIRED] += end == END_EXPIRED;
-        metrics->ended_elsewhere += end == END_ELSEWHERE;
-    }
-    if (end == END_EXPIRED)
+    metrics->ended[end]++;
+    if (end == END_RELEASED)
+        histogram_note(&metrics->hold, (double)(clock_ms() - entry->granted_ms) / 1000);
+    if (end == END_EXPIRED && !entry->is_renewed)
         report_expiry(entry);
     free_secrets(entry);
 
@@ -132,15 +135,31 @@ void lease_ledger_end(struct ledger_entry *entry, enum lease_end end)
         drop_oldest(ledger);
 }
 
-void lease_ledger_end_hold(struct lease_ledger *ledger, const char *name, uint64_t token,
-                           enum lease_end end)
+void lease_ledger_break(struct lease_ledger *ledger, const char *name, uint64_t token,
+                        bool is_certain)
 {
     for (size_t i = 0; i < BUCKETS_OF_LEDGER; i++)
         for (struct ledger_entry *entry = ledger->buckets[i], *next; entry; entry = next) {
             bool same = entry->token == token && entry->name && strcmp(entry->name, name) == 0;
             next = entry->next;
-            if (same)
-                lease_ledger_end(entry, end);
+            if (same && is_certain)
+                lease_ledger_end(entry, END_BROKEN);
+            else if (same)
+                entry->in_doubt = END_BROKEN;
+        }
+}
+
+void lease_ledger_lost(struct lease_ledger *ledger, const char *name, uint64_t token,
+                       enum lease_end end)
+{
+    for (size_t i = 0; i < BUCKETS_OF_LEDGER; i++)
+        for (struct ledger_entry *entry = ledger->buckets[i]; entry; entry = entry->next) {
+            bool is_it = entry->is_renewed && entry->token == token && entry->name &&
+                         strcmp(entry->name, name) == 0;
+            if (!is_it)
+                continue;
+            lease_ledger_end(entry, end);
+            return;
         }
 }
 
@@ -162,13 +181,18 @@ static void arm(struct ledger_entry *entry, int64_t ms)
     event_add(entry->timer, &time);
 }
 
+/* A hold without a text cannot be asked for. */
+static bool has_text(const struct ledger_entry *entry)
+{
+    return entry->name > entry->exported;
+}
+
 /* The first check comes shortly before the end, so that a release elsewhere is not taken for an
  * expiry. */
 static void arm_first_check(struct ledger_entry *entry)
 {
     int64_t left = entry->ends_ms - clock_ms(), early = left / CHECK_PART;
 
-    entry->is_checked = false;
     arm(entry, left - (early < CHECK_MAX_MS ? early : CHECK_MAX_MS));
 }
 
@@ -177,7 +201,9 @@ struct check {
     struct ledger_entry *entry;
     char *exported;
     hf_status status;
-    int64_t left_ms;
+    int64_t ends_ms_known; /* end of the hold as the ledger knew it */
+    int64_t ends_ms;       /* end of the hold, by clock_ms() */
+    bool is_early;         /* the outcome was known before the time that the ledger knew was over */
 };
 
 static void do_check(struct job *job)
@@ -189,33 +215,27 @@ static void do_check(struct job *job)
     check->status = hf_lease_attach(client, check->exported, &lease);
     if (check->status == HF_OK && !hf_lease_ok(lease))
         check->status = HF_LOST;
+    int64_t now = clock_ms();
     if (check->status == HF_OK)
-        check->left_ms = hf_lease_left_ms(lease);
+        check->ends_ms = now + hf_lease_left_ms(lease);
+    check->is_early = now < check->ends_ms_known;
     hf_lease_free(lease);
-}
-
-static enum lease_end end_found(const struct ledger_entry *entry)
-{
-    if (entry->may_be_released)
-        return END_RELEASED;
-    return entry->is_checked ? END_EXPIRED : END_ELSEWHERE;
 }
 
 static void take_result(struct ledger_entry *entry, const struct check *check)
 {
     bool is_over = check->status == HF_LOST || check->status == HF_NOT_HELD;
-    int64_t ends_ms = clock_ms() + check->left_ms;
 
     if (is_over) {
-        lease_ledger_end(entry, end_found(entry));
+        lease_ledger_gone(entry, check->is_early);
     } else if (check->status != HF_OK) {
         arm(entry, RETRY_MS);
-    } else if (ends_ms > entry->ends_ms + CHECK_MAX_MS) { /* another instance has extended it */
-        lease_ledger_extended(entry, check->left_ms);
+    } else if (check->ends_ms > entry->ends_ms + CHECK_MAX_MS) { /* another instance extended it */
+        lease_ledger_extended(entry, check->ends_ms);
     } else {
-        entry->is_checked = true;
-        entry->ends_ms = ends_ms > entry->ends_ms ? ends_ms : entry->ends_ms;
-        arm(entry, check->left_ms + AFTER_END_MS);
+        if (check->ends_ms > entry->ends_ms)
+            entry->ends_ms = check->ends_ms;
+        arm(entry, check->ends_ms + AFTER_END_MS - clock_ms());
     }
 }
 
@@ -236,10 +256,15 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct ledger_entry *entry = arg;
     struct server *server = entry->ledger->server;
-    struct check *check = server->stopping ? NULL : calloc(1, sizeof *check);
-    char *exported = check ? strdup(entry->exported) : NULL;
     (void)fd;
     (void)what;
+
+    if (!has_text(entry)) {
+        lease_ledger_gone(entry, false);
+        return;
+    }
+    struct check *check = server->stopping ? NULL : calloc(1, sizeof *check);
+    char *exported = check ? strdup(entry->exported) : NULL;
 
     if (!exported) {
         free(check);
@@ -247,7 +272,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
         return;
     }
 
-    *check = (struct check){.job = {do_check, after_check, NULL}, .entry = entry};
+    *check = (struct check){
+        .job = {do_check, after_check, NULL}, .entry = entry, .ends_ms_known = entry->ends_ms};
     check->exported = exported;
     entry->is_busy = true;
     lock_client_do(server->engine, server->workers, &check->job);
@@ -255,55 +281,100 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 /* ---- As a whole ---- */
 
-void lease_ledger_add(struct lease_ledger *ledger, const char *exported, const hf_lease *lease,
-                      const struct hf_request *request)
+static struct ledger_entry *new_entry(struct lease_ledger *ledger, const char *text)
 {
     struct ledger_entry *entry = ledger->live < LIVE_MAX ? calloc(1, sizeof *entry) : NULL;
-    char *copy = entry ? strdup(exported) : NULL;
+    char *copy = entry ? strdup(text) : NULL;
     struct event *timer = copy ? event_new(ledger->server->base, -1, 0, on_timer, entry) : NULL;
 
     if (!timer) {
-        ledger->untracked++;
         free(copy);
         free(entry);
-        return;
+        return NULL;
+    }
+
+    entry->ledger = ledger;
+    entry->exported = copy;
+    entry->timer = timer;
+
+    return entry;
+}
+
+uint64_t lease_ledger_add(struct lease_ledger *ledger, const char *exported, const hf_lease *lease,
+                          const struct hf_request *request)
+{
+    const char *name = hf_lease_name(lease);
+    uint64_t key = exported ? text_hash(exported) : ++ledger->unnamed;
+    struct ledger_entry *entry = new_entry(ledger, exported ? exported : name);
+
+    ledger->server->metrics.acquired++;
+    if (!entry) {
+        ledger->untracked++;
+        return key;
     }
 
     int64_t now = clock_ms();
-    struct lease_facts facts = {.name = ""};
-    (void)lease_text_read(copy, &facts);
-    *entry = (struct ledger_entry){.key = text_hash(exported),
-                                   .token = hf_lease_token(lease),
-                                   .granted_ms = now,
-                                   .ends_ms = now + hf_lease_left_ms(lease),
-                                   .ttl_ms = request->ttl_ms,
-                                   .name = facts.name,
-                                   .is_renewed = request->flags & HF_AUTO_RENEW,
-                                   .ledger = ledger,
-                                   .timer = timer,
-                                   .exported = copy};
+    entry->key = key;
+    entry->token = hf_lease_token(lease);
+    entry->granted_ms = now;
+    entry->ends_ms = now + hf_lease_left_ms(lease);
+    entry->ttl_ms = request->ttl_ms;
+    entry->name = entry->exported + strlen(entry->exported) - strlen(name);
+    entry->is_renewed = request->flags & HF_AUTO_RENEW;
     entry->owner = request->owner ? strdup(request->owner) : NULL;
     snprintf(entry->correlation, sizeof entry->correlation, "%s", request->correlation_id);
     snprintf(entry->label, sizeof entry->label, "%s", request->label ? request->label : "");
-    entry->next = *bucket_of(ledger, entry->key);
-    *bucket_of(ledger, entry->key) = entry;
+    entry->next = *bucket_of(ledger, key);
+    *bucket_of(ledger, key) = entry;
     ledger->live++;
     if (!entry->is_renewed)
         arm_first_check(entry);
+    return key;
 }
 
-void lease_ledger_extended(struct ledger_entry *entry, int64_t left_ms)
+void lease_ledger_extended(struct ledger_entry *entry, int64_t ends_ms)
 {
     if (entry->end != END_NONE)
         return;
-    entry->ends_ms = clock_ms() + left_ms;
+    entry->ends_ms = ends_ms;
     if (!entry->is_renewed)
         arm_first_check(entry);
 }
 
-void lease_ledger_in_doubt(struct ledger_entry *entry)
+void lease_ledger_gone(struct ledger_entry *entry, bool is_early)
 {
-    entry->may_be_released = true;
+    if (entry->in_doubt != END_NONE)
+        lease_ledger_end(entry, entry->in_doubt);
+    else
+        lease_ledger_end(entry, is_early ? END_ELSEWHERE : END_EXPIRED);
+}
+
+/* From here on the end is found by the time of the lease. The handle that renewed it is gone. */
+static void find_end_by_time(struct ledger_entry *entry)
+{
+    if (entry->end != END_NONE)
+        return;
+    if (entry->is_renewed)
+        entry->ends_ms = clock_ms() + entry->ttl_ms;
+    entry->is_renewed = false;
+    arm_first_check(entry);
+}
+
+void lease_ledger_release(struct ledger_entry *entry, hf_status outcome)
+{
+    bool is_gone = outcome == HF_LOST || outcome == HF_NOT_HELD;
+
+    if (!entry)
+        return;
+    if (outcome == HF_OK) {
+        lease_ledger_end(entry, END_RELEASED);
+    } else if (is_gone) {
+        lease_ledger_gone(entry, clock_ms() < entry->ends_ms);
+    } else {
+        if (outcome != HF_BUSY)
+            entry->in_doubt = END_RELEASED;
+        find_end_by_time(entry);
+    }
 }
 
 struct lease_ledger *lease_ledger_new(struct server *server)

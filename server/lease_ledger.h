@@ -1,25 +1,16 @@
-/* lease_ledger.h - every lease that this instance granted, until its end is known. So acquired =
- * released + lost + held adds up, and a lease whose client never comes back is counted and logged.
- * On the loop.
+/* lease_ledger.h - every lease that this instance granted, until its end is known. This is the one
+ * place that counts grants and ends, so acquired = released + lost + ended elsewhere + held, and a
+ * lease whose client never comes back is counted and logged. On the loop.
  *
- * A lease leaves the ledger by a release or a break through this instance, or by its time. Shortly
- * before its end the engine is asked whether another instance extended or released it, and once
- * more after its end. */
+ * A lease leaves the ledger by a release or a break through this instance, by a loss that the
+ * library reports (leases that this instance renews), or by its time. Shortly before its end the
+ * engine is asked whether another instance extended or released it, and once more after its end. A
+ * release or a break with unknown outcome counts when the lease is found to have ended. */
 #pragma once
 #include "server.h"
 
-enum lease_end {
-    END_NONE,      /* still held, as far as this instance knows */
-    END_RELEASED,  /* a release through this instance */
-    END_BROKEN,    /* a break through this instance */
-    END_EXPIRED,   /* its ttl has passed */
-    END_ELSEWHERE, /* ended early, but not through this instance */
-    /* a lease that this instance renews: the library reports and counts its end */
-    END_REPORTED,
-};
-
 struct ledger_entry {
-    uint64_t key; /* hash of the exported text */
+    uint64_t key;
     uint64_t token;
     const char *name;            /* name of the lock; NULL after the end */
     int64_t granted_ms, ends_ms; /* times of clock_ms() */
@@ -31,29 +22,44 @@ struct ledger_entry {
     struct lease_ledger *ledger;
     struct ledger_entry *next, *older, *newer;
     struct event *timer;
-    char *exported; /* NULL after the end */
+    char *exported; /* text of the hold, or its name if it has no text; NULL after the end */
     char *owner;    /* owner in the request; NULL: none, or the lease has ended */
-    bool is_renewed, is_checked, may_be_released, is_busy;
+    /* This instance renews it: the library reports its end. */
+    bool is_renewed;
+    bool is_busy;
+    /* END_RELEASED or END_BROKEN: that was asked for, and its outcome is unknown; else END_NONE. */
+    enum lease_end in_doubt;
 };
 
 struct lease_ledger *lease_ledger_new(struct server *server); /* NULL if out of memory */
 void lease_ledger_free(struct lease_ledger *ledger);
 
-/* Leases with HF_AUTO_RENEW are not checked at their end: the library reports it. */
-void lease_ledger_add(struct lease_ledger *ledger, const char *exported, const hf_lease *lease,
-                      const struct hf_request *request);
+/* Counts a grant and returns its key. `exported`: text of the hold; NULL: it has none, and its
+ * handle lives as long as the hold. A lease with HF_AUTO_RENEW is not checked at its end. */
+uint64_t lease_ledger_add(struct lease_ledger *ledger, const char *exported, const hf_lease *lease,
+                          const struct hf_request *request);
 
 /* NULL if another instance granted the lease, or if it ended long ago. Valid until the loop
  * continues. */
 struct ledger_entry *lease_ledger_find(const struct lease_ledger *ledger, const char *exported);
+struct ledger_entry *lease_ledger_find_key(const struct lease_ledger *ledger, uint64_t key);
 
-void lease_ledger_extended(struct ledger_entry *entry, int64_t left_ms);
-/* The outcome of a release is unknown: if the lease is not held at its end, it was released. */
-void lease_ledger_in_doubt(struct ledger_entry *entry);
+/* The entry may be NULL, and may have ended: then nothing is counted. */
+void lease_ledger_extended(struct ledger_entry *entry, int64_t ends_ms);
 void lease_ledger_end(struct ledger_entry *entry, enum lease_end end);
-/* Ends every lease of a hold: those of one owner have the same token. */
-void lease_ledger_end_hold(struct lease_ledger *ledger, const char *name, uint64_t token,
-                           enum lease_end end);
+/* The hold was found to have ended. `is_early`: that was known before its time was over. */
+void lease_ledger_gone(struct ledger_entry *entry, bool is_early);
+/* A release that got `outcome`. If that is unknown, and if the release was not tried (HF_BUSY), the
+ * end is found by the time of the lease. The entry may be NULL. */
+void lease_ledger_release(struct ledger_entry *entry, hf_status outcome);
+
+/* A break of a hold. It concerns every lease of the hold: those of one owner have the same token.
+ */
+void lease_ledger_break(struct lease_ledger *ledger, const char *name, uint64_t token,
+                        bool is_certain);
+/* The library reports that a lease with that token is lost. Ends one that this instance renews. */
+void lease_ledger_lost(struct lease_ledger *ledger, const char *name, uint64_t token,
+                       enum lease_end end);
 
 /* Calls fn for each lease that has not ended and whose request had an owner. */
 void lease_ledger_each_owned(const struct lease_ledger *ledger,

@@ -26,8 +26,10 @@ struct holding {
     struct lease_facts facts; /* parsed from `text` */
     int64_t granted_ms;       /* time of the grant in milliseconds since 1970; 0 if unknown */
     int64_t ttl_ms, slack_ms, left_ms, took_ms;
+    int64_t ended_ms; /* when the outcome was known, by clock_ms() */
     hf_status status;
     bool forbidden;
+    bool is_tried; /* the engine was asked to extend or release */
     uint64_t token;
     char name[HF_NAME_MAX + 1], message[512];
 };
@@ -42,6 +44,7 @@ static void act(struct holding *h, hf_lease *lease)
         h->status = HF_DENIED;
         return;
     }
+    h->is_tried = true;
     if (h->action == ACTION_EXTEND)
         h->status = hf_extend(lease, h->ttl_ms);
     else if (h->action == ACTION_RELEASE)
@@ -69,7 +72,8 @@ static void work(struct job *job)
     if (h->status != HF_OK)
         snprintf(h->message, sizeof h->message, "%s", hf_error_text());
     hf_lease_free(lease);
-    h->took_ms = clock_ms() - began;
+    h->ended_ms = clock_ms();
+    h->took_ms = h->ended_ms - began;
 }
 
 /* ---- The log ---- */
@@ -184,22 +188,20 @@ static void note_extended(const struct holding *h)
 
     histogram_note(&h->server->metrics.renew_slack, (double)h->slack_ms / 1000);
     if (entry)
-        lease_ledger_extended(entry, h->left_ms);
+        lease_ledger_extended(entry, h->ended_ms + h->left_ms);
     write_line(h, HF_LOG_INFO, "extended", held_ms(h));
 }
 
-/* If another instance granted the lease, the time comes from the client's id: it is logged, but not
- * trusted for the histogram. */
 static void note_released(const struct holding *h)
 {
     struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
     int64_t held = held_ms(h);
 
-    metrics_released(&h->server->metrics, h->text, entry ? held : -1);
+    (void)metrics_first_end(&h->server->metrics, h->text);
+    h->server->metrics.released_for_others += entry == NULL;
     write_line(h, HF_LOG_INFO, "released", held);
     report_release(h, entry ? entry->label : "", held);
-    if (entry)
-        lease_ledger_end(entry, END_RELEASED);
+    lease_ledger_release(entry, HF_OK);
 }
 
 /* The client asked for a lease that is not held any more. If its time ran out, that is logged
@@ -208,24 +210,23 @@ static void note_lost(const struct holding *h)
 {
     struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
     bool first = metrics_first_end(&h->server->metrics, h->text);
+    bool is_held = h->auto_renewed ? h->slack_ms > 0 : entry && h->ended_ms < entry->ends_ms;
 
-    if (entry && entry->end == END_NONE)
-        lease_ledger_end(entry, clock_ms() < entry->ends_ms ? END_ELSEWHERE : END_EXPIRED);
-    else if (!entry && first)
-        h->server->metrics.lost[LOSS_EXPIRED]++;
+    if (entry)
+        lease_ledger_gone(entry, is_held);
 
     bool is_late = !entry || entry->end == END_EXPIRED;
     if (is_late && first)
         write_line(h, HF_LOG_WARN, "expired_before_release", held_until_end_ms(h));
 }
 
-static void note_in_doubt(const struct holding *h)
+/* A release that got no answer, or was refused: the library goes on trying. */
+static void note_failed(const struct holding *h)
 {
-    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
-
-    if (entry && h->action == ACTION_RELEASE)
-        lease_ledger_in_doubt(entry);
-    write_line(h, HF_LOG_WARN, "in_doubt", held_ms(h));
+    if (h->action == ACTION_RELEASE && h->is_tried)
+        lease_ledger_release(lease_ledger_find(h->server->ledger, h->text), h->status);
+    if (h->status == HF_IN_DOUBT)
+        write_line(h, HF_LOG_WARN, "in_doubt", held_ms(h));
 }
 
 static void note(const struct holding *h)
@@ -237,11 +238,11 @@ static void note(const struct holding *h)
     bool is_lost = h->status == HF_LOST || h->status == HF_NOT_HELD;
     if (is_lost)
         note_lost(h);
-    else if (h->status == HF_IN_DOUBT)
-        note_in_doubt(h);
-    else if (h->status == HF_OK && h->action == ACTION_EXTEND)
+    else if (h->status != HF_OK)
+        note_failed(h);
+    else if (h->action == ACTION_EXTEND)
         note_extended(h);
-    else if (h->status == HF_OK)
+    else
         note_released(h);
 }
 
@@ -270,8 +271,9 @@ static void answer(struct holding *h)
 static void done(struct job *job)
 {
     struct holding *h = (struct holding *)(void *)job;
+    /* After a release the handle renews nothing, whatever the outcome is. */
     bool ended = h->status == HF_LOST || h->status == HF_NOT_HELD ||
-                 (h->action == ACTION_RELEASE && h->status == HF_OK);
+                 (h->action == ACTION_RELEASE && h->is_tried);
 
     note(h);
     answer(h);

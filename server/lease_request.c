@@ -1,7 +1,6 @@
 /* lease_request.c - reads the body of a request for a lease. */
 #include "auto_renew.h"
 #include "caller_label.h"
-#include "lease_ledger.h"
 #include "lock_client.h"
 #include "pending_acquires.h"
 #include <stdlib.h>
@@ -9,11 +8,8 @@
 
 static void lost_lease(hf_lease *lease, hf_status why, void *arg)
 {
-    struct server *server = arg;
+    (void)arg;
     (void)why;
-
-    lease_ledger_end_hold(server->ledger, hf_lease_name(lease), hf_lease_token(lease),
-                          END_REPORTED);
     auto_renew_drop(lease);
 }
 
@@ -62,7 +58,6 @@ static bool read_renewal(struct exchange *x, json_t *body, struct wait *wait)
     wait->request.flags |= HF_AUTO_RENEW;
     wait->request.max_hold_ms = setting_number(&wait->leases->server->settings, SET_MAX_HOLD);
     wait->request.on_lost = lost_lease;
-    wait->request.lost_arg = wait->leases->server;
 
     return true;
 }

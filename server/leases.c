@@ -2,6 +2,7 @@
  * Requests with the same Idempotency-Key share one. pending_acquires.h names the other files. */
 #include "leases.h"
 #include "auto_renew.h"
+#include "lease_ledger.h"
 #include "lock_client.h"
 #include "pending_acquires.h"
 #include "routes.h"
@@ -110,6 +111,19 @@ void wait_start_lock(struct wait *wait)
     wait_refused(wait);
 }
 
+static void note_grant(struct wait *wait)
+{
+    char text[HF_EXPORT_MAX];
+    struct lease_ledger *ledger = wait->leases->server->ledger;
+    bool has_text = hf_lease_export(wait->lease, text, sizeof text) == HF_OK;
+
+    wait->granted_ms = wall_ms();
+    uint64_t key = lease_ledger_add(ledger, has_text ? text : NULL, wait->lease, &wait->request);
+    if (!has_text) /* it was lost before this instance heard of it */
+        lease_ledger_end(lease_ledger_find_key(ledger, key), END_EXPIRED);
+    explicit_bzero(text, sizeof text);
+}
+
 void wait_done(hf_lease *lease, hf_status outcome, void *arg)
 {
     struct wait *wait = arg;
@@ -123,7 +137,8 @@ void wait_done(hf_lease *lease, hf_status outcome, void *arg)
         return;
     }
 
-    wait->granted_ms = wall_ms();
+    if (outcome == HF_OK)
+        note_grant(wait);
     bool needs_note = outcome == HF_OK && *wait->key && wait->requesters;
     if (needs_note) {
         idempotency_start_note(wait);

@@ -318,6 +318,7 @@ struct breaking {
     int64_t ttl_ms, held_ms; /* -1 if unknown */
     /* number of holders with that token: of the given host and pid; of others */
     size_t matches, others;
+    bool is_tried; /* the engine was asked to break */
     hf_status status;
     char message[512];
 };
@@ -360,7 +361,7 @@ static void do_break(struct job *job)
     bool is_another = b->status == HF_OK && b->matches == 0 && b->others > 0;
     if (is_another)
         b->status = HF_NOT_HELD;
-    else if (b->status == HF_OK || !names_holder)
+    else if ((b->is_tried = b->status == HF_OK || !names_holder))
         b->status = hf_break(client, b->name, (uint64_t)b->token, b->reason);
     if (b->status != HF_OK)
         snprintf(b->message, sizeof b->message, "%s", hf_error_text());
@@ -402,7 +403,10 @@ static void report_break(const struct breaking *b)
 static void after_break(struct job *job)
 {
     struct breaking *b = (struct breaking *)(void *)job;
+    bool may_be_broken = b->is_tried && (b->status == HF_OK || b->status == HF_IN_DOUBT);
 
+    if (may_be_broken)
+        lease_ledger_break(b->server->ledger, b->name, (uint64_t)b->token, b->status == HF_OK);
     if (b->status == HF_NOT_HELD)
         answer_problem(b->x, 412, "changed_hands",
                        "no such holder has this token; the lock may have changed hands", NULL);
@@ -410,7 +414,6 @@ static void after_break(struct job *job)
         answer_status(b->x, b->status, b->message, NULL);
     else {
         report_break(b);
-        lease_ledger_end_hold(b->server->ledger, b->name, (uint64_t)b->token, END_BROKEN);
         log_break(b);
         exchange_answer(b->x, 204, NULL, NULL, 0);
     }

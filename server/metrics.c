@@ -109,7 +109,6 @@ static void note_granted(struct metrics *metrics, const struct hf_log_event *eve
     struct handoff *handoff = handoff_of(metrics, event->name);
     struct metrics_group *group = group_of(metrics, event->name, depth);
 
-    metrics->acquired++;
     histogram_note(&metrics->wait, (double)event->waited_ms / 1000);
     handoff->granted_ms = event->waited_ms > 0 ? event->wall_ms : 0;
     handoff->waited_ms = event->waited_ms;
@@ -124,7 +123,6 @@ static void note_released(struct metrics *metrics, const struct hf_log_event *ev
 {
     struct handoff *handoff = handoff_of(metrics, event->name);
 
-    metrics->released++;
     if (handoff->granted_ms <
         /* that grant belongs to an earlier hold, which was released through another instance */
         event->wall_ms)
@@ -143,12 +141,12 @@ static void note_queued(struct metrics *metrics, const struct hf_log_event *even
 
 /* The library warns before a lease that it cannot renew ends. If it did not warn, the engine
  * reported the lease as not held: it was broken, unless renewing had stopped at max-hold. */
-static enum loss cause_of(const struct metrics *metrics, const struct hf_log_event *event)
+enum lease_end metrics_loss(const struct metrics *metrics, const struct hf_log_event *event)
 {
     if (event->status != HF_LOST || metrics->warned[event->token % WARNINGS] == event->token)
-        return LOSS_ENGINE;
-    return metrics->max_hold_ms > 0 && event->held_ms >= metrics->max_hold_ms ? LOSS_EXPIRED
-                                                                              : LOSS_BROKEN;
+        return END_ENGINE;
+    return metrics->max_hold_ms > 0 && event->held_ms >= metrics->max_hold_ms ? END_EXPIRED
+                                                                              : END_BROKEN;
 }
 
 /* Returns false if this end was counted before. */
@@ -160,13 +158,6 @@ bool metrics_first_end(struct metrics *metrics, const char *exported)
     return first;
 }
 
-void metrics_released(struct metrics *metrics, const char *exported, int64_t held_ms)
-{
-    (void)metrics_first_end(metrics, exported);
-    if (held_ms >= 0)
-        histogram_note(&metrics->hold, (double)held_ms / 1000);
-}
-
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth)
 {
     if (strcmp(event->event, "granted") == 0) {
@@ -175,8 +166,6 @@ void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int
         note_queued(metrics, event, depth);
     } else if (strcmp(event->event, "released") == 0) {
         note_released(metrics, event);
-    } else if (strcmp(event->event, "lost") == 0) {
-        metrics->lost[cause_of(metrics, event)]++;
     } else if (strcmp(event->event, "warned") == 0) {
         metrics->warned[event->token % WARNINGS] = event->token;
     } else if (strcmp(event->event, "extended") == 0) {
@@ -231,11 +220,16 @@ static void print_histogram(FILE *out, const char *name, const char *help,
 
 static void print_losses(FILE *out, const struct metrics *metrics)
 {
-    static const char *const causes[LOSSES] = {"expired", "broken", "engine"};
-    print_head(out, "lost_total", "counter", "Leases that ended without a release, by cause.");
-    for (size_t i = 0; i < LOSSES; i++)
-        fprintf(out, "holdfast_lost_total{cause=\"%s\"} %" PRIu64 "\n", causes[i],
-                metrics->lost[i]);
+    static const struct {
+        enum lease_end end;
+        const char *cause;
+    } losses[] = {{END_EXPIRED, "expired"}, {END_BROKEN, "broken"}, {END_ENGINE, "engine"}};
+
+    print_head(out, "lost_total", "counter",
+               "Leases granted here that ended without a release, by cause.");
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++)
+        fprintf(out, "holdfast_lost_total{cause=\"%s\"} %" PRIu64 "\n", losses[i].cause,
+                metrics->ended[losses[i].end]);
 }
 
 static void print_groups(FILE *out, const struct metrics *metrics)
@@ -332,14 +326,17 @@ static void print_all(FILE *out, const struct server *server)
     counter(out, "refused_total",
             "Requests that were refused because the lock was held, at once or after their wait.",
             m->refused);
-    counter(out, "released_total", "Leases released.", m->released);
+    counter(out, "released_total", "Leases granted here and released.", m->ended[END_RELEASED]);
+    counter(out, "released_for_others_total",
+            "Leases that another instance granted, released through this one.",
+            m->released_for_others);
     counter(out, "renewed_total", "Leases extended.", m->renewed);
     counter(out, "broken_total", "Leases broken through this instance.", m->broken);
     counter(out, "undelivered_total", "Grants released because their client had disconnected.",
             m->undelivered);
     counter(out, "ended_elsewhere_total",
             "Leases granted here that ended before their time, released or broken elsewhere.",
-            m->ended_elsewhere);
+            m->ended[END_ELSEWHERE]);
     counter(out, "left_total", "Clients that disconnected while they waited.", m->left);
     print_losses(out, m);
     print_groups(out, m);

@@ -13,7 +13,16 @@ struct histogram {
     double sum;
 };
 
-enum loss { LOSS_EXPIRED, LOSS_BROKEN, LOSS_ENGINE, LOSSES };
+/* How a lease that this instance granted ended. Each lease ends once (lease_ledger.c). */
+enum lease_end {
+    END_NONE,      /* still held, as far as this instance knows */
+    END_RELEASED,  /* released through this instance, or by it */
+    END_EXPIRED,   /* its ttl has passed, or max-hold was reached */
+    END_BROKEN,    /* revoked */
+    END_ENGINE,    /* this instance could not renew it */
+    END_ELSEWHERE, /* ended before its time, and not through this instance */
+    LEASE_ENDS
+};
 
 /* Counters for names with the same first parts. */
 struct metrics_group {
@@ -37,9 +46,10 @@ struct metrics {
     uint64_t ends[ENDS]; /* hashes of leases whose end was counted, so that it is counted once */
     int64_t max_hold_ms; /* leases are renewed for this long at most */
     struct histogram wait, hold, hand_off, renew_slack, round_trip;
-    uint64_t acquired, contended, refused, released, renewed, broken, undelivered, left,
-        ended_elsewhere;
-    uint64_t lost[LOSSES];
+    uint64_t contended, refused, renewed, broken, undelivered, left;
+    /* Leases that this instance granted, and those of them that have ended. */
+    uint64_t acquired, ended[LEASE_ENDS];
+    uint64_t released_for_others; /* leases that another instance granted */
     /* number of answers with a status of 1xx, 2xx and so on, at index 1, 2 ... */
     uint64_t answers[6];
     struct metrics_group *groups;
@@ -50,9 +60,8 @@ void histogram_note(struct histogram *histogram, double seconds);
 
 /* Counts an event of the library. depth: number of parts of the name in its label. */
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth);
-/* A lease was released over HTTP through an attached handle, which does not know when it was
- * granted. held_ms is -1 if unknown. */
-void metrics_released(struct metrics *metrics, const char *exported, int64_t held_ms);
+/* How a lease that the library reports as lost has ended. */
+enum lease_end metrics_loss(const struct metrics *metrics, const struct hf_log_event *event);
 /* Returns true if the end of a lease was not reported before. */
 bool metrics_first_end(struct metrics *metrics, const char *exported);
 void metrics_free(struct metrics *metrics);

@@ -1,5 +1,6 @@
 /* release_job.c - releases a lease that no client has, on a worker, together with the locks of
  * its key. */
+#include "lease_ledger.h"
 #include "lock_client.h"
 #include "pending_acquires.h"
 #include <stdlib.h>
@@ -10,7 +11,9 @@ struct release_job {
     struct leases *leases;
     hf_lease *lease; /* lease to release; NULL: only the locks of the key */
     struct idempotency idempotency;
-    bool again; /* the next try under the key needs another attempt */
+    bool again;          /* the next try under the key needs another attempt */
+    uint64_t ledger_key; /* of the lease */
+    hf_status outcome;   /* of its release; HF_BUSY: not tried */
 };
 
 bool lease_leave_behind(hf_lease *lease)
@@ -42,8 +45,7 @@ static void do_release_job(struct job *job)
     bool ours = !key_lock || hf_lease_ok(key_lock);
 
     bool may_release = releasing->lease && (ours || !lease_leave_behind(releasing->lease));
-    if (may_release)
-        (void)hf_release(releasing->lease);
+    releasing->outcome = may_release ? hf_release(releasing->lease) : HF_BUSY;
     bool renewed = releasing->idempotency.record && releasing->again && ours &&
                    renew_record(lock_client_client(releasing->leases->server->engine),
                                 &releasing->idempotency);
@@ -54,8 +56,12 @@ static void do_release_job(struct job *job)
         (void)hf_release(key_lock);
 }
 
-static void free_release_job(const struct release_job *releasing)
+static void end_release_job(const struct release_job *releasing)
 {
+    if (releasing->lease)
+        lease_ledger_release(
+            lease_ledger_find_key(releasing->leases->server->ledger, releasing->ledger_key),
+            releasing->outcome);
     hf_lease_free(releasing->lease);
     hf_lease_free(releasing->idempotency.note);
     hf_lease_free(releasing->idempotency.record);
@@ -65,17 +71,32 @@ static void free_release_job(const struct release_job *releasing)
 static void after_release_job(struct job *job)
 {
     struct release_job *releasing = (struct release_job *)(void *)job;
-    free_release_job(releasing);
+    end_release_job(releasing);
     releasing->leases->busy--;
     free(releasing);
+}
+
+/* 0 if the lease has no text, because it is lost: then its end is counted already, or will be. */
+static uint64_t ledger_key_of(hf_lease *lease)
+{
+    char text[HF_EXPORT_MAX];
+    bool has_text = lease && hf_lease_export(lease, text, sizeof text) == HF_OK;
+    uint64_t key = has_text ? text_hash(text) : 0;
+
+    explicit_bzero(text, sizeof text);
+    return key;
 }
 
 void release_job(struct leases *leases, hf_lease *lease, struct idempotency *idempotency,
                  bool again)
 {
     struct workers *workers = leases->server->workers; /* NULL while the service closes */
-    struct release_job on_stack = {
-        {do_release_job, after_release_job, NULL}, leases, lease, *idempotency, again};
+    struct release_job on_stack = {.job = {do_release_job, after_release_job, NULL},
+                                   .leases = leases,
+                                   .lease = lease,
+                                   .idempotency = *idempotency,
+                                   .again = again,
+                                   .ledger_key = ledger_key_of(lease)};
     struct release_job *releasing = malloc(sizeof *releasing);
     bool nothing = !lease && !idempotency->key_lock;
 
@@ -91,5 +112,5 @@ void release_job(struct leases *leases, hf_lease *lease, struct idempotency *ide
     free(releasing);
     if (!nothing)
         do_release_job(&on_stack.job);
-    free_release_job(&on_stack);
+    end_release_job(&on_stack);
 }

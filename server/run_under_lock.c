@@ -2,6 +2,7 @@
  * runs an operation, releases the lock, and answers. An operation is a sleep, or a command of
  * the configuration; a request only chooses one. */
 #include "run_under_lock.h"
+#include "lease_ledger.h"
 #include "leases.h"
 #include "lock_client.h"
 #include "operation_guard.h"
@@ -34,6 +35,8 @@ struct run {
     struct exchange *x; /* request to answer; NULL: the client left, or was answered */
     hf_client *client;
     hf_lease *lease;
+    uint64_t ledger_key; /* of the lease */
+    hf_status released;  /* outcome of its release */
     bool quorum;
     char name[HF_NAME_MAX + 1], correlation[HF_CORRELATION_MAX + 1], message[512];
     int64_t duration_ms, began_ms;
@@ -111,13 +114,15 @@ static void answer_done(struct run *run)
 static void do_release(struct job *job)
 {
     struct run *run = (struct run *)(void *)job;
-    (void)hf_release(run->lease);
+    run->released = hf_release(run->lease);
 }
 
 static void after_release(struct job *job)
 {
     struct run *run = (struct run *)(void *)job;
+    struct lease_ledger *ledger = run->run_under_lock->server->ledger;
 
+    lease_ledger_release(lease_ledger_find_key(ledger, run->ledger_key), run->released);
     if (run->x) {
         run->x->disconnected = NULL;
         answer_done(run);
@@ -313,12 +318,21 @@ static void on_lost(hf_lease *lease, hf_status why, void *arg)
     cut_short(run, SIGKILL);
 }
 
+static void note_grant(struct run *run)
+{
+    const struct hf_request request = {.flags = HF_AUTO_RENEW, .correlation_id = run->correlation};
+    run->ledger_key =
+        lease_ledger_add(run->run_under_lock->server->ledger, NULL, run->lease, &request);
+}
+
 static void on_done(hf_lease *lease, hf_status outcome, void *arg)
 {
     struct run *run = arg;
 
     run->lease = lease;
     run->outcome = outcome;
+    if (outcome == HF_OK)
+        note_grant(run);
     bool may_run = outcome == HF_OK && run->x && !run->run_under_lock->server->stopping;
     if (may_run) {
         start_operation(run);

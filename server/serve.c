@@ -66,6 +66,9 @@ static void on_log(void *arg, const struct hf_log_event *event)
     if (is_own)
         return;
     metrics_note(&server->metrics, event, setting_number(&server->settings, SET_METRICS_DEPTH));
+    if (strcmp(event->event, "lost") == 0)
+        lease_ledger_lost(server->ledger, event->name, event->token,
+                          metrics_loss(&server->metrics, event));
     /* at this level each renewal is logged */
     if (event->level == HF_LOG_DEBUG || is_written_elsewhere(event))
         return;
