@@ -20,6 +20,8 @@ static void print_id(const struct id *id, char text[33])
 
 static void export_hold(struct hf_lease *lease)
 {
+    assert(lease->op.detached && lease_is_held(lease));
+
     lease->exported = true;
     claim_export(&lease->claim);
 }

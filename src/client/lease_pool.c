@@ -118,7 +118,9 @@ static const struct timing_sheet *take_sheet(struct hf_client *client, int64_t t
 
 static void give_sheet(const struct timing_sheet *sheet)
 {
-    ((struct shared_sheet *)(uintptr_t)sheet)->users--;
+    struct shared_sheet *shared = (struct shared_sheet *)(uintptr_t)sheet;
+    assert(shared->users > 0);
+    shared->users--;
 }
 
 /* ---- In and out of the pool ---- */

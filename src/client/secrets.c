@@ -55,6 +55,8 @@ static int make_file(const char *text)
 static hf_status keep(struct settings *settings, const char *option, const char *setting,
                       const char *text, int *kept)
 {
+    assert(text && !*kept);
+
     int index = index_of(settings, setting);
     if (index < 0)
         return error_set(HF_UNSUPPORTED, "%s: no engine of this library uses it", option);

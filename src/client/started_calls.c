@@ -41,6 +41,8 @@ static bool make_room(struct started_call *call)
 
 static void keep_row(void *arg, const struct hf_row *row)
 {
+    assert(row->name && row->host && row->label);
+
     struct started_call *call = arg;
     size_t name = strlen(row->name) + 1, host = strlen(row->host) + 1,
            label = strlen(row->label) + 1;
@@ -60,6 +62,8 @@ static void keep_row(void *arg, const struct hf_row *row)
 /* Puts an ended call into the queue. After client_exit() hf_close may free the client. */
 static void put_ended(struct started_call *call)
 {
+    assert(!call->next);
+
     struct hf_client *client = call->client;
     small_mutex_lock(&client->lock);
     *(client->ended_first ? &client->ended_last->next : &client->ended_first) = call;

@@ -176,6 +176,8 @@ static bool report_difference(const struct snapshot *before, const struct snapsh
 
 static hf_status take_snapshot(struct hf_client *client, const char *prefix, struct snapshot *list)
 {
+    assert(!list->rows && !list->count);
+
     hf_status status = client_list(client, LIST_PREFIX, prefix, add_row, list);
     list->taken_at = clock_boot();
     if (status == HF_OK && list->out_of_memory)
