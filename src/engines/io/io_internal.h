@@ -9,12 +9,12 @@
  *
  * Rules. There is no I/O thread.
  * - A parked caller drives those of its connections that have no driver. It reads the replies to
- * all ops, and puts each into the mailbox of its op. If all its connections have a driver, the
- * caller sleeps on a futex word.
+ *   all ops, and puts each into the mailbox of its op. If all its connections have a driver, the
+ *   caller sleeps on a futex word.
  * - The background thread drives connections in which ops without a caller are interested, and
  *   those on which the server may speak unasked, if these connections have no driver.
  * - The caller's own event loop, if it has one, reads replies to ops without a caller before the
- * background thread does (io_loop.c). It never drives.
+ *   background thread does (io_loop.c). It never drives.
  * - A driver that leaves a connection hands it on to a thread that is interested.
  * So a cycle of one caller involves no other thread. A waiter in a server's queue listens on a
  * connection of its own and slows nobody.

@@ -3,7 +3,7 @@
  * Entry points. local.c implements engines/engine.h and calls the functions below. An op runs in
  * this order:
  *   1. shard_op_enter() (shard_op.h) locks the shard of the name; shard_lock() (shard.c) repairs
- * the shard (repair.c) if its last owner died inside.
+ *      the shard (repair.c) if its last owner died inside.
  *   2. resource_need() (resource.c) finds or makes the resource of the name, in cells (cells.c) of
  *      the file (table_file.c, layout.h).
  *   3. The op grants, queues, extends or releases: local_acquire.c, table_ops.c, wait_queue.c.
@@ -21,27 +21,29 @@
  *   time only decides whether the hold has expired; until some op notes that in the table, no other
  *   client can get the hold. The event log and the history get the exact time.
  * - Wakes are made inside the mutex. If the granter dies before the wake, the mutex is marked and
- * the repair wakes; after the unlock, the wake would be lost. The woken waiter needs no mutex.
+ *   the repair wakes; after the unlock, the wake would be lost. The woken waiter needs no mutex.
  * - Several attempts of one owner are one hold (wait_queue.h). When the attempt with the units
- * goes, its units are stored in another attempt first: a death in between counts them twice, never
- * zero times. Waiting ops of an owner are admitted together; otherwise they would block each other.
+ *   goes, its units are stored in another attempt first: a death in between counts them twice,
+ *   never zero times. Waiting ops of an owner are admitted together; otherwise they would block
+ *   each other.
  * - A cell belongs to its client. An expired hold becomes ENDED and waits for its client to free
- * it, because the client's handle and ready list still name the cell. A detached hold has no client
- *   and is freed by the op that notices its end.
- * - Death. Each client watches the life word of the next one (clients.h) with FUTEX_WAITV, together
- *   with its own wake word; without that system call it polls every 10 ms. An op that finds the
- * lock taken checks the life words of the holders itself, because the watcher may be stopped. If
- * all else fails, the ttl ends the hold.
+ *   it, because the client's handle and ready list still name the cell. A detached hold has no
+ *   client and is freed by the op that notices its end.
+ * - Death. Each client watches the life word of the next one (clients.h) with FUTEX_WAITV,
+ *   together with its own wake word; without that system call it polls every 10 ms. An op that
+ *   finds the lock taken checks the life words of the holders itself, because the watcher may be
+ *   stopped. If all else fails, the ttl ends the hold.
  * - Growth. 4 GiB of address space are mapped once and the file grows under them, by
- * posix_fallocate: a full file system is an error, not a SIGBUS. A shard grows by chunks of 16
- * cells; before that it drops a resource that nobody uses.
+ *   posix_fallocate: a full file system is an error, not a SIGBUS. A shard grows by chunks of 16
+ *   cells; before that it drops a resource that nobody uses.
  * - Tokens. A resource starts at the wall clock in microseconds, or above the shard's floor, and
- * then counts. A dropped resource raises the floor. A reboot empties the table and keeps the floor.
+ *   then counts. A dropped resource raises the floor. A reboot empties the table and keeps the
+ *   floor.
  * - Watching. A watcher stores until when it watches; until then each change wakes one word. The
  *   watcher compares two listings (client/watch.c), so the table keeps nothing for it.
- * - Replacement. Each renewal, check and handoff after a wait compares the path's inode. A table
- * that lost its name is marked as retired for every process that has it open; their leases are
- * lost. */
+ * - Replacement. Each renewal, check and handoff after a wait compares the path's inode. A
+ *   table that lost its name is marked as retired for every process that has it open; their
+ *   leases are lost. */
 #pragma once
 #include "engines/admin.h"
 #include "table_file.h"

@@ -19,16 +19,16 @@
  * - One connection for everything. A notification arrives on it between two replies. So if a
  *   request of the waiter is in flight, the reply to that request decides.
  * - The grant is state, the notification only informs. In a durable schema a handoff commits
- * lazily, so a notified waiter asks again, and that request commits synchronously.
+ *   lazily, so a notified waiter asks again, and that request commits synchronously.
  * - Replies are matched to requests by their order. A reply that makes no sense ends the
- * connection, and every op in flight gets an unknown outcome.
+ *   connection, and every op in flight gets an unknown outcome.
  * - With interop= a lease is held only while this session has its advisory lock, too. A session
- * that ends takes that lock with it, so the lease is lost then, whatever its row says.
- * - Behind a pooler a session is not ours: no prepared statement, no notification, no session key.
- *   The engine recognises a pooler by its process id, which is not that of the server process. A
- *   pooler may hand on a session with replies that another client did not wait for (seen with
- *   PgBouncer 1.18). So each reply about a lease repeats a number of its request, or is not
- * believed.
+ *   that ends takes that lock with it, so the lease is lost then, whatever its row says.
+ * - Behind a pooler a session is not ours: no prepared statement, no notification, no session
+ *   key. The engine recognises a pooler by its process id, which is not that of the server
+ *   process. A pooler may hand on a session with replies that another client did not wait for
+ *   (seen with PgBouncer 1.18). So each reply about a lease repeats a number of its request, or
+ *   is not believed.
  */
 #pragma once
 #include "base/settings.h"
