@@ -24,7 +24,9 @@
  * grant), or its entry is deleted.
  *
  * Views. A client that waits for a name watches its keys from now on, on a connection of its own,
- * and keeps the list. An old list can only delay a grant. If the watch began later than the list
+ * and keeps the list. Exclusive waiters watch deletions alone; for the other kinds the list is an
+ * exact copy of one revision, because a reader that became the writer still has its old entry. An
+ * old list can only delay a grant. If the watch began later than the list
  * was read, the list is read again. A watch that broke begins anew; it never resumes at a
  * revision, so a compaction does no harm.
  *
@@ -34,6 +36,7 @@
  *
  * Files: etcd.c the door and the URL; etcd_connection.c connections and calls; etcd_session.c
  * sessions and the epoch; etcd_entry.c requests for locks; etcd_replies.c their replies;
+ * etcd_convert.c upgrade and downgrade;
  * etcd_view.c lists and watches; etcd_value.c keys and values; etcd_lock_delay.c the setting of
  * that name; etcd_admin.c list and break; etcd_diagnose.c findings; etcd_messages.c messages;
  * protobuf.c and http2.c the wire. */
@@ -54,7 +57,7 @@ extern const struct wire_engine_type etcd_wire_engine;
         .ttl_min_ms = 1000, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,     \
         .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
         .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_CAN_BREAK |    \
-                  ENGINE_NO_BARGING                                                                \
+                  ENGINE_CAN_CONVERT | ENGINE_NO_BARGING                                           \
     }
 
 enum {
@@ -94,13 +97,15 @@ enum call_kind {
     CALL_RAISE_EPOCH,
     CALL_PROVE_DOOR, /* reads the epoch's key, to prove a keepalive of the door session */
     CALL_ACQUIRE,
-    CALL_TRY_READ, /* reads the list for a request that does not wait */
-    CALL_REFRESH,  /* reads the list for a waiter */
-    CALL_CLAIM,    /* writes the entry of a shared hold */
-    CALL_VERIFY,   /* checks that the entry exists */
-    CALL_MOVE,     /* checks that the entry exists, and moves it to another session */
-    CALL_SETTLE,   /* notes the token in the entry, for lists */
-    CALL_RECHECK,  /* sees that the entry of a hold is still there when its watch has begun */
+    CALL_TRY_READ,     /* reads the list for a request that does not wait */
+    CALL_REFRESH,      /* reads the list for a waiter */
+    CALL_CLAIM,        /* writes the entry of a shared hold */
+    CALL_VERIFY,       /* checks that the entry exists */
+    CALL_MOVE,         /* checks that the entry exists, and moves it to another session */
+    CALL_SETTLE,       /* notes the token in the entry, for lists */
+    CALL_CONVERT_READ, /* reads the list for an upgrade */
+    CALL_CONVERT,      /* makes a reader the writer, or a writer a reader */
+    CALL_RECHECK,      /* sees that the entry of a hold is still there when its watch has begun */
     CALL_DELETE,
     CALL_GUARD,        /* lock_delay: writes the guard, and reads those of others */
     CALL_ORPHAN_LEASE, /* lock_delay: a lease for guards whose holds ended without a release */
@@ -194,11 +199,13 @@ struct etcd_name {
     struct view_row *row;
     size_t count, room;
     uint64_t read_at;  /* revision of the last read; 0: none */
-    uint64_t revision; /* revision of the last read or deletion */
-    uint64_t total;    /* number of entries at read_at */
-    bool more;         /* the server has entries beyond this list */
-    bool shared;       /* some request is not exclusive: the whole list matters */
-    int64_t watch;     /* number of its watch; 0: none */
+    uint64_t revision; /* revision of the last read or event */
+    /* shared: changes up to this revision may be missing, so a read must come before events */
+    uint64_t gap;
+    uint64_t total; /* number of entries at read_at */
+    bool more;      /* the server has entries beyond this list */
+    bool shared;    /* some request is not exclusive: the whole list matters */
+    int64_t watch;  /* number of its watch; 0: none */
     struct etcd_call *reading;
     uint32_t deleting;                      /* number of deletions in flight */
     struct etcd_orphan orphan[ORPHANS_MAX]; /* lock_delay: guards that have no lease yet */
@@ -226,6 +233,9 @@ struct etcd_entry {
     struct etcd_name *name;
     struct etcd_session *session;
     enum entry_stage stage;
+    /* what the stored entry says as of `changed`; without an entry: what it is to say */
+    hf_kind kind;
+    bool confirmed;
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
     nanos asked_at;    /* when `verb` was submitted */
     /* when the ACQUIRE that the present verb has overtaken was submitted; 0: it was answered */
@@ -380,6 +390,10 @@ void etcd_entries_fail_unsent(struct etcd *e, const struct etcd_connection *conn
 void etcd_entries_notify_waiters(struct etcd *e);
 void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage);
 nanos etcd_entries_settle(struct etcd *e, nanos now);
+/* Reads the list for the entry. */
+void etcd_entry_send_list(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, nanos now);
+/* Sends e->message as a call of the entry. */
+void etcd_entry_send(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, nanos now);
 void etcd_entries_close(struct etcd *e);
 
 /* ---- etcd_replies.c ---- */
@@ -398,8 +412,31 @@ void etcd_entry_reply_busy(struct etcd *e, struct etcd_entry *entry);
 /* The list lets the request in, but lock_delay still holds it back. */
 void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_entry_continue_grant(struct etcd *e, struct etcd_entry *entry, nanos now);
+/* Sends what the verb needs next once more, a few times at most. */
+void etcd_entry_again(struct etcd *e, struct etcd_entry *entry, nanos now);
+/* The entry is gone. */
+void etcd_entry_lose(struct etcd *e, struct etcd_entry *entry);
+/* Takes over what the stored entry says. */
+void etcd_entry_note(struct etcd_entry *entry, const struct key_value *pair);
+/* EXTENDED: for the ttl, or for the time that is left. */
+void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* The list says that the entry holds. */
 void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now);
+
+/* ---- etcd_convert.c ---- */
+
+static inline bool etcd_converts(enum op_verb verb)
+{
+    return verb == OP_UPGRADE || verb == OP_DOWNGRADE;
+}
+/* Returns true if the entry already is what the verb asks for. */
+bool etcd_is_converted(const struct etcd_entry *entry);
+/* Sends what the conversion of a hold needs whose token and session are known. */
+void etcd_convert_advance(struct etcd *e, struct etcd_entry *entry, nanos now);
+void etcd_convert_on_read(struct etcd *e, struct etcd_entry *entry, struct message *message,
+                          nanos now);
+void etcd_convert_on_reply(struct etcd *e, struct etcd_entry *entry, struct message *message,
+                           nanos now);
 
 /* ---- etcd_lock_delay.c ---- */
 
@@ -419,12 +456,14 @@ nanos etcd_guards_tick(struct etcd *e, nanos now);
 /* ---- etcd_view.c ---- */
 
 struct etcd_name *etcd_name_of(struct etcd *e, const char *name, size_t len);
-/* Replaces the list by the pairs of a read of the whole range as of `revision`. Returns false
- * without memory. */
+/* Replaces the list by the pairs of a read of the whole range as of `revision`, unless it is newer.
+ * Returns false without memory. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read,
                     uint64_t revision);
 /* Judges the list. Returns the entry's row, or -1 if it is not in the list. */
 ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry);
+/* Takes over what the row says of the entry. */
+void etcd_view_note(const struct etcd_name *name, ptrdiff_t row, struct etcd_entry *entry);
 /* Returns true if the request would hold if it were appended to the list. */
 bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry);
 /* Grants or refuses every waiter of the name that the list decides about. */
@@ -442,6 +481,10 @@ void etcd_view_unwatch(struct etcd *e, int64_t watch);
 bool etcd_views_wanted(const struct etcd *e);
 bool etcd_views_listening(const struct etcd *e);
 nanos etcd_views_tick(struct etcd *e, nanos now);
+/* A request that is not exclusive uses the name: from now on all changes of its entries count. */
+void etcd_view_share(struct etcd *e, struct etcd_name *name);
+/* Returns the part of the key that follows the name's base; empty if it has another base. */
+struct slice etcd_view_tail(const struct etcd_name *name, struct slice key);
 struct range_request etcd_view_range(const struct etcd_name *name, bool whole);
 uint64_t etcd_view_hash(const char *text, size_t len);
 void etcd_views_close(struct etcd *e);
@@ -456,9 +499,15 @@ struct etcd_value {
     bool detached;
     char host[65], label[HF_LABEL_MAX + 1];
 };
+/* What a write of an entry says beside what its request says. */
+struct etcd_state {
+    hf_kind kind;
+    bool confirmed;
+    bool new_token; /* the token is the revision of this write */
+};
 /* Writes the value of an entry. Returns its length. */
 size_t etcd_value_write(const struct etcd *e, const struct etcd_entry *entry,
-                        char out[ETCD_VALUE_MAX], nanos now);
+                        struct etcd_state state, char out[ETCD_VALUE_MAX], nanos now);
 /* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if it is not an
  * entry but a key of another program, which counts for nothing. */
 bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, struct slice tail);

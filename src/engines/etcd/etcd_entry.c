@@ -29,6 +29,7 @@ static struct etcd_entry *make_entry(struct etcd *e, struct engine_op *op)
     entry->name = name;
     /* An attempt that another process began may already have an entry and a lease. */
     entry->stage = op->verb == OP_ACQUIRE && !op->named ? ENTRY_NONE : ENTRY_UNKNOWN;
+    entry->kind = op->kind;
     etcd_value_id(&op->attempt, entry->id);
     entry->hash = etcd_view_hash(entry->id, ETCD_ID_TEXT);
     entry->beside = name->entries;
@@ -71,7 +72,7 @@ void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage)
     if (stage == ENTRY_NONE)
         entry->is_watched = false;
     if (stage == ENTRY_NONE)
-        entry->created = entry->changed = entry->token = 0;
+        entry->created = entry->changed = entry->token = entry->confirmed = 0;
     if (stage != ENTRY_QUEUED) {
         entry->is_granted = entry->is_guarded = false;
         entry->guard_at = 0;
@@ -152,7 +153,7 @@ static struct slice range_last(const struct etcd_name *name)
     return (struct slice){name->last, name->base_len + 1};
 }
 
-static void send_call(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, nanos now)
+void etcd_entry_send(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, nanos now)
 {
     assert(!entry->call);
     struct etcd_call *call = etcd_call(commands(e), kind, now);
@@ -172,10 +173,15 @@ static void compare_epoch(struct etcd *e)
     message_compare_value(&e->message, key, (struct slice){text, (size_t)len});
 }
 
+/* A waiter that writes its entry claims its hold: the token is the revision of that write. */
 static void put_entry(struct etcd *e, const struct etcd_entry *entry, int64_t lease, nanos now)
 {
     char value[ETCD_VALUE_MAX];
-    size_t len = etcd_value_write(e, entry, value, now);
+    bool claims = entry->stage == ENTRY_QUEUED;
+    bool confirms = claims && entry->kind == HF_SEMAPHORE;
+    struct etcd_state state = {
+        .kind = entry->kind, .confirmed = entry->confirmed || confirms, .new_token = claims};
+    size_t len = etcd_value_write(e, entry, state, value, now);
     message_txn_put(&e->message, TXN_THEN, etcd_value_key(entry), (struct slice){value, len},
                     lease);
 }
@@ -204,15 +210,15 @@ static void send_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
     message_txn_range(&e->message, TXN_ELSE, &epoch);
     message_txn_range(&e->message, TXN_ELSE, &own);
     message_txn_range(&e->message, TXN_ELSE, &all);
-    send_call(e, entry, CALL_ACQUIRE, now);
+    etcd_entry_send(e, entry, CALL_ACQUIRE, now);
 }
 
-static void send_list(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, nanos now)
+void etcd_entry_send_list(struct etcd *e, struct etcd_entry *entry, enum call_kind kind, nanos now)
 {
     struct range_request all = etcd_view_range(entry->name, entry->sent.kind != HF_EXCLUSIVE);
     pb_clear(&e->message);
     message_range(&e->message, &all);
-    send_call(e, entry, kind, now);
+    etcd_entry_send(e, entry, kind, now);
 }
 
 void etcd_entry_send_claim(struct etcd *e, struct etcd_entry *entry, nanos now)
@@ -224,7 +230,7 @@ void etcd_entry_send_claim(struct etcd *e, struct etcd_entry *entry, nanos now)
     message_compare(&e->message, key, SLICE_NONE, COMPARE_CHANGED, COMPARE_EQUAL, entry->changed);
     put_entry(e, entry, entry->session->lease, now);
     message_txn_range(&e->message, TXN_ELSE, &own);
-    send_call(e, entry, CALL_CLAIM, now);
+    etcd_entry_send(e, entry, CALL_CLAIM, now);
 }
 
 /* Sends a transaction without a write: etcd serves it as a quorum read. */
@@ -233,7 +239,7 @@ void etcd_entry_send_verify(struct etcd *e, struct etcd_entry *entry, nanos now)
     struct range_request own = {.key = etcd_value_key(entry)};
     pb_clear(&e->message);
     message_txn_range(&e->message, TXN_THEN, &own);
-    send_call(e, entry, CALL_VERIFY, now);
+    etcd_entry_send(e, entry, CALL_VERIFY, now);
 }
 
 void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now)
@@ -241,7 +247,7 @@ void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now
     struct range_request own = {.key = etcd_value_key(entry)};
     pb_clear(&e->message);
     message_txn_range(&e->message, TXN_THEN, &own);
-    send_call(e, entry, CALL_RECHECK, now);
+    etcd_entry_send(e, entry, CALL_RECHECK, now);
     if (entry->call)
         etcd_call_claim_none(entry->call);
 }
@@ -258,7 +264,7 @@ static void send_rewrite(struct etcd *e, struct etcd_entry *entry, enum call_kin
     message_compare(&e->message, key, SLICE_NONE, COMPARE_CHANGED, COMPARE_EQUAL, entry->changed);
     put_entry(e, entry, to->lease, now);
     message_txn_range(&e->message, TXN_ELSE, &own);
-    send_call(e, entry, kind, now);
+    etcd_entry_send(e, entry, kind, now);
     if (entry->call && kind == CALL_MOVE)
         entry->call->session = to;
     entry->settle_at = 0;
@@ -299,7 +305,7 @@ void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
     message_txn_delete(&e->message, TXN_THEN, key);
     etcd_guard_delete(e, entry);
     message_txn_range(&e->message, TXN_ELSE, &own);
-    send_call(e, entry, CALL_DELETE, now);
+    etcd_entry_send(e, entry, CALL_DELETE, now);
     if (!entry->call)
         return;
     entry->call->deletes_in = entry->name;
@@ -328,7 +334,7 @@ static struct etcd_session *session_to_begin(struct etcd *e, const struct etcd_e
 static void advance_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     if (entry->stage == ENTRY_QUEUED) {
-        send_list(e, entry, CALL_REFRESH, now);
+        etcd_entry_send_list(e, entry, CALL_REFRESH, now);
         return;
     }
     if (entry->stage == ENTRY_HELD) {
@@ -346,7 +352,7 @@ static void advance_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
         return;
     bool must_read = !entry->sent.queue && entry->sent.kind != HF_EXCLUSIVE && !entry->try_revision;
     if (must_read)
-        send_list(e, entry, CALL_TRY_READ, now);
+        etcd_entry_send_list(e, entry, CALL_TRY_READ, now);
     else
         send_acquire(e, entry, now);
 }
@@ -384,6 +390,16 @@ static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
         send_rewrite(e, entry, CALL_MOVE, session, now);
     else
         etcd_entry_send_verify(e, entry, now);
+}
+
+/* An entry that is not known well enough is looked at first, as by an EXTEND. */
+static void advance_convert(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    bool is_known = entry->created && entry->token && entry->session && entry->session->proven_at;
+    if (is_known)
+        etcd_convert_advance(e, entry, now);
+    else
+        advance_extend(e, entry, now);
 }
 
 /* Replies to a request that ends a wait without a place, or a hold without a key. */
@@ -444,6 +460,10 @@ void etcd_entry_advance(struct etcd *e, struct etcd_entry *entry, nanos now)
     case OP_CHECK:
         advance_extend(e, entry, now);
         break;
+    case OP_UPGRADE:
+    case OP_DOWNGRADE:
+        advance_convert(e, entry, now);
+        break;
     case OP_RELEASE:
     case OP_LEAVE:
         advance_delete(e, entry, now);
@@ -499,7 +519,10 @@ void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now)
     entry->asked_at = now;
     entry->tries = 0;
     entry->try_revision = 0;
-    entry->name->shared |= op->kind != HF_EXCLUSIVE;
+    if (op->verb == OP_ACQUIRE && entry->stage <= ENTRY_UNKNOWN)
+        entry->kind = op->kind;
+    if (op->kind != HF_EXCLUSIVE)
+        etcd_view_share(e, entry->name);
     op->connections = connections_of(entry);
     etcd_entry_advance(e, entry, now);
 }

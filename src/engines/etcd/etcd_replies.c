@@ -10,9 +10,10 @@
 
 enum { TRIES_MAX = 3, TRIES_WITHOUT_WAIT = 8 };
 
-static void again(struct etcd *e, struct etcd_entry *entry, nanos now)
+void etcd_entry_again(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
-    if (++entry->tries > TRIES_MAX)
+    int most = etcd_converts(entry->verb) ? TRIES_WITHOUT_WAIT : TRIES_MAX;
+    if (++entry->tries > (unsigned)most)
         etcd_entry_fail(e, entry, HF_UNAVAILABLE, "the cluster changes too fast", now);
     else
         etcd_entry_advance(e, entry, now);
@@ -97,7 +98,7 @@ static void request_anew(struct etcd *e, struct etcd_entry *entry, nanos now)
     if (entry->verb == OP_NONE)
         etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
     else
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
 }
 
 void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
@@ -159,7 +160,7 @@ static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
     }
 
     if (row >= 0)
-        entry->changed = name->row[row].changed;
+        etcd_view_note(name, row, entry);
     if (row >= 0 && name->queue[row].holds) {
         etcd_entry_granted(e, entry, name->revision, now);
         return;
@@ -181,12 +182,24 @@ static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
 
 /* ---- Taking a place ---- */
 
+void etcd_entry_note(struct etcd_entry *entry, const struct key_value *pair)
+{
+    struct etcd_value value;
+    entry->changed = pair->changed;
+    if (!etcd_value_read(&value, pair, (struct slice){entry->id, ETCD_ID_TEXT}))
+        return;
+    if (value.queue.foreign) /* overwritten by hand */
+        return;
+    entry->kind = value.queue.kind;
+    entry->confirmed = value.queue.confirmed;
+}
+
 static void learn(struct etcd *e, struct etcd_entry *entry, const struct key_value *pair)
 {
     assert(entry->name);
     struct etcd_session *session = etcd_session_of_lease(e, pair->lease);
     entry->created = pair->created;
-    entry->changed = pair->changed;
+    etcd_entry_note(entry, pair);
     if (!session && pair->lease)
         session = etcd_session_adopt(e, entry, pair->lease);
     if (session)
@@ -215,7 +228,7 @@ static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m
     struct message put, all;
     if (!entry->session) { /* The session was lost meanwhile, and the place with it. */
         etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
         return;
     }
 
@@ -296,13 +309,13 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
         if (listed && !is_overtaken(entry))
             decide(e, entry, now);
         else
-            again(e, entry, now);
+            etcd_entry_again(e, entry, now);
         return;
     }
 
     etcd_entry_set_stage(entry, ENTRY_NONE);
     if (complete && !is_epoch(e, &epoch)) {
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
         return;
     }
 
@@ -317,7 +330,7 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
     else if (complete && !entry->sent.queue)
         etcd_entry_advance(e, entry, now);
     else
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
 }
 
 /* The reply to the read of a request that does not wait: would it hold if it were appended? */
@@ -326,7 +339,7 @@ static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message
     assert(entry->name);
     struct etcd_name *name = entry->name;
     if (is_overtaken(entry) || !etcd_view_take(e, name, m, m->header.revision)) {
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
         return;
     }
 
@@ -346,14 +359,14 @@ static void on_refresh(struct etcd *e, struct etcd_entry *entry, struct message 
     assert(entry->name);
     bool is_void = is_overtaken(entry) || entry->stage != ENTRY_QUEUED;
     if (is_void || !etcd_view_take(e, entry->name, m, m->header.revision)) {
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
         return;
     }
 
     bool is_gone = etcd_view_judge(entry->name, entry) < 0 && !entry->name->more;
     if (is_gone) {
         etcd_entry_set_stage(entry, ENTRY_NONE);
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
         return;
     }
     decide(e, entry, now);
@@ -361,7 +374,7 @@ static void on_refresh(struct etcd *e, struct etcd_entry *entry, struct message 
 
 /* ---- Holding ---- */
 
-static void lose(struct etcd *e, struct etcd_entry *entry)
+void etcd_entry_lose(struct etcd *e, struct etcd_entry *entry)
 {
     assert(entry->name);
     bool waits = entry->stage == ENTRY_QUEUED && entry->verb == OP_NONE;
@@ -392,10 +405,10 @@ static void on_guard_reply(struct etcd *e, struct etcd_entry *entry, enum call_k
         etcd_guard_on_reply(e, entry, m, now);
     else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
              pair.created == entry->created) {
-        entry->changed = pair.changed;
+        etcd_entry_note(entry, &pair);
         etcd_entry_advance(e, entry, now);
     } else {
-        lose(e, entry);
+        etcd_entry_lose(e, entry);
     }
 }
 
@@ -412,24 +425,25 @@ static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message 
 
     if (m->succeeded) {
         entry->changed = entry->token = m->header.revision;
+        entry->confirmed |= entry->kind == HF_SEMAPHORE;
         etcd_session_prove(entry->session, m);
     } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
 
                pair.created == entry->created) {
-        entry->changed = pair.changed;
+        etcd_entry_note(entry, &pair);
     } else {
-        lose(e, entry);
+        etcd_entry_lose(e, entry);
         return;
     }
     etcd_entry_advance(e, entry, now);
 }
 
-static void reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
+void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
     nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
     nanos good = etcd_session_end(entry->session) - entry->asked_at;
-    bool checks = entry->verb == OP_CHECK && entry->good_until;
+    bool checks = entry->verb != OP_EXTEND && entry->good_until;
     if (checks && good > entry->good_until - entry->asked_at)
         /* Other holds may have renewed the session. */
         good = entry->good_until - entry->asked_at;
@@ -445,21 +459,24 @@ static void reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now)
         etcd_view_watch_entry(e, entry, now);
 }
 
-/* The read has shown the entry. An EXTEND also needs a proven keepalive: replies if it has that. */
+/* The read has shown the entry. An EXTEND also needs a proven keepalive: replies if it has that.
+ * A conversion is sent if the entry is not yet what it asks for. */
 static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
-    bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK;
+    bool converts = etcd_converts(entry->verb);
+    bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK || converts;
     bool is_proven =
         entry->session && entry->session->proven_at &&
-        (entry->verb == OP_CHECK || entry->session->proven_at >= entry->asked_at - ETCD_SHARE);
+        (entry->verb != OP_EXTEND || entry->session->proven_at >= entry->asked_at - ETCD_SHARE);
+    bool is_done = is_proven && (!converts || etcd_is_converted(entry));
 
     if (!extends)
         etcd_entry_advance(e, entry, now);
-    else if (is_proven)
-        reply_extended(e, entry, now);
+    else if (is_done)
+        etcd_entry_reply_extended(e, entry, now);
     else
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
 }
 
 /* Returns the token of a hold that another process acquired. */
@@ -485,14 +502,16 @@ static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message
         return;
     }
     if (!is_there) {
-        lose(e, entry);
+        etcd_entry_lose(e, entry);
         return;
     }
 
     learn(e, entry, &pair);
     entry->seen_at = m->header.revision;
-    if (!entry->token && entry->verb != OP_ACQUIRE && entry->verb != OP_NONE)
-        entry->token = noted_token(entry, &pair);
+    uint64_t noted = noted_token(entry, &pair);
+    /* An upgrade of unknown outcome may have raised it. */
+    if (!takes && noted > entry->token)
+        entry->token = noted;
     if (entry->session)
         etcd_session_prove(entry->session, m);
     on_seen(e, entry, now);
@@ -513,9 +532,9 @@ static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_sessi
 
                pair.created == entry->created) {
         learn(e, entry, &pair);
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
     } else {
-        lose(e, entry);
+        etcd_entry_lose(e, entry);
     }
 }
 
@@ -528,7 +547,7 @@ static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message 
     if (m->succeeded)
         entry->changed = m->header.revision;
     else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair))
-        entry->changed = pair.changed;
+        etcd_entry_note(entry, &pair);
 
     etcd_entry_advance(e, entry, now);
 }
@@ -630,6 +649,12 @@ void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message 
     case CALL_MOVE:
         on_moved(e, entry, call->session, m, now);
         break;
+    case CALL_CONVERT_READ:
+        etcd_convert_on_read(e, entry, m, now);
+        break;
+    case CALL_CONVERT:
+        etcd_convert_on_reply(e, entry, m, now);
+        break;
     default:
         on_deleted(e, entry, m);
         break;
@@ -681,7 +706,8 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
         entry->refusal = HF_OK;
 
     bool answers = entry->verb != OP_NONE && !(places && is_overtaken(entry));
-    bool may_have_happened = (places || deletes) && !not_processed;
+    bool converts = call->kind == CALL_CONVERT;
+    bool may_have_happened = (places || deletes || converts) && !not_processed;
     if (answers && may_have_happened)
         reply_unknown(e, entry, text);
     else if (answers)
@@ -728,7 +754,7 @@ void etcd_entry_on_refusal(struct etcd *e, struct etcd_call *call, const struct 
         entry->call = NULL;
         if (session)
             etcd_session_lost(e, session, now);
-        again(e, entry, now);
+        etcd_entry_again(e, entry, now);
         return;
     }
 

@@ -68,19 +68,18 @@ size_t etcd_value_decode_name(char *out, size_t size, const char *name, size_t l
 }
 
 size_t etcd_value_write(const struct etcd *e, const struct etcd_entry *entry,
-                        char out[ETCD_VALUE_MAX], nanos now)
+                        struct etcd_state state, char out[ETCD_VALUE_MAX], nanos now)
 {
     const struct engine_op *op = &entry->sent;
     char token[24] = "-";
     if (entry->token)
         snprintf(token, sizeof token, "%" PRIu64, entry->token);
-    bool claims = entry->stage == ENTRY_QUEUED;
+    bool has_flags = op->detached || state.confirmed;
     int len =
         snprintf(out, ETCD_VALUE_MAX, "hf1 %c %u %u %" PRId64 " %s%s%s %s %" PRId64 " %s %.*s",
-                 kind_letters[op->kind], op->units, op->capacity, op->ttl_ms,
-                 op->detached ? "d" : "", claims && op->kind == HF_SEMAPHORE ? "h" : "",
-                 op->detached || (claims && op->kind == HF_SEMAPHORE) ? "" : "-",
-                 claims ? "=" : token, now / NANOS_OF_MS(1) + e->wall_offset_ms, e->about,
+                 kind_letters[state.kind], op->units, op->capacity, op->ttl_ms,
+                 op->detached ? "d" : "", state.confirmed ? "h" : "", has_flags ? "" : "-",
+                 state.new_token ? "=" : token, now / NANOS_OF_MS(1) + e->wall_offset_ms, e->about,
                  (int)op->label_len, op->label ? op->label : "");
     assert(len > 0 && len < ETCD_VALUE_MAX);
     return (size_t)len;

@@ -120,12 +120,20 @@ static ptrdiff_t find_row(const struct etcd_name *name, uint64_t hash)
     return -1;
 }
 
-/* Returns the part of the key that follows `base`; empty if the key does not begin with it. */
-static struct slice tail_of(const struct etcd_name *name, struct slice key)
+struct slice etcd_view_tail(const struct etcd_name *name, struct slice key)
 {
     if (key.len <= name->base_len || memcmp(key.at, name->base, name->base_len) != 0)
         return SLICE_NONE;
     return (struct slice){key.at + name->base_len, key.len - name->base_len};
+}
+
+static void drop_row(struct etcd_name *name, ptrdiff_t at)
+{
+    assert(at >= 0 && (size_t)at < name->count);
+    size_t behind = name->count - (size_t)at - 1;
+    memmove(&name->queue[at], &name->queue[at + 1], behind * sizeof *name->queue);
+    memmove(&name->row[at], &name->row[at + 1], behind * sizeof *name->row);
+    name->count--;
 }
 
 /* Adds or updates the row of a pair. Returns false without memory. */
@@ -133,12 +141,16 @@ static bool put_row(struct etcd_name *name, const struct key_value *pair)
 {
     assert(name->count <= name->room);
     struct etcd_value value;
-    struct slice tail = tail_of(name, pair->key);
+    struct slice tail = etcd_view_tail(name, pair->key);
     if (!tail.len || !etcd_value_read(&value, pair, tail))
         return true;
 
     uint64_t hash = etcd_view_hash(tail.at, tail.len);
     ptrdiff_t at = find_row(name, hash);
+    if (at >= 0 && name->queue[at].arrival != value.queue.arrival) {
+        drop_row(name, at); /* its attempt has come again */
+        at = -1;
+    }
     if (at < 0 && name->count == name->room && !grow(name))
         return false;
 
@@ -156,26 +168,25 @@ static bool put_row(struct etcd_name *name, const struct key_value *pair)
     return true;
 }
 
-static void drop_row(struct etcd_name *name, ptrdiff_t at)
+/* Is the list of a shared name up to date with the events that come? */
+static bool is_synced(const struct etcd_name *name)
 {
-    assert(at >= 0 && (size_t)at < name->count);
-    size_t behind = name->count - (size_t)at - 1;
-    memmove(&name->queue[at], &name->queue[at + 1], behind * sizeof *name->queue);
-    memmove(&name->row[at], &name->row[at + 1], behind * sizeof *name->row);
-    name->count--;
+    return name->read_at && name->read_at >= name->gap;
 }
 
-/* Replaces the list by a read. Only reads add rows: one at or after the creation of an entry has
- * everything ahead of that entry. A read older than the last one is ignored. Rows whose deletion
- * was seen before the reply come back; that only costs one more read. */
+/* Replaces the list by a read. A read at or after the creation of an entry has everything ahead of
+ * that entry. An older read than the list is ignored. For an exclusive name only reads add rows,
+ * and rows whose deletion was seen before the reply come back; that only costs one more read. The
+ * list of a shared name is never put back: it must be what the queue was at one revision. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read, uint64_t revision)
 {
     assert(name->count <= name->room);
     struct key_value pair;
-    if (revision < name->read_at)
+    bool is_newer = name->shared && is_synced(name) && revision <= name->revision;
+    if (revision < name->read_at || is_newer)
         return true;
 
-    bool missed = name->revision > revision;
+    bool missed = name->revision > revision || name->gap > revision;
     name->count = 0;
     name->read_at = name->revision = revision;
     name->total = read->count;
@@ -199,6 +210,17 @@ ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry
     assert(entry->name == name);
     entry_order_judge(name->queue, name->count, no_resize);
     return find_row(name, entry->hash);
+}
+
+void etcd_view_note(const struct etcd_name *name, ptrdiff_t row, struct etcd_entry *entry)
+{
+    assert(row >= 0 && (size_t)row < name->count);
+    const struct queue_entry *known = &name->queue[row];
+    entry->changed = name->row[row].changed;
+    if (known->foreign) /* overwritten by hand */
+        return;
+    entry->kind = known->kind;
+    entry->confirmed = known->confirmed;
 }
 
 bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry)
@@ -239,7 +261,7 @@ void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
             continue;
         ptrdiff_t row = find_row(name, entry->hash);
         if (row >= 0)
-            entry->changed = name->row[row].changed;
+            etcd_view_note(name, row, entry);
         if (row >= 0 && name->queue[row].holds)
             etcd_entry_granted(e, entry, name->revision, now);
     }
@@ -266,6 +288,12 @@ void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now)
     name->reading = call;
 }
 
+/* Returns the revision as of which the list has every entry. */
+static uint64_t list_revision(const struct etcd_name *name)
+{
+    return name->shared ? name->revision : name->read_at;
+}
+
 /* Notifies waiters of this client that are missing in a complete list: they have lost their
  * places. */
 static void notify_missing(struct etcd *e, struct etcd_name *name)
@@ -273,7 +301,7 @@ static void notify_missing(struct etcd *e, struct etcd_name *name)
     assert(name->count <= name->room);
     for (struct etcd_entry *entry = name->entries; entry; entry = entry->beside) {
         bool waits = entry->stage == ENTRY_QUEUED && !entry->call && entry->verb == OP_NONE;
-        bool missing = find_row(name, entry->hash) < 0 && entry->created <= name->read_at;
+        bool missing = find_row(name, entry->hash) < 0 && entry->created <= list_revision(name);
         if (!waits || !missing)
             continue;
         etcd_entry_set_stage(entry, ENTRY_NONE);
@@ -285,7 +313,7 @@ static void notify_missing(struct etcd *e, struct etcd_name *name)
 static bool is_behind(const struct etcd_name *name)
 {
     for (const struct etcd_entry *entry = name->entries; entry; entry = entry->beside)
-        if (entry->stage == ENTRY_QUEUED && !entry->call && entry->created > name->read_at)
+        if (entry->stage == ENTRY_QUEUED && !entry->call && entry->created > list_revision(name))
             return true;
     return false;
 }
@@ -356,7 +384,7 @@ static void begin_watch(struct etcd *e, struct etcd_name *name, nanos now)
 
     pb_clear(&e->message);
     message_watch(&e->message, name->watch, (struct slice){name->first, name->base_len + 1},
-                  (struct slice){name->last, name->base_len + 1}, true);
+                  (struct slice){name->last, name->base_len + 1}, !name->shared);
     send_watch(e, now);
 }
 
@@ -371,6 +399,21 @@ void etcd_view_unwatch(struct etcd *e, int64_t number)
     pb_clear(&e->message);
     message_unwatch(&e->message, number);
     send_watch(e, e->last_now);
+}
+
+/* A watch of deletions alone is not enough any more, nor is the list that it kept. */
+void etcd_view_share(struct etcd *e, struct etcd_name *name)
+{
+    if (name->shared)
+        return;
+    name->shared = true;
+    name->read_at = name->revision = name->count = 0;
+    if (!name->watch)
+        return;
+
+    etcd_view_unwatch(e, name->watch);
+    name->watch = 0;
+    etcd_view_need(e, name, e->last_now);
 }
 
 void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now)
@@ -427,19 +470,54 @@ void etcd_views_lost(struct etcd *e)
 
 /* ---- Events ---- */
 
-static void take_events(struct etcd_name *name, struct watch_message *m)
+static void take_deletion(struct etcd_name *name, const struct watch_event *event)
+{
+    struct slice tail = etcd_view_tail(name, event->pair.key);
+    ptrdiff_t row = tail.len ? find_row(name, etcd_view_hash(tail.at, tail.len)) : -1;
+    if (row >= 0 && event->pair.changed > name->queue[row].arrival)
+        drop_row(name, row);
+}
+
+/* Takes the events of a shared name. Returns true if one of them may let somebody in: an entry that
+ * was added cannot. After a gap they count for nothing but the revision that a read must reach. */
+static bool take_shared_events(struct etcd *e, struct etcd_name *name, struct watch_message *m)
+{
+    struct watch_event event;
+    uint64_t known = name->revision; /* a member that lags may tell again what the list has */
+    bool may_let_in = false;
+    while (message_next_event(&m->events, &event)) {
+        if (event.pair.changed <= known)
+            continue;
+        bool is_taken = is_synced(name) && (event.deleted || put_row(name, &event.pair));
+        if (!is_taken) {
+            name->gap = event.pair.changed;
+            continue;
+        }
+        if (event.deleted)
+            take_deletion(name, &event);
+        may_let_in |= event.deleted || event.pair.changed != event.pair.created;
+        name->revision = event.pair.changed;
+    }
+
+    if (!is_synced(name))
+        etcd_view_read(e, name, e->last_now);
+    return may_let_in;
+}
+
+static bool take_events(struct etcd *e, struct etcd_name *name, struct watch_message *m)
 {
     assert(name->count <= name->room);
     struct watch_event event;
+    if (name->shared)
+        return take_shared_events(e, name, m);
+
     while (message_next_event(&m->events, &event)) {
-        struct slice tail = tail_of(name, event.pair.key);
-        ptrdiff_t row = tail.len ? find_row(name, etcd_view_hash(tail.at, tail.len)) : -1;
-        bool is_later = row >= 0 && event.pair.changed > name->queue[row].arrival;
-        if (event.deleted && is_later)
-            drop_row(name, row);
+        if (event.deleted)
+            take_deletion(name, &event);
         if (event.pair.changed > name->revision)
             name->revision = event.pair.changed;
     }
+    return true;
 }
 
 static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_message *m,
@@ -447,13 +525,16 @@ static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_m
 {
     assert(name->count <= name->room);
     if (m->created) {
-        bool missed = m->header.revision > name->read_at;
+        bool missed = m->header.revision > (name->shared ? name->revision : name->read_at);
+        if (missed && name->shared)
+            name->gap = m->header.revision;
         if (missed)
             etcd_view_read(e, name, now);
         return;
     }
 
-    take_events(name, m);
+    if (!take_events(e, name, m))
+        return;
     if (!name->more)
         notify_missing(e, name);
     etcd_view_decide(e, name, now);

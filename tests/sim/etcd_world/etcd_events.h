@@ -78,7 +78,7 @@ static void servers_begin(enum plant plant)
     store.delays = is_about_delay || (plant == PLANT_NONE && !w.calm && draw(3) == 0);
     if (store.delays)
         w.kind = HF_EXCLUSIVE;
-    if (plant == PLANT_OLD_TOKEN)
+    if (plant == PLANT_OLD_TOKEN || plant == PLANT_NO_BAR || plant == PLANT_NO_CHANGES)
         w.kind = HF_READ;
     schedule((struct occurrence){.at = w.now, .what = SERVER});
 }

@@ -23,13 +23,19 @@ struct watch {
     int64_t id;
     char key[96], end[96];
     size_t key_len, end_len;
+    bool deletes_only;
+};
+
+struct change {
+    struct pair pair; /* as it is now, or was */
+    bool deleted;
 };
 
 static struct {
     struct pair pair[KEYS];
     unsigned pairs;
-    struct pair gone[KEYS]; /* deleted in this revision */
-    unsigned gones;
+    struct change change[KEYS]; /* of this revision */
+    unsigned changes;
     struct lease lease[LEASES];
     unsigned leases;
     struct watch watch[WATCHES];
@@ -91,6 +97,7 @@ static void put(struct slice key, struct slice value, int64_t lease)
     pair->len = value.len;
     pair->changed = store.revision;
     pair->lease = lease;
+    store.change[store.changes++] = (struct change){.pair = *pair};
 }
 
 static struct slice slice_of(const struct pb_field *field)
@@ -112,43 +119,65 @@ static void write_header(struct pb_writer *to, unsigned link)
 
 static void delete_pair(struct pair *pair)
 {
-    store.gone[store.gones++] = *pair;
+    store.change[store.changes++] = (struct change){.pair = *pair, .deleted = true};
     *pair = store.pair[--store.pairs];
 }
 
-static void write_event(struct pb_writer *to, const struct pair *gone)
+static void write_pair(struct pb_writer *to, const struct pair *pair)
+{
+    size_t kv = pb_begin(to, 2);
+    pb_put_bytes(to, 1, pair->key, pair->key_len);
+    pb_put_number(to, 2, pair->created);
+    pb_put_number(to, 3, pair->changed);
+    if (pair->len)
+        pb_put_bytes(to, 5, pair->value, pair->len);
+    pb_put_number(to, 6, (uint64_t)pair->lease);
+    pb_end(to, kv);
+}
+
+static void write_event(struct pb_writer *to, const struct change *change)
 {
     size_t event = pb_begin(to, 11);
-    pb_put_number(to, 1, 1);
-    size_t kv = pb_begin(to, 2);
-    pb_put_bytes(to, 1, gone->key, gone->key_len);
-    pb_put_number(to, 3, store.revision);
-    pb_end(to, kv);
+    pb_put_number(to, 1, change->deleted);
+    if (change->deleted) {
+        size_t kv = pb_begin(to, 2);
+        pb_put_bytes(to, 1, change->pair.key, change->pair.key_len);
+        pb_put_number(to, 3, store.revision);
+        pb_end(to, kv);
+    } else {
+        write_pair(to, &change->pair);
+    }
     pb_end(to, event);
 }
 
-/* A revision is over: each watch gets all that it deleted, in one message. */
-static void tell_deletions(void)
+static bool is_for(const struct watch *one, const struct change *change)
+{
+    struct slice first = {one->key, one->key_len}, end = {one->end, one->end_len};
+    bool is_filtered = one->deletes_only || planted == PLANT_NO_CHANGES;
+    return is_in(change->pair.key, change->pair.key_len, first, end) &&
+           (change->deleted || !is_filtered);
+}
+
+/* A revision is over: each watch gets all that it changed, in one message. */
+static void tell_changes(void)
 {
     static struct pb_writer message;
-    for (unsigned i = 0; i < store.watches && store.gones; i++) {
+    for (unsigned i = 0; i < store.watches && store.changes; i++) {
         const struct watch *one = &store.watch[i];
         unsigned events = 0;
         pb_clear(&message);
         write_header(&message, one->link);
         pb_put_number(&message, 2, (uint64_t)one->id);
-        for (unsigned k = 0; k < store.gones; k++) {
-            const struct pair *gone = &store.gone[k];
-            bool matches = is_in(gone->key, gone->key_len, (struct slice){one->key, one->key_len},
-                                 (struct slice){one->end, one->end_len});
+        for (unsigned k = 0; k < store.changes; k++) {
+            bool matches = is_for(one, &store.change[k]);
             events += matches;
             if (matches)
-                write_event(&message, gone);
+                write_event(&message, &store.change[k]);
         }
         if (events)
             send_message(one->link, one->stream, -1, "", &message, true);
     }
-    store.gones = 0;
+    store.changes = 0;
 }
 
 static void end_lease(struct lease *lease)
@@ -165,7 +194,7 @@ static void end_lease(struct lease *lease)
         else
             i++;
     }
-    tell_deletions();
+    tell_changes();
 }
 
 /* The lessor looks now and then. */
@@ -216,18 +245,6 @@ static int by_creation(const void *a, const void *b)
 {
     const struct pair *x = *(const struct pair *const *)a, *y = *(const struct pair *const *)b;
     return x->created < y->created ? -1 : x->created > y->created;
-}
-
-static void write_pair(struct pb_writer *to, const struct pair *pair)
-{
-    size_t kv = pb_begin(to, 2);
-    pb_put_bytes(to, 1, pair->key, pair->key_len);
-    pb_put_number(to, 2, pair->created);
-    pb_put_number(to, 3, pair->changed);
-    if (pair->len)
-        pb_put_bytes(to, 5, pair->value, pair->len);
-    pb_put_number(to, 6, (uint64_t)pair->lease);
-    pb_end(to, kv);
 }
 
 static bool is_guard(const char *key, size_t len)
@@ -292,8 +309,9 @@ static bool is_true_of(const struct compare *c, const struct pair *pair)
     uint64_t has = 0;
     if (pair)
         has = c->target == COMPARE_CREATED ? pair->created : pair->changed;
+    bool is_bar = c->target == COMPARE_CREATED && c->number && !pair;
     if (c->relation == COMPARE_EQUAL)
-        return has == c->number;
+        return has == c->number || (planted == PLANT_NO_BAR && is_bar);
     return c->relation == COMPARE_GREATER ? has > c->number : has < c->number;
 }
 
@@ -397,7 +415,7 @@ static void answer_txn(unsigned link, int32_t stream, struct pb_reader txn)
     while (pb_next(&txn, &field))
         if (field.number == branch)
             carry_out(field.inside, &message);
-    tell_deletions();
+    tell_changes();
     send_message(link, stream, 0, "", &message, false);
 }
 
@@ -458,6 +476,7 @@ static void begin_watch(unsigned link, int32_t stream, struct pb_reader from)
     *one = (struct watch){.link = link, .stream = stream};
     while (pb_next(&field.inside, &inside)) {
         struct slice text = inside.number <= 2 ? slice_of(&inside) : SLICE_NONE;
+        one->deletes_only |= inside.number == 5;
         if (inside.number == 1)
             memcpy(one->key, text.at, one->key_len = text.len);
         else if (inside.number == 2)

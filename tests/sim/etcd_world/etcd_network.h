@@ -111,6 +111,7 @@ bool http2_closing(const struct http2 *h)
     return false;
 }
 
+/* Messages of a watch do not overtake each other, not even those that a client reads late. */
 static void send_message(unsigned link, int32_t stream, int code, const char *text,
                          const struct pb_writer *message, bool is_watch)
 {
@@ -124,12 +125,12 @@ static void send_message(unsigned link, int32_t stream, int code, const char *te
     memcpy(bytes, &frame, sizeof frame);
     if (message->len)
         memcpy(bytes + sizeof frame, message->bytes, message->len);
-    nanos at = w.now + delay(), *last = &members[link].watch_at;
+    struct occurrence o = {.at = w.now + delay(),
+                           .what = TO_CLIENT,
+                           .who = link,
+                           .bytes = bytes,
+                           .len = sizeof frame + message->len};
     if (is_watch)
-        at = *last = at > *last ? at : *last;
-    schedule((struct occurrence){.at = at,
-                                 .what = TO_CLIENT,
-                                 .who = link,
-                                 .bytes = bytes,
-                                 .len = sizeof frame + message->len});
+        keep_order(&links[link].to_client, &o);
+    schedule(o);
 }

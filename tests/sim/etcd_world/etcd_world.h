@@ -22,6 +22,8 @@ enum { LOCK_DELAY_MS = 4000 };
     X(LATE_RAISE, "late-raise", "a raise of the epoch does not compare its last change")           \
     X(NO_LOOK, "no-look", "a watch that began late does not read the list again")                  \
     X(OLD_TOKEN, "old-token", "the token of a reader that waited is the creation of its key")      \
+    X(NO_BAR, "no-bar", "an upgrade does not compare the first waiter")                            \
+    X(NO_CHANGES, "no-changes", "the waiters of a shared lock watch deletions alone")              \
     X(REPLY_TIME, "reply-time", "a belief counts from the reply")                                  \
     X(NO_GUARD, "no-guard", "lock_delay: guards of lost holds are not seen")                       \
     X(SHORT_DELAY, "short-delay", "lock_delay: the guard of a lost hold is gone at once")
@@ -29,7 +31,6 @@ enum { LOCK_DELAY_MS = 4000 };
 
 /* What the servers know of a link. */
 struct member {
-    nanos watch_at;    /* messages of the watch stream do not overtake each other */
     nanos stale_until; /* it follows a leader that was replaced, until then, */
     uint64_t term;     /* in that term */
 };

@@ -76,6 +76,8 @@ static void tell_step(const struct attempt *a, const struct claim *was,
 
 /* ---- Claims ---- */
 
+static void apply(struct attempt *a, struct claim_event event);
+
 static void wish_at(struct attempt *a, nanos at)
 {
     schedule(
@@ -97,8 +99,38 @@ static void arm_timer(struct attempt *a, nanos wake_at)
                             .serial = a->timer});
 }
 
+/* ---- Upgrade and downgrade ---- */
+
+/* Its user relies on less before it asks for less. */
+static void convert(struct attempt *a)
+{
+    a->wants = a->op.kind == HF_READ ? OP_UPGRADE : OP_DOWNGRADE;
+    if (a->wants == OP_DOWNGRADE)
+        tell(a, (struct history_event){.what = H_RELIES, .units = 1});
+    apply(a, (struct claim_event){.in = INPUT_CONVERT, .verb = a->wants});
+}
+
+static void hear_conversion(struct attempt *a, hf_status status)
+{
+    enum op_verb wanted = a->wants;
+    bool is_fresh = wanted == OP_UPGRADE && !a->upgrade_doubt;
+    a->wants = OP_NONE;
+    a->upgrade_doubt |= status != HF_OK && status != HF_BUSY;
+    if (wanted == OP_NONE || status != HF_OK)
+        return;
+    a->op.kind = wanted == OP_UPGRADE ? HF_WRITE : HF_READ;
+    upgrades += wanted == OP_UPGRADE;
+    downgrades += wanted == OP_DOWNGRADE;
+    tell(a, (struct history_event){.what = H_CONVERTED,
+                                   .units = wanted == OP_UPGRADE ? QUEUE_ALL : 1,
+                                   .token = a->claim.token,
+                                   .flags = is_fresh ? H_FRESH : 0});
+}
+
 static void hear_report(struct attempt *a, const struct claim_move *move)
 {
+    if (move->report == REPORT_EXTENDED)
+        hear_conversion(a, move->status);
     if (move->report == REPORT_GRANTED) {
         sum.grants++;
         wish_at(a, w.now + NANOS_OF_MS(draw(draw(3) ? 300 : 6000)));
@@ -195,15 +227,20 @@ static void ask(struct attempt *a)
     c->rounds++;
     describe_op(a);
     a->alive = true;
-    a->is_answered = false;
+    a->is_answered = a->upgrade_doubt = false;
+    a->wants = OP_NONE;
     tell_ask(a);
     apply(a, (struct claim_event){.in = INPUT_START});
 }
 
 static void wish(struct attempt *a)
 {
+    bool may_convert = w.kind == HF_READ && limits.offers & ENGINE_CAN_CONVERT;
     if (!a->alive) {
         ask(a);
+    } else if (is_held(a) && may_convert && a->wants == OP_NONE && draw(2)) {
+        wish_at(a, w.now + NANOS_OF_MS(draw(600)));
+        convert(a);
     } else if (is_held(a)) {
         write_to_store(a);
         apply(a, (struct claim_event){.in = INPUT_RELEASE});

@@ -52,9 +52,8 @@ static void cut(unsigned client)
 static inline void send_in_order(struct stream *stream, struct occurrence o, const void *bytes,
                                  size_t len)
 {
-    nanos at = w.now + delay();
-    stream->at = o.at = at > stream->at ? at : stream->at;
-    o.serial = ++stream->sent;
+    o.at = w.now + delay();
+    keep_order(stream, &o);
     o.bytes = malloc(len + 1);
     if (!o.bytes)
         abort();

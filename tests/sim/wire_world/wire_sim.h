@@ -123,6 +123,8 @@ static void print_sums(unsigned long schedules, double seconds)
 #define X(name, text) printf(" %lu " text ";", sum.name);
     ALL_COUNTS(X)
 #undef X
+    if (limits.offers & ENGINE_CAN_CONVERT)
+        printf(" %lu upgrades; %lu downgrades;", upgrades, downgrades);
     putchar('\n');
 }
 
@@ -132,6 +134,8 @@ static bool is_covered(void)
 #define X(name, text) all &= sum.name > 0;
     ALL_COUNTS(X)
 #undef X
+    if (limits.offers & ENGINE_CAN_CONVERT)
+        all &= upgrades > 0 && downgrades > 0;
     return all;
 }
 

@@ -64,6 +64,8 @@ struct attempt {
     unsigned client;
     uint32_t id;             /* as the judge knows it */
     bool alive, is_answered; /* granted or denied */
+    enum op_verb wants;      /* the conversion that was asked for; OP_NONE: none */
+    bool upgrade_doubt;      /* an upgrade may have happened unheard */
     uint64_t timer, wish;
 };
 
@@ -120,6 +122,7 @@ static struct {
 } sum;
 
 static enum plant planted;
+static unsigned long upgrades, downgrades; /* over all schedules, in worlds that offer them */
 static bool is_traced;
 static struct engine_limits limits = WORLD_LIMITS;
 
@@ -165,6 +168,13 @@ static void schedule(struct occurrence o)
     o.order = w.orders++;
     o.at = o.at > w.now ? o.at : w.now;
     calendar_add(w.heap, &w.count, o);
+}
+
+/* Puts an occurrence into a stream: it happens after those that were put there before. */
+static inline void keep_order(struct stream *stream, struct occurrence *o)
+{
+    stream->at = o->at = o->at > stream->at ? o->at : stream->at;
+    o->serial = ++stream->sent;
 }
 
 static nanos local_time(const struct client *c)
