@@ -72,7 +72,10 @@ void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage)
     if (stage == ENTRY_NONE)
         entry->is_watched = false;
     if (stage == ENTRY_NONE)
-        entry->created = entry->changed = entry->token = entry->confirmed = 0;
+        entry->created = entry->changed = entry->confirmed = 0;
+    /* If the entry is gone, the next grant is another hold. */
+    if (stage == ENTRY_NONE || stage == ENTRY_UNKNOWN)
+        entry->token = 0;
     if (stage != ENTRY_QUEUED) {
         entry->is_granted = entry->is_guarded = false;
         entry->guard_at = 0;
