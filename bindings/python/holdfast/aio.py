@@ -158,6 +158,8 @@ class Client(_Base):
 
     def _start_release(self, lease: Lease) -> Optional[_Key]:
         """None: the lease is released. Else the outcome has yet to come, under this key."""
+        if self._loop is None and not lease.forked:
+            raise Lost("NOT_HELD", f"{lease.name}: the lease ended when its client was closed")
         if self._open().answers_at_once:
             lease.release()
             return None

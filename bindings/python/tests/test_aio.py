@@ -87,6 +87,13 @@ class Asyncio(Case):
         await client.release(lease)
 
     @in_loop
+    async def test_closed_inside(self, client):
+        """a block whose client was closed is Lost at its end"""
+        with self.assertRaises(holdfast.Lost):
+            async with client.lock("closed"):
+                await client.close()
+
+    @in_loop
     async def test_longest_name(self, client):
         """the refusal of the longest name, of characters of two bytes, reaches its task"""
         name = "\u00e9" * 256
