@@ -172,10 +172,18 @@ struct request {
 
 namespace detail
 {
+/* C would see the part before the NUL: two owners could become one. */
+inline const char *text(const std::string &s, const char *field)
+{
+    if (s.find('\0') != std::string::npos)
+        throw std::system_error(make_error_code(errc::INVALID),
+                                std::string(field) + ": must not have a NUL");
+    return s.empty() ? nullptr : s.c_str();
+}
+
 /* Valid as long as the request: it points into its texts. */
 inline hf_request as_c(const request &want)
 {
-    auto text = [](const std::string &s) { return s.empty() ? nullptr : s.c_str(); };
     hf_request c{};
 
     c.size = sizeof c;
@@ -188,9 +196,9 @@ inline hf_request as_c(const request &want)
     c.wait_ms = want.wait.count();
     c.max_hold_ms = want.max_hold.count();
     c.flags = want.flags | (want.renew ? static_cast<std::uint32_t>(HF_AUTO_RENEW) : 0u);
-    c.owner = text(want.owner);
-    c.label = text(want.label);
-    c.correlation_id = text(want.correlation_id);
+    c.owner = text(want.owner, "owner");
+    c.label = text(want.label, "label");
+    c.correlation_id = text(want.correlation_id, "correlation_id");
     return c;
 }
 
@@ -216,9 +224,9 @@ class client
     client(client &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
     client &operator=(client &&other) noexcept
     {
-        client previous(std::move(*this));
-        handle_ = std::exchange(other.handle_, nullptr);
+        client previous(std::move(other));
 
+        std::swap(handle_, previous.handle_);
         return *this;
     }
     client(const client &) = delete;
@@ -425,11 +433,19 @@ class named_lock
     {
         constexpr milliseconds longest{std::int64_t{1} << 40}; /* 34 years, what hf_acquire takes */
         using exact = std::chrono::duration<double, std::milli>;
-        if (exact(length) >= exact(longest)) /* hours::max() would overflow below */
+        if (exact(length) >= exact(longest)) /* hours::max() and min() would overflow below */
             return longest;
+        if (exact(length) <= exact(0))
+            return milliseconds(0);
+        return std::chrono::ceil<milliseconds>(length);
+    }
 
-        milliseconds whole = std::chrono::ceil<milliseconds>(length);
-        return whole.count() < 0 ? milliseconds(0) : whole;
+    /* Zero if it is over: min() less the time of now would overflow, and could wait for ever. */
+    template <class Clock, class Duration>
+    static auto until(const std::chrono::time_point<Clock, Duration> &end)
+    {
+        const auto now = Clock::now();
+        return end > now ? end - now : end - end;
     }
 
     void give() noexcept { leases_.take(); }
@@ -461,7 +477,7 @@ class mutex : public detail::named_lock
     template <class Clock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end)
     {
-        return try_lock_for(end - Clock::now());
+        return try_lock_for(until(end));
     }
     void unlock() noexcept { give(); } /* does not say that the lease was lost: see held() */
 };
@@ -485,7 +501,7 @@ class shared_mutex : public detail::named_lock
     template <class Clock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end)
     {
-        return try_lock_for(end - Clock::now());
+        return try_lock_for(until(end));
     }
     void unlock() noexcept { give(); }
 
@@ -499,7 +515,7 @@ class shared_mutex : public detail::named_lock
     template <class Clock, class Duration>
     [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &end)
     {
-        return try_lock_shared_for(end - Clock::now());
+        return try_lock_shared_for(until(end));
     }
     void unlock_shared() noexcept { give(); }
 };

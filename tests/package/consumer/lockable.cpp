@@ -131,6 +131,10 @@ static void mutexes(const holdfast::client &locks)
     a.unlock();
     check("a time that has passed is a try",
           a.try_lock_until(std::chrono::steady_clock::now() - 1h));
+    check("a time before all others is one, too", !elsewhere([&] {
+              return a.try_lock_until(std::chrono::steady_clock::time_point::min()) ||
+                     a.try_lock_for(std::chrono::hours::min());
+          }));
 
     std::atomic<bool> has_it{false};
     auto waiter = std::async(std::launch::async, [&] {
@@ -213,6 +217,10 @@ static void errors(const holdfast::client &locks)
     }
     check("an empty name is refused",
           thrown([&] { (void)locks.acquire(named("")); }) == errc::INVALID);
+    holdfast::request owned = named("owned");
+    owned.owner = std::string("me\0too", 6);
+    check("so is an owner whom C would take for another",
+          thrown([&] { (void)locks.acquire(owned); }) == errc::INVALID);
 #ifdef __cpp_lib_expected
     holdfast::lease held = locks.acquire(named("e"));
     auto outcome = locks.acquire_or_error(named("e"));
@@ -225,7 +233,9 @@ int main(int argc, char **argv)
 {
     if (argc != 2)
         return 64;
-    holdfast::client opened(argv[1]), locks(std::move(opened));
+    holdfast::client opened(argv[1]), locks(std::move(opened)), &itself = locks;
+    locks = std::move(itself);
+    check("a client that is moved to itself stays open", locks.native_handle());
 
     leases(locks);
     loss(locks);
