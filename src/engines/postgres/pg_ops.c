@@ -292,11 +292,17 @@ static bool send_acquire(struct postgres *p, struct pg_op *a, nanos now)
     return send_verb(p, a, "hf_acquire", p->acquire, count, values, now);
 }
 
-/* Returns the verb for a LEAVE. A handoff that nobody has confirmed is not durable yet, so in a
- * durable schema a waiter that leaves gives back whatever it was granted. */
-static const char *release_verb(const struct postgres *p, const struct engine_op *op)
+/* A handoff that nobody has confirmed is not durable yet, so in a durable schema a waiter that
+ * leaves gives back whatever it was granted. */
+bool pg_op_gives_back(const struct postgres *p, const struct pg_op *a)
 {
-    if (op->verb == OP_LEAVE && p->memory && !p->interop)
+    return a->sent_op.verb == OP_LEAVE && (!p->memory || p->interop);
+}
+
+static const char *release_verb(const struct postgres *p, const struct pg_op *a)
+{
+    const struct engine_op *op = &a->sent_op;
+    if (op->verb == OP_LEAVE && !pg_op_gives_back(p, a))
         return "l";
     return op->verb == OP_RELEASE && op->lost ? "x" : "r";
 }
@@ -323,7 +329,7 @@ static bool send_release_as(struct postgres *p, struct pg_op *a, enum pg_request
         number(&n, (int64_t)op->token),
         number(&n, a->ticket),
         truth(op->named),
-        release_verb(p, op),
+        release_verb(p, a),
         number(&n, tombstone),
         NULL,
         NULL,

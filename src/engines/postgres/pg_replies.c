@@ -246,6 +246,7 @@ bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
     struct engine_reply own = reply_of(request, REPLY_FAILED);
     struct pg_op *a = request->op;
     struct numbers n;
+    bool is_given_back = request->verb == OP_ACQUIRE && pg_op_gives_back(p, a);
     bool understood = read_numbers(reply, &n);
 
     if (understood && request->verb == OP_ACQUIRE)
@@ -255,7 +256,11 @@ bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
     else if (understood)
         understood = read_extended(p, a, &n, &own);
 
-    if (understood)
+    /* A grant that reaches a waiter which has left is released by the request behind it. That one's
+     * reply decides. */
+    if (understood && is_given_back)
+        pg_op_settle(p, a);
+    else if (understood)
         pg_op_reply(p, a, &own);
     return understood;
 }

@@ -218,6 +218,8 @@ struct pg_error pg_error_of(const struct postgres *p, const struct pg_reply *rep
 /* Returns NULL without memory. */
 struct pg_op *pg_op_find_or_make(struct postgres *p, struct engine_op *op);
 void pg_op_submit(struct postgres *p, struct pg_op *a, nanos now);
+/* Returns true if the op leaves, and its request releases whatever it was granted. */
+bool pg_op_gives_back(const struct postgres *p, const struct pg_op *a);
 /* Releases a lease that the client does not know about; no reply follows. */
 void pg_op_give_back(struct postgres *p, struct pg_op *a, nanos now);
 void pg_op_forget(struct postgres *p, struct engine_op *op);
