@@ -6,11 +6,12 @@ const { HoldfastError, translate } = require('./errors.js');
 const FOREVER = -1;
 const WAIT_DEFAULT = -2; // as URL or environment say
 const FLAGS = { RENEW: 1, BARGING: 4, TOKENLESS: 8 };
-const KINDS = { exclusive: 0, semaphore: 1, read: 2, write: 3 };
+const KINDS = new Map([['exclusive', 0], ['semaphore', 1], ['read', 2], ['write', 3]]);
 const KNOWN = new Set(['ttl', 'wait', 'signal', 'kind', 'capacity', 'units', 'owner', 'label',
   'correlationId', 'maxHold', 'renew', 'barging', 'tokenless']);
 
-/** Half of a surrogate pair has no UTF-8: two names that differ in it would be one lock. */
+/** Half of a surrogate pair has no UTF-8, and C ends a text at a NUL: two names that differ in it would
+ * be one lock, and two owners one owner. */
 const isWellFormed = String.prototype.isWellFormed
   ? (text) => text.isWellFormed()
   : (text) => !/\p{Surrogate}/u.test(text);
@@ -36,8 +37,14 @@ function milliseconds(value, name) {
 }
 
 function checkText(value, name) {
-  if (value !== undefined && typeof value !== 'string') throw invalid(`${name}: not a string`);
+  if (typeof value !== 'string') throw invalid(`${name}: ${typeof value} is not a string`);
+  if (value.includes('\0')) throw invalid(`${name}: has a control character`);
+  if (!isWellFormed(value)) throw invalid(`${name}: has half of a surrogate pair`);
   return value;
+}
+
+function checkRareText(value, name) {
+  return value === undefined ? undefined : checkText(value, name);
 }
 
 function checkCount(value, name) {
@@ -47,9 +54,9 @@ function checkCount(value, name) {
 }
 
 function kindOf(options) {
-  const kind = KINDS[options.kind ?? (options.capacity === undefined ? 'exclusive' : 'semaphore')];
+  const kind = KINDS.get(options.kind ?? (options.capacity === undefined ? 'exclusive' : 'semaphore'));
   if (kind !== undefined) return kind;
-  throw invalid(`kind: ${options.kind} is none of ${Object.keys(KINDS).join(', ')}`);
+  throw invalid(`kind: ${String(options.kind)} is none of ${[...KINDS.keys()].join(', ')}`);
 }
 
 function flagsOf(options) {
@@ -61,9 +68,7 @@ function flagsOf(options) {
 
 /** A request as addon_value.c reads it; a short one leaves the rest at its default. */
 function makeRequest(name, options, wait) {
-  if (typeof name !== 'string') throw invalid(`name: ${typeof name} is not a string`);
-  if (name.includes('\0')) throw invalid('name: has a control character');
-  if (!isWellFormed(name)) throw invalid('name: has half of a surrogate pair');
+  checkText(name, 'name');
   let rare = false;
   for (const key in options) {
     if (!KNOWN.has(key)) throw invalid(`${key}: no such option`);
@@ -74,8 +79,8 @@ function makeRequest(name, options, wait) {
   return [name, ttl, wait, flagsOf(options), kindOf(options),
     checkCount(options.units, 'units'), checkCount(options.capacity, 'capacity'),
     options.maxHold === Infinity ? 0 : milliseconds(options.maxHold, 'maxHold') ?? 0,
-    checkText(options.owner, 'owner'), checkText(options.label, 'label'),
-    checkText(options.correlationId, 'correlationId')];
+    checkRareText(options.owner, 'owner'), checkRareText(options.label, 'label'),
+    checkRareText(options.correlationId, 'correlationId')];
 }
 
 module.exports = { FOREVER, WAIT_DEFAULT, milliseconds, makeRequest };

@@ -26,7 +26,8 @@ test('a bad URL throws in the constructor, and an unknown option in the call', a
   assert.throws(() => new Client(urls[0], { logLevel: 'loud' }), isRejected('HF_INVALID'));
   const client = new Client(urls[0]);
   for (const [options, word] of [[{ til: 1 }, 'til'], [{ ttl: -1 }, 'ttl'], [{ ttl: '5' }, 'ttl'], [{ ttl: 1.5 }, 'ttl'],
-    [{ kind: 'shared' }, 'kind'], [{ capacity: -1 }, 'capacity'], [{ owner: 7 }, 'owner'], [{ wait: 'soon' }, 'wait']])
+    [{ kind: 'shared' }, 'kind'], [{ kind: 'toString' }, 'kind'], [{ capacity: -1 }, 'capacity'], [{ owner: 7 }, 'owner'],
+    [{ owner: 'a\0b' }, 'owner'], [{ owner: 'half \ud800' }, 'owner'], [{ wait: 'soon' }, 'wait']])
     await assert.rejects(client.acquire('a', options), (error) => error.code === 'HF_INVALID' && error.message.includes(word));
   for (const name of [7, '', 'a\0b', 'x'.repeat(513), 'half \ud800'])
     await assert.rejects(client.acquire(name), isRejected('HF_INVALID'));
