@@ -18,7 +18,8 @@ done
 start_redis || exit 70
 export HF_TEST_QUORUM HF_TEST_STOP_URL=$REDIS_URL HF_TEST_STOP_PID=$REDIS_PID HOLDFAST
 start_redis || exit 70
-export HF_TEST_URLS="local:$SCRATCH/table $REDIS_URL" HF_TEST_CROWD_MS=$((${1:-60} * 1000))
+export HF_TEST_URLS="local:$SCRATCH/table $REDIS_URL"
+[ "${1:-}" = bars ] || export HF_TEST_CROWD_MS=$((${1:-60} * 1000))
 
 NODE_APP=$SCRATCH/app
 mkdir -p "$NODE_APP"

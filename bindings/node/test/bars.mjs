@@ -67,17 +67,20 @@ async function onThisMachine() {
   ok('local: at most 2.5 us a pair', holdfast <= 2.5);
 }
 
-/** Ten that want one lock, over two clients, with work of a millisecond. */
+/** Ten that want one lock, over two clients, with work of a millisecond. A wait is measured in the turns of
+ * others: on a busy machine its milliseconds say how long the processors were taken by other programs. */
 async function contended() {
   const clients = [new Client(server), new Client(server)];
   const name = fresh();
-  const turns = Array(10).fill(0), waits = [];
+  const turns = Array(10).fill(0), waits = [], passed = [];
+  let grants = 0;
   const begun = performance.now();
   await Promise.all(turns.map(async (_, i) => {
     while (performance.now() < begun + 4000) {
-      const asked = performance.now();
+      const asked = performance.now(), before = grants;
       const lease = await clients[i % 2].acquire(name);
       waits.push(performance.now() - asked);
+      passed.push(grants++ - before);
       turns[i]++;
       await sleep(1);
       await lease.release();
@@ -85,11 +88,11 @@ async function contended() {
   }));
   const all = turns.reduce((sum, n) => sum + n, 0);
   const jain = all ** 2 / (turns.length * turns.reduce((sum, n) => sum + n * n, 0));
-  const fair = turns.length * (performance.now() - begun) / all, longest = Math.max(...waits);
+  const fair = turns.length * (performance.now() - begun) / all, longest = Math.max(...waits), most = Math.max(...passed);
   for (const client of clients) await client.close();
-  say(`${all} turns, Jain ${jain.toFixed(5)}, longest wait ${longest.toFixed(1)} ms, a fair one ${fair.toFixed(1)} ms`);
+  say(`${all} turns, Jain ${jain.toFixed(5)}, longest wait ${longest.toFixed(1)} ms, a fair one ${fair.toFixed(1)} ms, with at most ${most} turns of others`);
   ok('ten that want one lock: Jain is 0.999 or more', jain >= 0.999);
-  ok('ten that want one lock: the longest wait is at most 1.5 of a fair one', longest <= 1.5 * fair);
+  ok('ten that want one lock: the longest wait is a fair one, the turns of the nine others', most <= turns.length - 1);
 }
 
 await besideRedlock(1, 0.9);
