@@ -51,8 +51,8 @@ static struct claim_effect pause_or_deny(struct claim *claim, hf_status outcome,
     return (struct claim_effect){.verb = OP_NONE};
 }
 
-/* A wait ends within one op_timeout of its deadline. A caller that does not wait has given the
- * engine its time already, so only a reply that comes at once counts. */
+/* A wait ends within one op_timeout of its deadline. A caller that does not wait has used up its
+ * time for the ACQUIRE, so only a reply that the LEAVE gets at once counts. */
 static struct claim_effect leave(struct claim *claim, hf_status outcome, nanos now)
 {
     assert(claim->state <= CLAIM_PAUSED && outcome != HF_OK);
@@ -106,8 +106,9 @@ struct claim_effect claim_act_grant(struct claim *claim, const struct claim_even
     return (struct claim_effect){.report = REPORT_GRANTED, .status = HF_OK};
 }
 
-/* Only a grant that replies to the LEAVE counts. An earlier grant may have been read late, when the
- * engine is already releasing it; if it is not, its reply to LEAVE says so. */
+/* Only a grant that replies to the LEAVE counts. A grant that replies to an earlier ACQUIRE may
+ * arrive while the engine is already releasing it; if the engine keeps it, the reply to the LEAVE
+ * is a grant, too. */
 struct claim_effect claim_act_grant_leaving(struct claim *claim, const struct claim_event *event)
 {
     if (event->reply->asked_at < claim->asked_at)
@@ -150,9 +151,9 @@ struct claim_effect claim_act_cut(struct claim *claim, const struct claim_event 
 /* FULL and NO_MEMORY are transient too (the retry column of status.def): room comes back when
  * others release, and the caller said how long that may take.
  *
- * A request with unknown outcome ends the attempt, and the release removes whatever was done of it.
- * It must not be sent again: half a grant that it left behind would count as a whole one, with a
- * token that was never counted. */
+ * A request with unknown outcome ends the attempt, and the release removes what the request has
+ * written. It must not be sent again: half a grant that it left behind would count as a whole one,
+ * with a token that is not in the counter. */
 struct claim_effect claim_act_fail(struct claim *claim, const struct claim_event *event)
 {
     assert(event->reply->status != HF_OK);
@@ -239,8 +240,8 @@ struct claim_effect claim_act_timer_leaving(struct claim *claim, const struct cl
     return claim_act_leave_unanswered(claim, event);
 }
 
-/* The first cancel stays the outcome. If the wait was only over by time, the cancel replaces that,
- * and a grant that may still come is not wanted either. */
+/* The outcome of the first cancel stays. If the wait had ended by its deadline, the cancel replaces
+ * that outcome, and a grant that still arrives is released. */
 struct claim_effect claim_act_cancel_leaving(struct claim *claim, const struct claim_event *event)
 {
     assert(claim->outcome != HF_OK && event->status != HF_OK);
@@ -251,9 +252,9 @@ struct claim_effect claim_act_cancel_leaving(struct claim *claim, const struct c
     return (struct claim_effect){.verb = OP_NONE};
 }
 
-/* The engine may say why the wait ended without a grant. If no ask of this claim was answered, that
- * reason replaces TIMEOUT, which would say that others hold the lock. If a grant was not yet
- * durable, the reason always does. */
+/* The engine may say why the wait ended without a grant. If no ACQUIRE of this claim was answered,
+ * that reason replaces TIMEOUT, which would say that others hold the lock. NOT_REPLICATED always
+ * replaces it: there was a grant, which was not yet durable. */
 struct claim_effect claim_act_left(struct claim *claim, const struct claim_event *event)
 {
     assert(claim->state == CLAIM_LEAVING && claim->outcome != HF_OK);
@@ -264,9 +265,9 @@ struct claim_effect claim_act_left(struct claim *claim, const struct claim_event
     return claim_end(claim, REPORT_DENIED, replaces ? reason : claim->outcome);
 }
 
-/* The outcome of a wait whose end the engine did not answer. TIMEOUT is only true if the engine has
- * said before that others hold the lock. Otherwise the failure that ended the ask is the outcome,
- * and IN_DOUBT if the server was silent. */
+/* The outcome of a wait whose LEAVE the engine did not answer. TIMEOUT is only true if the engine
+ * has said before that others hold the lock. Otherwise the outcome is the failure that the engine
+ * reports now, or IN_DOUBT if the server was silent. */
 static hf_status unanswered_outcome(const struct claim *claim, const struct claim_event *event)
 {
     bool is_known = waits(claim) || claim->cancelled || claim->queued;

@@ -70,7 +70,7 @@ enum engine_offer {
     ENGINE_NO_BARGING = 128, /* the queue is strict: no request is granted ahead of waiters */
 };
 
-#define NO_TOKEN 1 /* token of holds without a token; it is below every granted token */
+#define NO_TOKEN 1 /* stands for the token of a tokenless hold; below every granted token */
 
 /* One request to an engine. It lives in the client's lease; the engine may keep the pointer until
  * its last reply. */
