@@ -462,9 +462,9 @@ hf_status client_release_start(struct hf_lease *lease, struct done_call done)
     return status;
 }
 
-/* keep_handles: frees a handle while the client is being closed, or later. The memory of the
- * client is freed with its last handle. The client's lock is released last, because another thread
- * may free the memory after that. */
+/* With keep_handles: frees a handle while hf_close runs, or after it. The memory of the client is
+ * freed with its last handle. The client's lock is released last, because another thread may free
+ * the memory after that. */
 static void free_kept(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;

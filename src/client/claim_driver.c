@@ -77,7 +77,7 @@ static void answer(struct pending_call *call, hf_status status)
     call->status = status;
 }
 
-/* Ends an extend or a conversion: of a blocked caller, or of a call that only started it. */
+/* Ends an extend or a conversion. Its caller is blocked, or gets a callback. */
 static void answer_change(struct hf_lease *lease, hf_status status)
 {
     struct callbacks *callbacks = lease->callbacks;
@@ -244,8 +244,9 @@ static bool tells_holder(const struct engine_reply *reply)
     return reply->holder || (reply->kind == REPLY_BUSY && reply->retry_at != TIME_NEVER);
 }
 
-/* The text for an outcome is that of the last failure, unless a better reply came since. The
- * outcome of a release in the background does not change the text for the end before it. */
+/* The text for an outcome is that of the last failure, unless a better reply came since. A release
+ * in the background, which no caller asked for, does not change the text of the wait or the loss
+ * before it. */
 static void note_failure_text(struct hf_lease *lease, const struct engine_reply *reply)
 {
     assert(reply->kind < REPLY_KINDS);
@@ -320,8 +321,8 @@ void claim_driver_input(struct hf_lease *lease, enum claim_input in, hf_status w
 
 /* ---- Waiting for replies ---- */
 
-/* A caller stops waiting. If others wait, one of them must park in its place. If it was the last,
- * the background thread takes the replies from here on. */
+/* A caller stops waiting. If other callers wait, one of them must park in its place. If it was the
+ * last caller, the background thread takes the replies from now on. */
 void claim_driver_wait_pass(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;
@@ -337,7 +338,8 @@ void claim_driver_wait_pass(struct hf_lease *lease)
 }
 
 /* One caller parks in the engine; the others sleep until it has passed the reply to the claim.
- * If the engine replies at once, only an op in its queue can get a later reply. */
+ * An engine that replies inside submit() replies again only to an op in its queue, so for other ops
+ * nobody parks. */
 nanos claim_driver_park(struct hf_lease *lease, nanos until)
 {
     struct hf_client *client = lease->client;
