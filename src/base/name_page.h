@@ -1,12 +1,12 @@
-/* name_page.h - a page of names: those that come first in byte order behind a given name, at most
- * so many. Memory is reserved when it is opened, so that adding a name never fails. */
+/* name_page.h - a page of names: of all names behind a given one the first N in byte order. Memory
+ * is reserved when the page is opened, so that adding a name never fails. */
 #pragma once
 #include "holdfast.h"
 
 /* The names that a page may have, and their number. */
 struct name_range {
     const char *after;  /* only names behind it in byte order; "": all */
-    const char *except; /* no names that begin with it; "": no exception */
+    const char *except; /* leave out names with this prefix; "": leave out none */
     uint32_t most;      /* most names in a page; 0: all names, so there is only one page */
     bool foreign;       /* also locks of other programs that nobody here waits for */
 };

@@ -24,7 +24,8 @@
  * with io->lock.
  *
  * Times. A sleep ends at the latest when the engine wants its next tick, as known when the sleep
- * began. A thread that brings that time forward parks next, or wakes the background thread.
+ * began. A thread whose call makes that time earlier parks right after it and so sees the new time,
+ * or it wakes the background thread.
  *
  * Files. io_ops.c has the functions of engine.h that submit ops and take replies, io_park.c parked
  * callers, io_background.c the background thread, io_poll.c what both do while they wait,
@@ -135,8 +136,8 @@ struct io_connection {
 /* The connections whose numbers are the same modulo CONNECTION_GROUPS. */
 struct io_group {
     struct io_waiter *driver; /* thread that drives it; NULL: none */
-    nanos unclaimed_at;       /* time since when a reply has been due that no op waits for */
-    nanos interest_at;        /* time since when an op without a caller has been interested */
+    nanos unclaimed_at;       /* since when a reply that no op waits for has been due */
+    nanos interest_at;        /* since when an op without a caller has been interested */
     unsigned open_count;      /* number of open connections */
     uint32_t interest_count;  /* number of interested ops without a caller */
     int wake_fd;              /* eventfd for its driver; -1 before the first dial */
@@ -357,16 +358,16 @@ void io_write_wake_fd(int fd); /* Needs no lock. */
 
 /* ---- io_loop.c ---- */
 
-/* A connection came up, and one is about to go down. */
+/* The first: a connection came up. The second: it is about to go down. */
 void io_loop_watch(struct io *io, struct io_connection *connection);
 void io_loop_unwatch(struct io *io, struct io_connection *connection);
 /* Connections that the background thread leaves to the loop for now. */
 connection_set io_left_to_loop(const struct io *io, nanos now);
-/* When the background thread must look again whether the loop reads. */
+/* Returns when the background thread must check again whether the loop reads: at most `until`. */
 nanos io_loop_limit(const struct io *io, nanos now, nanos until);
 /* An op without a caller became the first one that is interested in a group. */
 void io_loop_expect(struct io *io, struct io_group *group);
-/* A reply by one of these connections is due: tells the background thread when to look. */
+/* A reply on one of these connections is due: tells the background thread when to check. */
 void io_loop_announce(struct io *io, connection_set connections);
 
 /* ---- io_background.c ---- */
@@ -414,7 +415,8 @@ nanos io_sleep_limit(const struct io *io, nanos now, nanos until);
 /* For each of these connections without a driver, wakes a thread that is interested in it, if
  * there is one. */
 void io_offer(struct io *io, connection_set connections);
-/* Returns the connections that the background thread drives for callers if the policy is off. */
+/* Returns the connections that the background thread drives for callers: none if the policy is on,
+ * those of all sleeping callers if it is off. */
 connection_set io_background_share(const struct io *io);
 void io_leave_connections(struct io *io, struct io_waiter *me, connection_set connections);
 void io_give_up(struct io *io, struct io_waiter *me,

@@ -4,7 +4,7 @@
 #pragma once
 #include "engines/wire_engine.h"
 
-/* A zeroed one has handed out nothing. */
+/* Which numbers are in use; zero: none. */
 struct connection_numbers {
     void **owner; /* by number; NULL: free */
     unsigned room;

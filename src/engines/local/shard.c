@@ -6,7 +6,7 @@
 #include "sys/clock.h"
 #include "sys/process.h"
 
-/* slice of a wait; an op with a longer wait needs no second one */
+/* an op that may wait for at least this long waits once; an op with less time waits repeatedly */
 #define PATIENT_SLICE NANOS_OF_MS(600)
 #define PATIENT_TOTAL NANOS_OF_MS(2000) /* longest wait of an op with a shorter limit */
 enum { PATIENT_TRIES = 20 };

@@ -357,9 +357,9 @@ static size_t most_of_an_answer(const struct redis_connection *connection)
     return list ? (size_t)LIST_MOST : (size_t)ANSWER_MOST;
 }
 
-/* Notes how long requests take, in steps, because each change makes the next op write its terms
- * anew. One step or less fits into every ttl and counts as 0. The value falls only if the time
- * became much less. */
+/* Notes how long requests take, rounded up to TAKES_STEP: each change makes the next op encode its
+ * terms anew. A single step fits into every ttl, so it counts as 0. The value is lowered only by a
+ * quarter or more. */
 static void note_takes(struct redis *r, nanos takes)
 {
     nanos steps = (takes + TAKES_STEP - 1) / TAKES_STEP * TAKES_STEP;

@@ -231,7 +231,7 @@ void redlock_ops_tick(struct redlock *l, nanos now);
 void redlock_place_begin_try(struct redlock *l, struct quorum_op *quorum_op);
 /* Takes ticket and place from the refusals to a failed try. */
 void redlock_place_learn(struct redlock *l, const struct quorum_try *b);
-/* Servers have said whose turn it is: handles quorum_op->pending_turns. */
+/* Servers have reported whose turn it is: handles quorum_op->pending_turns. */
 void redlock_place_on_turn(struct redlock *l, struct quorum_op *quorum_op, nanos now);
 /* No client holds the lock: asks again soon. */
 void redlock_place_try_again(struct redlock *l, struct quorum_op *quorum_op, nanos now);

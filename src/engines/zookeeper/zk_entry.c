@@ -586,7 +586,7 @@ void zk_entry_forget(struct zk *zk, struct engine_op *op)
     entry->sent.label_len = 0;
     entry->is_granted = false;
     entry->refusal = HF_OK;
-    /* If the outcome is unknown, this is sent once it is known. */
+    /* If it is unknown whether the place exists, the release waits until that is known. */
     entry->verb = OP_RELEASE;
     zk_calls_unclaim(entry);
     zk_entry_advance(zk, entry, zk->last_now);

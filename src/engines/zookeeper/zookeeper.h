@@ -218,7 +218,7 @@ struct zk_entry {
     unsigned tries;
     bool is_granted; /* the list says that it holds; the session must be proven before the reply */
     bool is_seen;    /* its place is watched on this connection */
-    bool is_elsewhere;      /* another process made its place, or may have */
+    bool is_elsewhere;      /* its place was made by another process, or may have been */
     bool makes_parents;     /* the next creation also creates the nodes above */
     bool was_held;          /* it has held since it took its place */
     bool was_deleted;       /* a deletion with unknown outcome was sent */
@@ -287,10 +287,10 @@ int64_t zk_session_ttl_max(const struct zk_session *session);
 bool zk_session_raise(struct zk_session *session, int64_t ttl_ms);
 /* Sends a quorum write, unless one is in flight. */
 void zk_session_beat(struct zk_session *session, nanos now);
-/* A quorum write that is sent now will show the leader that the session was alive at some time:
- * returns that time. */
+/* Returns the latest time at which the leader knows the session to have been alive, once a quorum
+ * write that is sent now is answered. */
 nanos zk_session_touched(const struct zk_session *session, nanos now);
-/* The reply came to a request that was sent at some time. */
+/* A request that was sent at `sent_at` was answered at `now`. */
 void zk_session_touch(struct zk_session *session, nanos sent_at, nanos now);
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
 void zk_session_break(struct zk_session *session, hf_status status, const char *why);
