@@ -27,7 +27,7 @@
 --   {-3, capacity}         more units than that
 --   {-4}                   too many waiters
 --   {-5}                   this owner reads the lock and asks to write it
---   {-6}                   some of the dead were removed, others are still ahead: ask again at once
+--   {-6}                   dead waiters were removed, and more are still ahead: ask again at once
 --
 -- Cost: a free plain lock TIME, SET, SET. To wait for a plain one TIME, SET, SET, ZCARD, PTTL,
 -- ZADD, HSET, and two PEXPIRE, or behind others HRANDFIELD. Otherwise O(log n) in the waiters.
@@ -69,7 +69,8 @@ local function read_for_acquire(lock, r, seen)
 end
 
 -- When the first hold in the hash ends, if the lock is full until then. nil: it is not full, the
--- request or its owner holds, kind or capacity differ, or a hold is over or longer than given.
+-- request or its owner holds, kind or capacity differ, or that hold has ended or has more time left
+-- than it was given.
 local function full_until(lock, r)
   local has_capacity = r.capacity == lock.capacity or r.capacity == lock.declared
   local agrees = lock.class == class_of(r.kind) and has_capacity and r.units <= lock.capacity
@@ -146,14 +147,14 @@ local function join_owner(lock, r)
   if not other then return nil end
   leave_queue(lock, r.id, r)
   if r.kind == 'w' and other.kind == 'r' then return { -5 } end
-  if r.kind == 'w' then redis.call('HDEL', lock.key, '@w') end -- it counts on the upgrade, too
+  if r.kind == 'w' then redis.call('HDEL', lock.key, '@w') end -- now it relies on the upgrade, too
   hold(lock, r, lock.now + r.first_ms * 1000, other.token, other.kind)
   return granted(r, other.token)
 end
 
 -- The lock fits, and nobody waits, or the request may pass the queue. Returns the token, or nil.
 local function take_now(lock, r)
-  -- In the queue it is as patient as others.
+  -- A barging request that is in the queue passes nobody.
   local may_pass = r.barges and not redis.call('ZSCORE', lock.queue, r.id)
   if not fits(lock, r) then return nil end
   local somebody_waits = redis.call('EXISTS', lock.queue) == 1

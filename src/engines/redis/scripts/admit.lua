@@ -21,9 +21,9 @@ local function grant(lock, w, arrival, is_me)
   return token
 end
 
--- Lets in waiters in their order. me: the request that is asking right now; it gets no message.
--- Returns the token of `me` if it was its turn. first: the first in line, if it has left the queue
--- already.
+-- Grants the lock to waiters in their order. me: the request of this call; it gets no message.
+-- first: the first in line, if the caller has taken it from the queue already. Returns the token
+-- of `me` if the lock was granted to it.
 local function admit(lock, me, first)
   local mine
   lock.is_unfinished = false

@@ -25,8 +25,8 @@ local function read_upgrade(lock)
   return (redis.call('HGET', lock.key, '@w') or ''):match('^(%S+ %S+) (%d+)$')
 end
 
--- Two upgrades are one hold: the first is noted. Once another one counts on it, nobody can revoke
--- it any more.
+-- Several upgrades of one owner are one hold. The first is noted. Once another upgrade relies on
+-- it, it cannot be revoked any more.
 local function note_upgrade(lock, me, round, is_first)
   local who, since = read_upgrade(lock)
   if me and (is_first or who == me) then

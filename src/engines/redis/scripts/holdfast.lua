@@ -12,7 +12,8 @@
 --              Any other string is foreign. Every other hold is in a hash:
 --                @k class, @c capacity, @d capacity that was asked for, @u units in use,
 --                id -> "units token ttl kind owner meta", +owner -> its ids,
---                @w "id client round": the upgrade that alone made a writer of its owner.
+--                @w "id client round": the upgrade that made its owner a writer, while no other
+--                request relies on it.
 --              The units of an owner are counted once.
 --   2 counter  "N" or "~N until": the last number given out (tokens and arrivals). The ~ says
 --              "look closer": somebody waits, or tombstones stand until then, or the name may be
@@ -24,13 +25,14 @@
 --              =client -> until when the client counts as alive by its last request.
 --   5 ends     sorted set: id -> end of the hold, for holds in a hash
 --   6 past     sorted set, only with history: token -> a note about that hold; +inf -> "N age"
---   7 places   only in a quorum: places.lua. In a cluster it never exists: while a slot is moved,
---              the server refuses calls with a key that is not there, so none runs half-way.
+--   7 places   only in a quorum: places.lua. Calls in a cluster name it too, where it never exists:
+--              while a slot is moved, the server refuses calls with a key that is not there, so no
+--              call runs half-way.
 --
 -- Two more keys are named by the record of a waiter: BOX, the inbox of its client, and BOX:alive,
--- which exists while that client says every 350 ms that it lives (presence.c). Two keys of all
--- locks with one prefix are the index of their names (name_index.lua). In a
--- cluster there is none of these: a call may touch keys of its lock's slot alone.
+-- which exists while that client says every 350 ms that it lives (presence.c). Two keys for all
+-- locks with one prefix are the index of their names (name_index.lua). A cluster has none of these
+-- four: a call may touch keys of its lock's slot alone.
 --
 -- kind: e exclusive, s semaphore, r reader, w writer. class: e, s, x (readers and writers). owner:
 -- "-" if none was given. meta: "ticket flags pid host label"; ticket: the arrival number, 0 if it
@@ -38,15 +40,15 @@
 -- microseconds of the server's clock; ttl, grace and PX are milliseconds. The ttl in a record is
 -- the longest time that the hold was ever given. If it has more left, the clock stepped back.
 --
--- Rounds: a client whose grant lacks replicas revokes it, and begins a new round with that. The
--- revoke may arrive late, so it names its round, and spares a hold of a later one.
+-- Rounds: a client that revokes a grant, because it lacks replicas, thereby begins a new round. The
+-- revoke may arrive late. So it names its round, and spares a hold of a later round.
 --
 -- Rules:
 --
 --   * A call keeps nothing in the interpreter. Its state is in locals, or in a table that
 --     open_lock() makes anew. tests/lint/lua.sh proves that no function assigns an upvalue.
---   * A verb that writes ends with admit(), so that nobody who fits waits, and with
---     keep_counter(). A verb that knows that a plain hold stands at its end leaves admit() out.
+--   * A verb that writes ends with admit(), so that no waiter that fits is left waiting, and with
+--     keep_counter(). A verb that leaves a plain hold behind needs no admit(): nobody fits.
 --   * Any call may be refused (a right that was taken away, a full server), and what was written
 --     before stays. So the order of writes matters: a number is in the counter before a hold has
 --     it as its token. The end of a hold is stored before the hold, and removed after it. The

@@ -13,7 +13,7 @@
 -- Answers:
 --   1              it was held, and is released
 --   0              it was not held (any more), and is out of the queue
---   3, 2           the same, and the first in line may fit: some of the dead were removed, others
+--   3, 2           as 1 and 0, and the first in line may fit: dead waiters were removed, and more
 --                  are still ahead
 --   {token, left}  l, and it is held: left ms from now
 --   {0 or 2, left, holder}  l, and another holds it: as the answers of acquire
