@@ -181,7 +181,7 @@ static void arm(struct ledger_entry *entry, int64_t ms)
     event_add(entry->timer, &time);
 }
 
-/* A hold without a text cannot be asked for. */
+/* Without a text of the hold this instance cannot ask the engine for it. */
 static bool has_text(const struct ledger_entry *entry)
 {
     return entry->name > entry->exported;
@@ -203,7 +203,7 @@ struct check {
     hf_status status;
     int64_t ends_ms_known; /* end of the hold as the ledger knew it */
     int64_t ends_ms;       /* end of the hold, by clock_ms() */
-    bool is_early;         /* the outcome was known before the time that the ledger knew was over */
+    bool is_early;         /* the outcome was known before ends_ms_known */
 };
 
 static void do_check(struct job *job)
@@ -349,7 +349,8 @@ void lease_ledger_gone(struct ledger_entry *entry, bool is_early)
         lease_ledger_end(entry, is_early ? END_ELSEWHERE : END_EXPIRED);
 }
 
-/* From here on the end is found by the time of the lease. The handle that renewed it is gone. */
+/* The handle that renewed the lease is gone: from now on the checks around its end time find out
+ * how it ended. */
 static void find_end_by_time(struct ledger_entry *entry)
 {
     if (entry->end != END_NONE)

@@ -44,13 +44,13 @@ uint64_t lease_ledger_add(struct lease_ledger *ledger, const char *exported, con
 struct ledger_entry *lease_ledger_find(const struct lease_ledger *ledger, const char *exported);
 struct ledger_entry *lease_ledger_find_key(const struct lease_ledger *ledger, uint64_t key);
 
-/* The entry may be NULL, and may have ended: then nothing is counted. */
+/* Counts nothing if the entry is NULL or has ended. */
 void lease_ledger_extended(struct ledger_entry *entry, int64_t ends_ms);
 void lease_ledger_end(struct ledger_entry *entry, enum lease_end end);
-/* The hold was found to have ended. `is_early`: that was known before its time was over. */
+/* The hold was found to have ended. `is_early`: before its end time. */
 void lease_ledger_gone(struct ledger_entry *entry, bool is_early);
-/* A release that got `outcome`. If that is unknown, and if the release was not tried (HF_BUSY), the
- * end is found by the time of the lease. The entry may be NULL. */
+/* A release ended with `outcome`. If that is unknown, or HF_BUSY because the release was not tried,
+ * the checks around the end time find the end. The entry may be NULL. */
 void lease_ledger_release(struct ledger_entry *entry, hf_status outcome);
 
 /* A break of a hold. It concerns every lease of the hold: those of one owner have the same token.

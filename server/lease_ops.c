@@ -18,10 +18,9 @@ struct holding {
     struct exchange *x;
     struct server *server;
     enum action action;
-    struct auto_renewed
-        /* its entry in auto_renew; NULL: this instance does not renew it, so a handle is
-         * attached for this request */
-        *auto_renewed;
+    /* entry of the lease in auto_renew; NULL: this instance does not renew the lease, so a handle
+     * is attached for this request */
+    struct auto_renewed *auto_renewed;
     char text[HF_EXPORT_MAX];
     struct lease_facts facts; /* parsed from `text` */
     int64_t granted_ms;       /* time of the grant in milliseconds since 1970; 0 if unknown */
@@ -78,8 +77,9 @@ static void work(struct job *job)
 
 /* ---- The log ---- */
 
-/* Releases of leases that this instance renews. The library logs them too, but without the
- * correlation id of the request. An entry exists from the request until the library's line. */
+/* Releases of leases that this instance renews. Their line is written here, with the correlation id
+ * of the request. The library reports them as well, without that id: an entry in this list exists
+ * from the request until that report, which is then not logged. */
 struct own_line {
     uint64_t token;
     struct own_line *next;
@@ -128,7 +128,8 @@ static int64_t held_ms(const struct holding *h)
     return ms > 0 ? ms : 0;
 }
 
-/* Returns how long an ended lease was held: until the last end that this instance knows of. */
+/* Returns how long a lease that has ended was held, at most until the last end that this instance
+ * knows of. */
 static int64_t held_until_end_ms(const struct holding *h)
 {
     const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
@@ -204,8 +205,8 @@ static void note_released(const struct holding *h)
     lease_ledger_release(entry, HF_OK);
 }
 
-/* The client asked for a lease that is not held any more. If its time ran out, that is logged
- * once. A lease that was broken through this instance has its line already. */
+/* The client asked to extend or release a lease that is not held any more. If its time ran out,
+ * that is logged once. A lease that was broken through this instance has its line already. */
 static void note_lost(const struct holding *h)
 {
     struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
@@ -271,13 +272,13 @@ static void answer(struct holding *h)
 static void done(struct job *job)
 {
     struct holding *h = (struct holding *)(void *)job;
-    /* After a release the handle renews nothing, whatever the outcome is. */
+    /* After a release the handle no longer renews the lease, whatever the outcome is. */
     bool ended = h->status == HF_LOST || h->status == HF_NOT_HELD ||
                  (h->action == ACTION_RELEASE && h->is_tried);
 
     note(h);
     answer(h);
-    /* The library will not log it. */
+    /* The library does not report a release that failed. */
     bool release_failed = h->auto_renewed && h->action == ACTION_RELEASE && h->status != HF_OK;
     if (release_failed)
         (void)lease_ops_has_line(h->facts.token);

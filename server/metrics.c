@@ -123,9 +123,9 @@ static void note_released(struct metrics *metrics, const struct hf_log_event *ev
 {
     struct handoff *handoff = handoff_of(metrics, event->name);
 
-    if (handoff->granted_ms <
-        /* that grant belongs to an earlier hold, which was released through another instance */
-        event->wall_ms)
+    /* A grant from before this release does not follow it: the hold ahead of that grant was
+     * released through another instance. */
+    if (handoff->granted_ms < event->wall_ms)
         handoff->granted_ms = 0;
     handoff->released_ms = event->wall_ms;
     measure_handoff(metrics, handoff);

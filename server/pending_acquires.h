@@ -2,7 +2,7 @@
  * `wait` (pending_acquires.c). lease_request.c reads its body, leases.c starts it. For an
  * Idempotency-Key idempotency.c acquires the key's lock and record first, and
  * idempotency_replay.c notes the grant. grant_response.c answers with a lease, leases.c without
- * one. release_job.c releases what nobody has. All on the loop. */
+ * one. release_job.c releases leases that no client has. All on the loop. */
 #pragma once
 #include "leases.h"
 #include <openssl/sha.h>
@@ -121,8 +121,8 @@ void wait_granted(struct wait *wait);
 
 /* ---- release_job.c ---- */
 
-/* Releases a lease and the locks of its key; takes both over. `again`: the next try under the
- * key needs another attempt. */
+/* Releases a lease and the lock of its key. Takes over their handles, and those of record and note.
+ * `again`: the next request under the key must use another attempt. */
 void release_job(struct leases *leases, hf_lease *lease, struct idempotency *idempotency,
                  bool again);
 bool lease_leave_behind(hf_lease *lease); /* Makes the lease outlive its handle. */

@@ -11,7 +11,7 @@ struct release_job {
     struct leases *leases;
     hf_lease *lease; /* lease to release; NULL: only the locks of the key */
     struct idempotency idempotency;
-    bool again;          /* the next try under the key needs another attempt */
+    bool again;          /* the next request under the key must use another attempt */
     uint64_t ledger_key; /* of the lease */
     hf_status outcome;   /* of its release; HF_BUSY: not tried */
 };
@@ -76,7 +76,7 @@ static void after_release_job(struct job *job)
     free(releasing);
 }
 
-/* 0 if the lease has no text, because it is lost: then its end is counted already, or will be. */
+/* Returns 0 if the lease was lost and so has no text: its end is counted elsewhere. */
 static uint64_t ledger_key_of(hf_lease *lease)
 {
     char text[HF_EXPORT_MAX];
