@@ -1,4 +1,5 @@
-/* run.c - the verb `run`: makes an order for front and guard from options and operands. */
+/* run.c - the verb `run`: turns options and operands into an order for the two processes, front and
+ * guard (run.h). */
 #include "run.h"
 #include "json_log.h"
 #include "lock_request.h"

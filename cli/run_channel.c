@@ -1,4 +1,4 @@
-/* run_channel.c - a socket pair that keeps messages apart, between front and guard. */
+/* run_channel.c - the messages between front and guard: a socket pair that keeps their bounds. */
 #include "run_channel.h"
 #include <errno.h>
 #include <sys/socket.h>

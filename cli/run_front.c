@@ -24,8 +24,8 @@ struct front {
     int guard_status;
 };
 
-/* Stops this process if a stop is pending. In an orphaned group, which nobody could continue,
- * Ctrl-Z has no effect and CMD is continued. */
+/* Stops this process if a stop is pending. In an orphaned process group Ctrl-Z has no effect,
+ * because nobody could continue the group; then the guard continues CMD. */
 static void stop(struct front *front)
 {
     if (!signals_stop())
@@ -118,7 +118,7 @@ static int serve_guard(struct front *front)
     return 0;
 }
 
-/* Says when the guard was killed: before or after CMD, or "" while CMD ran. */
+/* Returns words that say when the guard was killed: before or after CMD ran; "": while it ran. */
 static const char *child_end(const struct front *front)
 {
     if (front->child_group == 0)
