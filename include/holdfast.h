@@ -181,10 +181,10 @@ struct hf_client_options {
     /* The caller drives the client with hf_fd, hf_timeout_ms and hf_process. local: still has two
      * threads, which only sleep and prove that this process is alive. */
     bool no_thread;
-    /* Callbacks and on_log run inside hf_process, which hf_fd asks for. A loop that polls hf_fd
-     * also reads its own replies there. The background thread still renews, and reads what the loop
-     * has not read for 20 ms, so a loop that is blocked keeps its leases. Ignored with no_thread.
-     */
+    /* Callbacks and on_log run inside hf_process: a loop polls hf_fd, and calls hf_process when it
+     * is readable. The loop reads its own replies there, too. The background thread still renews,
+     * and reads what the loop has left unread for 20 ms, so a loop that is blocked keeps its
+     * leases. Ignored with no_thread. */
     bool own_callbacks;
     /* Handles outlive hf_close: calls with them return HF_CLOSED, and each must still be freed with
      * hf_lease_free, from any thread, even while hf_close runs. For languages with finalizers. */
@@ -307,9 +307,9 @@ struct hf_request {
      * unknown outcome can be repeated. It is a secret: anybody who knows it can release. NULL: a
      * new one. */
     const char *attempt;
-    /* hf_acquire alone: a descriptor that ends the wait with HF_CANCELLED as soon as it is
-     * readable; nothing is read from it. A write into an eventfd or a pipe ends a wait so from any
-     * thread, and from a signal handler. 0: none, so descriptor 0 cannot be used. Not with
+    /* For hf_acquire alone: a descriptor that ends the wait with HF_CANCELLED as soon as it is
+     * readable; nothing is read from it. So any thread, or a signal handler, ends the wait by a
+     * write into an eventfd or a pipe. 0: none, so descriptor 0 cannot be used. Not with
      * no_thread. */
     int cancel_fd;
 };
