@@ -1,7 +1,7 @@
 /* check_bytes.c - checks that the ceiling sends what the library sends. It records both and
  * compares them byte for byte. Only the id of a cycle, the token that servers proposed, the key of
- * a waiter's inbox and a measured time may differ. The same value of one must then stand for the
- * same value of the other everywhere.
+ * a waiter's inbox and a measured time may differ. A value of the library must then have the same
+ * counterpart wherever it occurs.
  *
  *     check_bytes WORKLOAD --url URL      prints nothing and exits with 0 if they are the same */
 #include "captured.h"
@@ -30,8 +30,9 @@ static bool may_differ(const char *word, size_t len)
     return len == ID_LEN || (len == TOKEN_LEN && digits) || memmem(word, len, ":inbox:", 7);
 }
 
-/* Notes that `bare` stands for `ours`, and fails if either of them already stands for another
- * value. An inbox is named with a letter before it in one place. */
+/* Notes that `bare` corresponds to `ours`, and fails if either already corresponds to another
+ * value. Only words of equal length are compared, because the key of an inbox has a letter before
+ * it in one place. */
 static void pair_up(struct pairs *p, const char *ours, const char *bare, size_t len)
 {
     for (int i = 0; i < p->count; i++) {

@@ -24,7 +24,7 @@ static void start_waiter(int number);
 static void held(hf_lease *lease, hf_status outcome, void *arg)
 {
     int number = (int)(intptr_t)arg;
-    if (library_retries(outcome, 0)) { /* hold_all() limits the time */
+    if (library_retries(outcome, 0)) { /* not for ever: hold_all() ends it */
         hf_lease_free(lease);
         start_waiter(number);
         return;
