@@ -330,9 +330,26 @@ static void finish_setup(struct postgres *p, nanos now)
     prepare(p, "hf_convert", p->convert, now);
 }
 
+static bool is_boolean(const char *value)
+{
+    return strcmp(value, "t") == 0 || strcmp(value, "f") == 0;
+}
+
+/* A pooler handed on a session with replies that another client did not wait for. It closes that
+ * session if its client leaves now, in the middle of the greeting. */
+static void drop_out_of_step(struct postgres *p, nanos now)
+{
+    pg_connection_drop(p, HF_UNAVAILABLE, now, "a greeting that makes no sense");
+}
+
 /* Reads pid, version, "in recovery" and synchronous_commit. */
 static void on_hello(struct postgres *p, const struct pg_reply *reply, nanos now)
 {
+    if (reply->rows != 1 || !is_boolean(pg_reply_value(reply, 0, 2))) {
+        drop_out_of_step(p, now);
+        return;
+    }
+
     struct pg_connection *connection = &p->connection;
     connection->pooled = atoi(pg_reply_value(reply, 0, 0)) != pg_session_pid(connection->session);
     connection->version = atoi(pg_reply_value(reply, 0, 1));
@@ -450,7 +467,9 @@ static void on_setup(struct postgres *p, const struct pg_reply *reply, nanos now
 
     int version = atoi(pg_reply_value(reply, 0, 0));
     bool memory = pg_reply_value(reply, 0, 1)[0] == 't';
-    if (version > pg_sql_count)
+    if (version < 1 || !is_boolean(pg_reply_value(reply, 0, 1)))
+        drop_out_of_step(p, now);
+    else if (version > pg_sql_count)
         pg_connection_drop(p, HF_CONFIG, now,
                            "the schema %s has version %d and was made by a newer Holdfast; this "
                            "one knows %d",
@@ -667,7 +686,7 @@ static void on_reply(struct postgres *p, const struct pg_reply *reply, nanos now
         connection->unclaimed--;
         break;
     case PG_REQ_HELLO:
-        if (reply->rows == 1)
+        if (!reply->sqlstate)
             on_hello(p, reply, now);
         break;
     case PG_REQ_SETUP:
