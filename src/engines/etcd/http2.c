@@ -90,9 +90,16 @@ static struct stream *make_stream(struct http2 *h, void *call)
     return stream;
 }
 
+/* nghttp2 does not know a stream before its first frame is sent: then it stands in our list alone.
+ */
 static struct stream *stream_of(struct http2 *h, int32_t id)
 {
-    return nghttp2_session_get_stream_user_data(h->session, id);
+    struct stream *stream = nghttp2_session_get_stream_user_data(h->session, id);
+    if (stream)
+        return stream;
+    for (stream = h->streams; stream && stream->id != id;)
+        stream = stream->next;
+    return stream;
 }
 
 /* ---- Called by nghttp2 ---- */
