@@ -114,6 +114,7 @@ enum call_kind {
     CALL_VERIFY,    /* checks that the keys of a hold are there */
     CALL_MOVE,      /* moves the keys of a hold to another session */
     CALL_READ_END,  /* reads the queue, for a release */
+    CALL_READ_GONE, /* the same, consistently: the first read has shown no key of the entry */
     CALL_END,       /* passes .lock on or deletes it, and deletes the entry */
     CALL_PASS,      /* passes on a .lock that arrived out of turn; the entry stays */
     CALL_DELETE,    /* deletes the entry alone */
@@ -212,6 +213,7 @@ struct consul_name {
     bool shared;                     /* some request for the name is not exclusive */
     struct consul_connection *query; /* connection of its blocking query; NULL: none */
     enum query_target target;        /* key that the last query watched */
+    uint64_t watched;                /* QUERY_ENTRY: the index at which that entry was created */
     uint64_t query_index;            /* X-Consul-Index that the query returned; 0: none */
     uint64_t caught_up_to;           /* query_index for which the queue was last read */
     struct consul_call *reading;

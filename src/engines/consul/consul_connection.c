@@ -95,7 +95,7 @@ struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
     text_clear(&c->body);
     text_print(&c->head, "GET /v1/kv/");
     text_path(&c->head, (struct slice){name->base, name->base_len});
-    text_print(&c->head, "?recurse");
+    text_print(&c->head, kind == CALL_READ_GONE ? "?recurse&consistent" : "?recurse");
     struct consul_call *call = consul_call(consul_commands(c), kind, now);
     if (call) /* A long queue takes time to read: give the call more. */
         call->patience += (nanos)name->count * CONSUL_PER_ROW;

@@ -221,8 +221,9 @@ static void finish(struct consul *c, struct consul_entry *entry, bool was_held)
         consul_entry_advance(c, entry, c->last_now);
 }
 
-static void on_read(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
-                    nanos now)
+/* A deposed leader answers a usual read from old data, which may lack a key that exists. */
+static void on_read(struct consul *c, struct consul_entry *entry, enum call_kind kind,
+                    const struct consul_reply *reply, nanos now)
 {
     assert(entry->name);
     if (!consul_view_take(entry->name, reply, reply->index)) {
@@ -236,10 +237,12 @@ static void on_read(struct consul *c, struct consul_entry *entry, const struct c
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
     entry->ends_hold = own >= 0 && (!exclusive || has_lock);
 
-    if (own < 0 && !has_lock)
-        finish(c, entry, false);
-    else
+    if (own >= 0 || has_lock)
         send_end(c, entry, own, false, now);
+    else if (kind == CALL_READ_END)
+        consul_entry_attach_call(entry, consul_call_tree(c, CALL_READ_GONE, entry->name, now));
+    else
+        finish(c, entry, false);
 }
 
 void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum call_kind kind,
@@ -247,8 +250,8 @@ void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum 
 {
     assert(entry->name);
     bool done = reply->status == 200;
-    if (kind == CALL_READ_END) {
-        on_read(c, entry, reply, now);
+    if (kind == CALL_READ_END || kind == CALL_READ_GONE) {
+        on_read(c, entry, kind, reply, now);
     } else if (done) {
         finish(c, entry, kind == CALL_DELETE || entry->ends_hold);
     } else if (++entry->tries > TRIES_MAX) {

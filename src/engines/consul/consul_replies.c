@@ -230,6 +230,15 @@ static void learn(struct consul *c, struct consul_entry *entry, const char *sess
         consul_entry_set_stage(entry, ENTRY_QUEUED);
 }
 
+/* The server says that the session of the entry has ended. If a reply to another call said so
+ * before, the entry has no session any more. */
+static void lose_session(struct consul *c, struct consul_entry *entry)
+{
+    assert(entry->name);
+    if (entry->session)
+        consul_session_lost(c, entry->session);
+}
+
 static void on_place(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                      nanos now)
 {
@@ -270,8 +279,8 @@ static void on_no_place(struct consul *c, struct consul_entry *entry,
     bool is_delayed = strstr(why, "lock delay");
     bool is_locked = entry->asked_for_lock && op >= OP_LOCK && !is_dead;
     if (is_dead)
-        consul_session_lost(c, entry->session);
-    if (op == OP_EPOCH && !is_dead)
+        lose_session(c, entry);
+    if (op == OP_EPOCH && !is_dead && entry->session)
         entry->session->must_raise_epoch = true;
     if (is_locked) /* .lock is taken: the next transaction asks for a place only. */
         entry->name->lock = (struct view_lock){.exists = true, .is_held = true};
@@ -367,7 +376,7 @@ static void on_take(struct consul *c, struct consul_entry *entry, const struct c
         entry->take_at = now + CONSUL_DELAYED;
 
     if (strstr(why, "invalid session"))
-        consul_session_lost(c, entry->session);
+        lose_session(c, entry);
     else if (op == 0)
         consul_entry_set_stage(entry, ENTRY_NONE);
 
@@ -614,7 +623,8 @@ void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_pr
 
     if (places && !not_processed) {
         consul_entry_set_stage(entry, ENTRY_UNKNOWN);
-        entry->session->must_raise_epoch = true;
+        if (entry->session)
+            entry->session->must_raise_epoch = true;
     }
 
     if (kind == CALL_MOVE && !not_processed)

@@ -352,11 +352,13 @@ static void decide_all(struct consul *c, struct consul_name *name, nanos now)
 {
     assert(name->count <= name->room);
     struct consul_entry *next;
-    bool holds_are_whole = true;
+    bool holds_are_whole = true, can_send = consul_commands(c)->state == CONNECTION_UP;
     for (struct consul_entry *entry = name->entries; entry; entry = next) {
         next = entry->beside;
         if (entry->stage == ENTRY_HELD && !entry->is_ending && is_missing(name, entry))
             holds_are_whole = false;
+        if (!can_send) /* Waiters ask again once they can. */
+            continue;
         bool awaits = entry->awaits_view && entry->verb == OP_ACQUIRE && !entry->call &&
                       entry->stage == ENTRY_QUEUED && entry->created <= name->index;
         if (awaits) {
@@ -460,6 +462,7 @@ static void send_query(struct consul *c, struct consul_name *name, nanos now)
     text_print(&c->head, "wait=%ds&index=%" PRIu64, CONSUL_QUERY_S, index);
     struct consul_call *call = consul_call(name->query, CALL_QUERY, now);
     name->target = target;
+    name->watched = target == QUERY_ENTRY ? waiter->created : 0;
     name->query_index = index;
     if (call)
         call->patience += NANOS_OF_MS(CONSUL_QUERY_S * 1000 / 16 * 17);
@@ -521,9 +524,21 @@ static bool is_confirming(const struct consul_name *name)
     return false;
 }
 
+/* Returns true if the query in flight watches the entry of a waiter that is not this client's
+ * first: another request, of unknown outcome until now, has an earlier place. */
+static bool watches_later_entry(const struct consul_name *name)
+{
+    assert(name->count <= name->room);
+    bool watches = name->query && name->query->calls && name->target == QUERY_ENTRY;
+    const struct consul_entry *first = watches ? first_waiter(name) : NULL;
+    return first && first->created < name->watched;
+}
+
 void consul_view_need(struct consul *c, struct consul_name *name, nanos now)
 {
     assert(name->count <= name->room);
+    if (watches_later_entry(name))
+        consul_connection_drop(name->query, HF_UNAVAILABLE, "used for an earlier waiter", now);
     bool wanted = consul_name_is_wanted(name);
     bool has_call = name->query && name->query->calls;
     if (!wanted && name->query && !has_call) {
@@ -568,7 +583,10 @@ static void on_lock(struct consul *c, struct consul_name *name, const struct con
     if (had_hold && (!holder || holder->stage != ENTRY_HELD))
         c->host->recheck(c->host->ctx);
 
-    /* .lock is only passed to the first in the queue. */
+    /* .lock is only passed to the first in the queue. If nothing can be sent, waiters ask again
+     * once they can. */
+    if (consul_commands(c)->state != CONNECTION_UP)
+        return;
     if (holder && is_waiting(holder)) {
         holder->changed = name->lock.changed;
         consul_entry_granted(c, holder, name->lock.token, now);
