@@ -88,6 +88,21 @@ else
     skip "system calls of a pair" "there is no strace"
 fi
 
+# The same binary in other versions of Node, as npm has them.
+system=linux-$(node -p process.arch)
+for version in 18 20 22 24; do
+    folder=$SCRATCH/node-$version
+    mkdir "$folder"
+    if ! (cd "$folder" && npm install --no-audit --no-fund --silent --ignore-scripts "node-$system@$version"); then
+        skip "the package in Node $version" "npm could not fetch node-$system@$version"
+        continue
+    fi
+    echo "# Node $("$folder/node_modules/.bin/node" --version)"
+    for file in basics process redlock; do
+        PATH=$folder/node_modules/.bin:$PATH node_test "$NODE_APP/test/$file.test.mjs"
+    done
+done
+
 # Other runtimes, as npm has them. Bun's program comes with a package of its own for each platform.
 for runtime in bun deno; do
     npm_install $runtime && (cd "$NODE_APP/node_modules/$runtime" && node install.*js) >/dev/null 2>&1

