@@ -11,7 +11,10 @@
  *     ... --converts                                                     readers and writers only
  *     redis --every-call [--schedules N]                                 each call of each script of those schedules
  * fails, one at a time, with each error
+ *     redis --every-line [--schedules N | --seconds S]                   the same for the first call in each line of
+ * the library, until each has failed often enough; prints how often
  *     ... --refused-call N --refused-with NAME                           that one only
+ *     ... --looks                                                        every process lists names, holds or the past
  *     ... --refuses                                                      calls of scripts are refused in every schedule
  *     ... --plant NAME --processes P --rounds R --faults NAME,...        as the command for a shrunk schedule says
  *
@@ -19,6 +22,7 @@
 /* clang-format on */
 #include "sim/limits.h"
 #include "sim/redis_world/failure_report.h"
+#include "sim/refused_lines.h"
 
 /* ---- Runs ---- */
 
@@ -73,32 +77,16 @@ static bool run_new(struct options o, const struct limits *limits, unsigned numb
 
 /* ---- Every call fails once ---- */
 
-enum { LINES_MOST = 4096, LINES_OF_HEAD = 2 };
-static bool line_refused[LINES_MOST];
-
-/* Which call of the library it was. */
-static void note_refused(void)
+static bool refuse_call(struct options *o, uint64_t *points)
 {
-    struct model_counts counts = model_counts(model);
-    if (counts.refused && counts.refused_line < LINES_MOST)
-        line_refused[counts.refused_line] = true;
-}
-
-static bool has_call(const char *line)
-{
-    size_t len = strcspn(line, "\n");
-    return memmem(line, len, "call('", 6) != NULL;
-}
-
-static void print_refused_lines(void)
-{
-    unsigned lines = 0, met = 0, number = LINES_OF_HEAD + 1;
-    for (const char *at = redis_script_body; at;
-         at = strchr(at, '\n'), at = at ? at + 1 : NULL, number++) {
-        lines += has_call(at);
-        met += has_call(at) && line_refused[number];
+    bool failed = *run(o);
+    note_refused(model_counts(model));
+    *points += 1;
+    if (failed) {
+        printf("# seed %llu: %s\n", (unsigned long long)o->seed, w.failure);
+        show_failure(o);
     }
-    printf("# a call was refused in %u of %u lines of the library that have one\n", met, lines);
+    return failed;
 }
 
 /* One schedule as it is, and then once for each call of a script in it and each error. */
@@ -109,17 +97,8 @@ static uint64_t refuse_every_call(struct options o, uint64_t *points, unsigned m
     run(&o);
     uint64_t calls = model_counts(model).calls;
     for (o.refused_call = 1; o.refused_call <= calls && failures < most; o.refused_call++)
-        for (o.refused_with = 0; o.refused_with < CALL_ERRORS && failures < most;
-             o.refused_with++) {
-            bool failed = *run(&o);
-            note_refused();
-            *points += 1;
-            if (!failed)
-                continue;
-            failures++;
-            printf("# seed %llu: %s\n", (unsigned long long)o.seed, w.failure);
-            show_failure(&o);
-        }
+        for (o.refused_with = 0; o.refused_with < CALL_ERRORS && failures < most; o.refused_with++)
+            failures += refuse_call(&o, points);
     return failures;
 }
 
@@ -130,11 +109,53 @@ static bool run_every_call(struct options o, const struct limits *limits, unsign
     for (; goes_on(limits, done, began) && failures < 5; done++, o.seed++)
         failures += refuse_every_call(o, &points, 2);
     print_tally();
-    print_refused_lines();
+    print_refused_lines(false);
     printf("%s %u - %llu times a call of a script is refused, each of %llu schedules with each of "
            "%d errors\n",
            failures ? "not ok" : "ok", number, (unsigned long long)points, (unsigned long long)done,
            CALL_ERRORS);
+    return !failures;
+}
+
+/* ---- Every line of the library fails ---- */
+
+/* One schedule as it is, and then again for each line that was refused seldom so far: its first
+ * call fails, with each error. */
+static uint64_t refuse_new_lines(struct options o, uint64_t *points)
+{
+    static struct model_line line[LINES_MOST];
+    uint64_t failures = 0;
+    memset(line, 0, sizeof line);
+    o.refused_call = 0;
+    model_note_lines(model, line, LINES_MOST);
+    run(&o);
+    model_note_lines(model, NULL, 0);
+    note_called(line);
+    for (unsigned i = 1; i < LINES_MOST && failures < 2; i++) {
+        o.refused_call = line[i].first;
+        bool is_new = is_due(line, i);
+        for (o.refused_with = 0; is_new && o.refused_with < CALL_ERRORS; o.refused_with++)
+            failures += refuse_call(&o, points);
+    }
+    return failures;
+}
+
+/* Seeds in turn with readers and writers only, and with a replica. */
+static bool run_every_line(struct options o, const struct limits *limits, unsigned number)
+{
+    double began = seconds_now();
+    uint64_t points = 0, done = 0, failures = 0;
+    for (; goes_on(limits, done, began) && failures < 5; done++, o.seed++) {
+        o.converts = o.seed % 4 == 1;
+        o.replicas = o.seed % 4 == 2;
+        o.looks = true;
+        failures += refuse_new_lines(o, &points);
+    }
+    print_tally();
+    print_refused_lines(true);
+    printf("%s %u - %llu times a call of a script is refused, in %llu schedules\n",
+           failures ? "not ok" : "ok", number, (unsigned long long)points,
+           (unsigned long long)done);
     return !failures;
 }
 
@@ -168,7 +189,7 @@ struct overrides {
     struct options options;
     struct limits limits;
     const char *kept; /* a file with one schedule a line */
-    bool all_plants, rare, trace, every_call;
+    bool all_plants, rare, trace, every_call, every_line;
 };
 
 static unsigned error_of(const char *name)
@@ -223,12 +244,16 @@ static struct overrides read_words(int count, char **words)
             overrides.all_plants = true;
         else if (strcmp(words[i], "--every-call") == 0)
             overrides.every_call = true;
+        else if (strcmp(words[i], "--every-line") == 0)
+            overrides.every_line = true;
         else if (strcmp(words[i], "--rare") == 0)
             overrides.rare = true;
         else if (strcmp(words[i], "--replicas") == 0)
             overrides.options.replicas = true;
         else if (strcmp(words[i], "--converts") == 0)
             overrides.options.converts = true;
+        else if (strcmp(words[i], "--looks") == 0)
+            overrides.options.looks = true;
         else if (strcmp(words[i], "--refuses") == 0)
             overrides.options.refuses = true;
         else if (i + 1 < count && set_option(&overrides, words[i], words[i + 1]))
@@ -236,8 +261,10 @@ static struct overrides read_words(int count, char **words)
         else {
             fputs("usage: redis [--seed N] [--schedules N | --seconds S] [--kept FILE]\n"
                   "             [--plants] [--rare] [--plant NAME]\n"
-                  "             [--every-call] [--refused-call N --refused-with NAME]\n"
-                  "             [--trace] [--replicas] [--converts] [--refuses] [--processes P] "
+                  "             [--every-call] [--every-line] [--refused-call N --refused-with "
+                  "NAME]\n"
+                  "             [--trace] [--replicas] [--converts] [--looks] [--refuses] "
+                  "[--processes P] "
                   "[--rounds R] [--faults "
                   "NAME,...]\n",
                   stderr);
@@ -330,6 +357,8 @@ static bool do_as_wished(const struct overrides *overrides)
         return is_found(o, &overrides->limits, 1);
     if (overrides->every_call)
         return run_every_call(o, &overrides->limits, 1);
+    if (overrides->every_line)
+        return run_every_line(o, &overrides->limits, 1);
     if (overrides->kept)
         ok = run_kept(overrides->kept, 1);
     return run_new(o, &overrides->limits, overrides->kept ? 3 : 1) && ok;

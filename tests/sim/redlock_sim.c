@@ -6,6 +6,8 @@
  *     redlock [SCHEDULES [FIRST SEED]]                     prints TAP; every planted mistake must be found, too
  *     redlock --plant NAME [SCHEDULES [FIRST SEED]]        that mistake alone
  *     redlock --every-call SECONDS [FIRST SEED]            each call of each script on one server is refused once
+ *     redlock --every-line SECONDS [FIRST SEED]            the first call in each line of the library, until each was
+ *                                                          refused often enough; prints how often
  *
  * Servers restart empty, hang, and have clocks that are wrong and run at rates of their own;
  * connections are cut and slow, with what was sent still under way; clients stand still, and their
@@ -17,6 +19,7 @@
 /* clang-format on */
 #include "sim/redis_world/refused.h"
 #include "sim/redlock_world/redlock_events.h"
+#include "sim/refused_lines.h"
 
 #include <time.h>
 
@@ -30,6 +33,8 @@ static struct {
     uint64_t nth;
     unsigned server, error; /* error: in call_errors */
 } refused;
+
+static struct model_line *noted_lines; /* of that server; NULL: not noted */
 
 static bool is_spoilt;
 
@@ -87,6 +92,7 @@ static void open_servers(enum plant plant)
         set_clock(s);
         model_restart(s->model, false);
     }
+    model_note_lines(models[refused.server], noted_lines, LINES_MOST);
     if (refused.nth)
         model_fail_call(models[refused.server], refused.nth, call_errors[refused.error].text);
     w.now = w.free_since = FIRST_DAY;
@@ -324,6 +330,50 @@ static uint64_t refuse_every_call(uint64_t seed)
     return good ? met : 0;
 }
 
+/* One schedule as it is, and then again for each line that was refused seldom so far: its first
+ * call on one server fails, with the errors in turn. Returns false if a flaw was found. */
+static bool refuse_new_lines(uint64_t seed, uint64_t *met)
+{
+    static struct model_line line[LINES_MOST];
+    memset(line, 0, sizeof line);
+    refused.nth = 0;
+    refused.server = (unsigned)(seed % SERVERS);
+    noted_lines = line;
+    bool good = run(seed, PLANT_NONE);
+    noted_lines = NULL;
+    note_called(line);
+    for (unsigned i = 1; good && i < LINES_MOST; i++) {
+        refused.nth = line[i].first;
+        refused.error = (unsigned)((seed + i) % CALL_ERRORS);
+        if (!is_due(line, i))
+            continue;
+        good = run(seed, PLANT_NONE);
+        note_refused(model_counts(models[refused.server]));
+        *met += 1;
+    }
+    if (!good)
+        printf("# seed %llu, call %llu of server %u, %s: %s\n", (unsigned long long)seed,
+               (unsigned long long)refused.nth, refused.server, call_errors[refused.error].name,
+               w.flaw);
+    return good;
+}
+
+static bool try_every_line(double seconds, uint64_t first)
+{
+    double began = seconds_now();
+    uint64_t seed = first, met = 0;
+    bool good = true;
+    is_brief = true;
+    for (; good && seconds_now() - began < seconds; seed++)
+        good = refuse_new_lines(seed, &met);
+    printf("1..1\n");
+    print_refused_lines(true);
+    printf("%sok 1 - %llu times a call of a script on one server of five is refused, in %llu "
+           "schedules\n",
+           good ? "" : "not ", (unsigned long long)met, (unsigned long long)(seed - first));
+    return good;
+}
+
 static bool try_every_call(double seconds, uint64_t first)
 {
     double began = seconds_now();
@@ -344,6 +394,8 @@ static bool run_as_asked(int argc, char **argv)
     bool is_one = argc > 2 && strcmp(argv[1], "--plant") == 0;
     if (is_every_call)
         return try_every_call(strtod(argv[2], NULL), argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
+    if (argc > 2 && strcmp(argv[1], "--every-line") == 0)
+        return try_every_line(strtod(argv[2], NULL), argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
     int at = is_timed || is_one ? 3 : 1;
     unsigned long schedules = argc > at && !is_timed ? strtoul(argv[at++], NULL, 10) : 2000;
     uint64_t first = argc > at ? strtoull(argv[at], NULL, 10) : 1;

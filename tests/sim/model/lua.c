@@ -146,24 +146,43 @@ static bool is_repeated(struct redis_model *model, const struct command *command
     return repeated;
 }
 
+static unsigned current_line(lua_State *lua)
+{
+    lua_Debug place = {0};
+    bool known = lua_getstack(lua, 1, &place) && lua_getinfo(lua, "l", &place);
+    return known && place.currentline > 0 ? (unsigned)place.currentline : 0;
+}
+
+static void note_call(lua_State *lua, struct redis_model *model, bool repeated)
+{
+    unsigned line = current_line(lua);
+    if (line >= model->lines)
+        return;
+    model->line[line].is_called = true;
+    if (!model->line[line].first && !repeated)
+        model->line[line].first = model->counts.calls;
+}
+
 /* NULL, or the error with which a test, or a right that is missing, refuses this call. */
 static const char *refused(lua_State *lua, struct redis_model *model, const struct command *command,
                            unsigned count)
 {
     struct model_counts *counts = &model->counts;
-    lua_Debug place = {0};
     bool fails = ++counts->calls == model->fail_at;
-    if (model->fail_at && is_repeated(model, command, count) && fails) {
+    bool matters = model->fail_at || model->line;
+    bool repeated = matters && is_repeated(model, command, count);
+    if (fails && repeated) {
         model->fail_at++;
         fails = false;
     }
+    if (model->line)
+        note_call(lua, model, repeated);
     if (!fails && (!command || !command_is_forbidden(model, command)))
         return NULL;
     counts->refused++;
     model->run->last = NULL;
     memcpy(counts->refused_in, model->run->script->sha, sizeof counts->refused_in);
-    counts->refused_line =
-        lua_getstack(lua, 1, &place) && lua_getinfo(lua, "l", &place) ? place.currentline : 0;
+    counts->refused_line = (int)current_line(lua);
     return fails ? model->fail_error
                  : "ERR The user executing the script can't run this command or subcommand";
 }

@@ -211,6 +211,12 @@ void model_fail_call(struct redis_model *model, uint64_t nth, const char *error)
     model->fail_error = error;
 }
 
+void model_note_lines(struct redis_model *model, struct model_line *line, unsigned lines)
+{
+    model->line = line;
+    model->lines = line ? lines : 0;
+}
+
 void model_forbid(struct redis_model *model, const char *command)
 {
     model->forbidden = command;

@@ -87,6 +87,13 @@ void model_plant(struct redis_model *model, enum model_plant plant);
  * not refused, for the server has just allowed that: it is the one behind it then. The text is kept
  * until the next call of this function. */
 void model_fail_call(struct redis_model *model, uint64_t nth, const char *error);
+/* What scripts called in a line of theirs. */
+struct model_line {
+    uint64_t first; /* the first call that can be refused, as model_fail_call() counts; 0: none */
+    bool is_called;
+};
+/* From now on notes that of each line below `lines`; NULL: no more. */
+void model_note_lines(struct redis_model *model, struct model_line *line, unsigned lines);
 /* The user of every connection may not use that command (in lower case), in a script or without;
  * NULL: it may use all.
  */

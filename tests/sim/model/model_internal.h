@@ -167,6 +167,8 @@ struct redis_model {
     char run_id[41];
     struct store store, copy; /* `copy` is the replica's */
     bool full;
+    struct model_line *line; /* of model_note_lines() */
+    unsigned lines;
     uint64_t fail_at;       /* the call that is refused, as counts.calls counts them; 0: none */
     const char *fail_error; /* with that */
     const char *forbidden;  /* the command that the user may not use; NULL: none */

@@ -44,6 +44,8 @@ static void print_options(const struct options *o, char *text, size_t size)
         len += snprintf(text + len, size - (size_t)len, " --rounds %u", o->rounds);
     if (o->converts)
         len += snprintf(text + len, size - (size_t)len, " --converts");
+    if (o->looks)
+        len += snprintf(text + len, size - (size_t)len, " --looks");
     if (o->refuses)
         len += snprintf(text + len, size - (size_t)len, " --refuses");
     if (o->refused_call)

@@ -82,7 +82,7 @@ static void plan_process(unsigned p)
         schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = ADMIN_BREAK});
     if (resizes && plays && w.kind == SEMAPHORE && w.options.faults & FAULT_RESIZE)
         schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = ADMIN_RESIZE});
-    if (looks && plays)
+    if ((looks || w.options.looks) && plays)
         schedule((struct occurrence){.at = at, .what = ERRAND, .who = p, .wish = ADMIN_LIST});
     w.process[p].reply = &news_of_all[p * NEWS_ROOM / PROCESSES];
     w.process[p].news_room = NEWS_ROOM / PROCESSES;

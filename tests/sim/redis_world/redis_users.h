@@ -344,6 +344,8 @@ static void send_errand(unsigned process, enum admin_verb verb)
         .verb = OP_ADMIN, .name = "L", .name_len = 1, .label = "", .capacity = capacity};
     op->ttl_ms = w.ttl / NANOS_OF_MS(1);
     draw_id(&op->attempt);
+    if (w.options.looks)
+        errand->scope = (enum list_scope)(op->attempt.b[0] % LIST_SERVERS);
     if (verb == ADMIN_BREAK) {
         const struct seen_hold *hold = w.sight.holds ? &w.sight.hold[which % w.sight.holds] : NULL;
         if (!hold || hold->attempt < 0)

@@ -98,6 +98,7 @@ struct options {
     enum plant plant;
     bool replicas;         /* every grant waits for the replica */
     bool converts;         /* readers and writers, in every schedule */
+    bool looks;            /* every process lists something */
     bool refuses;          /* calls of scripts are refused, in every schedule */
     uint64_t refused_call; /* the call of a script, counted from 1, that is refused; 0: none */
     unsigned refused_with; /* in call_errors */
