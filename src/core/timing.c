@@ -15,11 +15,9 @@
 #define RETRY_FLOOR NANOS_OF_MS(1)     /* near 0, as full jitter needs */
 #define RELEASE_FOR NANOS_OF_MS(60000) /* longer than any request can be in flight */
 #define REFRESH_LEAST NANOS_OF_MS(50)
-#define REFRESH_MOST NANOS_OF_MS(5000)
 #define REFRESH_FIRST_MOST NANOS_OF_MS(500)
 #define HANDOFF_GRACE_MAX NANOS_OF_MS(900)
 #define MARGIN NANOS_OF_MS(4)
-#define STAGGER NANOS_OF_MS(20)
 
 /* Longest interval: a time plus a few of them cannot overflow. */
 #define LONGEST (TIME_NEVER / 8)
@@ -69,12 +67,12 @@ nanos timing_share(const struct timing *t, nanos part, nanos length)
 
 static void fill_queue(struct timing *t)
 {
-    t->refresh = least(most(t->ttl / 2, REFRESH_LEAST), REFRESH_MOST);
+    t->refresh = least(most(t->ttl / 2, REFRESH_LEAST), TIMING_REFRESH_MOST);
     t->refresh_first = least(most(t->ttl / 20, REFRESH_LEAST), REFRESH_FIRST_MOST);
     t->handoff_grace =
         most(least(t->ttl / 5, HANDOFF_GRACE_MAX), most(t->op_timeout, t->refresh_first) * 7 / 4);
     t->margin = MARGIN;
-    t->stagger = STAGGER;
+    t->stagger = TIMING_STAGGER;
 }
 
 /* Returns op_timeout: the setting if there is one, otherwise derived from the ttl and from how

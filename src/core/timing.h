@@ -1,11 +1,17 @@
-/* timing.h - the timing sheet: every interval that follows from a ttl, in one place. No other file
- * has a literal duration that belongs to a lease. */
+/* timing.h - the timing sheet: every interval of the library that follows from a ttl, in one place,
+ * and those of queues that are the same in all engines. How long a call to a server may take, or a
+ * connection be idle, stands in the engine's own header. */
 #pragma once
 #include "engine_protocol.h"
 
 #include <stdatomic.h>
 
 struct settings;
+
+/* Longest time between two refreshes of a waiter, also of one that an event would notify. */
+#define TIMING_REFRESH_MOST NANOS_OF_MS(5000)
+/* Waiters do not ask all at once: each place in the queue adds this. */
+#define TIMING_STAGGER NANOS_OF_MS(20)
 
 /* All in nanoseconds. renew, warn and stop count from the start of a validity (asked_at). */
 struct timing {
@@ -30,7 +36,7 @@ struct timing {
 
     /* Queues on servers, which pass these to their waiters: */
 
-    /* Longest time between two refreshes of a waiter: ttl/2, between 50 ms and 5 s. */
+    /* Time between two refreshes of a waiter: ttl/2, between 50 ms and TIMING_REFRESH_MOST. */
     nanos refresh;
     /* The same for the first waiter; each place behind it adds as much: ttl/20, between 50 ms and
      * 500 ms. */
@@ -39,8 +45,8 @@ struct timing {
      * free again. min(ttl/5, 900 ms), at least 7/4 of op_timeout and of refresh_first, so that a
      * lost request, its time-out and a second try fit. */
     nanos handoff_grace;
-    /* A waiter asks `margin` after the end of the hold ahead, and `stagger` later for each place in
-     * the queue, so that waiters do not ask all at once. */
+    /* A waiter asks `margin` after the end of the hold ahead, and `stagger` (TIMING_STAGGER) later
+     * for each place in the queue. */
     nanos margin, stagger;
 };
 

@@ -76,7 +76,6 @@ enum {
 #define CONSUL_PER_ROW NANOS_OF_MS(5)
 /* EXTENDs that come within this time share a renewal. */
 #define CONSUL_SHARE NANOS_OF_MS(50)
-#define CONSUL_REFRESH NANOS_OF_MS(5000)
 /* added to the pause of a waiter for each place ahead of it */
 #define CONSUL_PER_PLACE NANOS_OF_MS(50)
 /* pause of a waiter that has no query */

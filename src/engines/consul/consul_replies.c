@@ -151,7 +151,7 @@ static void wait_in_queue(struct consul *c, struct consul_entry *entry, ptrdiff_
     if (entry->verb != OP_ACQUIRE)
         return;
 
-    nanos pause = entry->name->query ? CONSUL_REFRESH + place * CONSUL_PER_PLACE : CONSUL_POLL;
+    nanos pause = entry->name->query ? TIMING_REFRESH_MOST + place * CONSUL_PER_PLACE : CONSUL_POLL;
     consul_entry_reply(
         c, entry,
         (struct engine_reply){.kind = REPLY_QUEUED, .place = place, .retry_at = now + pause});

@@ -75,7 +75,6 @@ enum {
 #define ETCD_CALL_TIMEOUT NANOS_OF_MS(1000)
 /* EXTENDs that come within this time share a keepalive. */
 #define ETCD_SHARE NANOS_OF_MS(50)
-#define ETCD_REFRESH NANOS_OF_MS(5000)
 /* A hold that was granted after a wait notes its token in its entry, if it lasts this long. */
 #define ETCD_SETTLE NANOS_OF_MS(100)
 #define ETCD_VIEW_KEPT NANOS_OF_MS(10000)

@@ -85,9 +85,9 @@ void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos no
         return;
     }
 
-    etcd_entry_reply(
-        e, entry,
-        (struct engine_reply){.kind = REPLY_QUEUED, .place = 1, .retry_at = now + ETCD_REFRESH});
+    etcd_entry_reply(e, entry,
+                     (struct engine_reply){
+                         .kind = REPLY_QUEUED, .place = 1, .retry_at = now + TIMING_REFRESH_MOST});
 }
 
 /* The lease of a waiter has ended, or its key was moved to another lease: the waiter asks again. */
@@ -174,7 +174,7 @@ static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
     etcd_entry_reply(e, entry,
                      (struct engine_reply){.kind = REPLY_QUEUED,
                                            .place = place ? place : 1,
-                                           .retry_at = now + ETCD_REFRESH});
+                                           .retry_at = now + TIMING_REFRESH_MOST});
     etcd_view_need(e, name, now);
     if (row < 0 && name->shared)
         etcd_view_read(e, name, now);

@@ -1,14 +1,11 @@
 /* local_acquire.c - the acquire: its result is held, queued, busy or refused. */
 #include "base/error.h"
 #include "clients.h"
+#include "core/timing.h"
 #include "shard_op.h"
 #include "wait_queue.h"
 
 #include <string.h>
-
-/* The second waiter checks this much later than the first, the third twice as much, and so on: one
- * check is enough unless the waiter ahead is stopped. */
-#define POLL_STAGGER NANOS_OF_MS(20)
 
 /* Read and write share a resource; other kinds exclude each other. */
 static inline uint8_t resource_kind(hf_kind kind)
@@ -95,7 +92,8 @@ static void answer_queued(struct shard_op *v)
                      cell_at(t, r->waiters.head)->entry.ticket;
 
     ahead = ahead < r->waiters.count ? ahead : r->waiters.count - 1;
-    e->check_at = time_after(r->next_end, (nanos)ahead * POLL_STAGGER);
+    /* one check is enough unless the waiter ahead is stopped */
+    e->check_at = time_after(r->next_end, (nanos)ahead * TIMING_STAGGER);
     v->op->seen = atomic_load(&e->head.word);
     shard_op_answer(v, REPLY_QUEUED);
     v->reply->retry_at = e->check_at;

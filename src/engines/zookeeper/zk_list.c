@@ -305,7 +305,7 @@ static void wait_in_queue(struct zk *zk, struct zk_entry *entry, const struct li
                           size_t own, nanos now)
 {
     assert(entry->lock);
-    nanos refresh = entry->lock->session->is_private ? ZK_PRIVATE_REFRESH : ZK_REFRESH;
+    nanos refresh = entry->lock->session->is_private ? ZK_PRIVATE_REFRESH : TIMING_REFRESH_MOST;
     if (entry->verb == OP_ACQUIRE)
         zk_entry_reply(zk, entry,
                        (struct engine_reply){.kind = REPLY_QUEUED,

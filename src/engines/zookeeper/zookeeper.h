@@ -77,7 +77,6 @@ enum {
 #define ZK_CALL_TIMEOUT NANOS_OF_MS(1000)
 /* shortest time-out of a call: the ensemble writes to disk first */
 #define ZK_CALL_LEAST NANOS_OF_MS(200)
-#define ZK_REFRESH NANOS_OF_MS(5000)
 /* time after which a private session is refreshed: another process may take over its connection */
 #define ZK_PRIVATE_REFRESH NANOS_OF_MS(1000)
 #define ZK_IDLE_CLOSE NANOS_OF_MS(30000)
