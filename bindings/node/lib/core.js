@@ -71,7 +71,7 @@ class Core {
   }
 
   setLogLevel(level) {
-    if (!(level in LEVELS)) throw makeError('INVALID', `logLevel: no such level: ${level}`);
+    if (!Object.hasOwn(LEVELS, level)) throw makeError('INVALID', `logLevel: no such level: ${level}`);
     this.#level = level;
     if (this.handle) native.setLogLevel(this.handle, LEVELS[level]);
   }

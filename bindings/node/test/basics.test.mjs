@@ -23,7 +23,8 @@ test('require() and import get the same classes', () => {
 
 test('a bad URL throws in the constructor, and an unknown option in the call', async () => {
   assert.throws(() => new Client('nowhere://x'), isRejected('HF_CONFIG'));
-  assert.throws(() => new Client(urls[0], { logLevel: 'loud' }), isRejected('HF_INVALID'));
+  for (const logLevel of ['loud', 'toString'])
+    assert.throws(() => new Client(urls[0], { logLevel }), isRejected('HF_INVALID'));
   const client = new Client(urls[0]);
   for (const [options, word] of [[{ til: 1 }, 'til'], [{ ttl: -1 }, 'ttl'], [{ ttl: '5' }, 'ttl'], [{ ttl: 1.5 }, 'ttl'],
     [{ kind: 'shared' }, 'kind'], [{ kind: 'toString' }, 'kind'], [{ capacity: -1 }, 'capacity'], [{ owner: 7 }, 'owner'],

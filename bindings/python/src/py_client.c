@@ -200,12 +200,13 @@ static bool sleep_until_done(struct outcome *outcome, hf_lease *handle)
     return raised;
 }
 
-/* HF_CLOSED instead of HF_CANCELLED if close() ended the wait. An exception is set unless HF_OK. */
-static hf_status judge(struct core *core, struct outcome *outcome, bool raised)
+/* HF_CLOSED instead of HF_CANCELLED: unless a handler raised, only close() ends a wait, also a
+ * close() that times out. An exception is set unless HF_OK. */
+static hf_status judge(struct outcome *outcome, bool raised)
 {
     if (raised)
         return HF_CANCELLED;
-    if (outcome->status == HF_CANCELLED && core->closing) {
+    if (outcome->status == HF_CANCELLED) {
         fail(HF_CLOSED, "the client was closed during the wait");
         return HF_CLOSED;
     }
@@ -233,7 +234,7 @@ static hf_status acquire_and_wait(struct core *core, struct hf_request *request,
     bool raised = sleep_until_done(&outcome, *handle);
     core_unpark(core, &parked);
     sem_destroy(&outcome.done);
-    return judge(core, &outcome, raised);
+    return judge(&outcome, raised);
 }
 
 static hf_status acquire_at_once(struct core *core, struct hf_request *request, hf_lease **handle)

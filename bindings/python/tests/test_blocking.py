@@ -243,6 +243,27 @@ class Blocking(Case):
             self.client.acquire("closing")
         held.release()
 
+    def test_close_in_a_hurry(self):
+        """a wait that a close() without patience ended is Closed, too"""
+        with holdfast.Client(self.url).lock("hurry"):
+            outcome = []
+
+            def wait():
+                try:
+                    self.client.acquire("hurry")
+                except holdfast.Error as error:
+                    outcome.append(type(error))
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            self.eventually(lambda: self.waiters("hurry"))
+            try:
+                self.client.close(0)
+            except holdfast.Error as error:
+                self.assertEqual(error.code, "TIMEOUT")
+            thread.join(5)
+            self.assertEqual(outcome, [holdfast.Closed])
+
     def test_list(self):
         """list shows holders and waiters"""
         with self.client.lock("list/a", label="nightly"):
