@@ -82,8 +82,9 @@ void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos no
         return;
 
     bool leaves = entry->stage == ENTRY_QUEUED && entry->verb == OP_LEAVE && entry->changed;
+    /* A waiter that was told that it holds has a token, also if the view is older than that. */
     bool is_known = entry->sent.kind == HF_EXCLUSIVE
-                        ? leaves && !consul_view_has_lock(entry)
+                        ? leaves && !entry->token && !consul_view_has_lock(entry)
                         : entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
     bool is_simple = is_known && !is_unknown && !entry->is_lost && !entry->ends_blindly;
 

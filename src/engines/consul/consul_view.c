@@ -534,9 +534,30 @@ static bool watches_later_entry(const struct consul_name *name)
     return first && first->created < name->watched;
 }
 
+static struct consul_entry *entry_with_lock(struct consul_name *name)
+{
+    for (struct consul_entry *entry = name->entries; entry; entry = entry->beside)
+        if (consul_view_has_lock(entry))
+            return entry;
+    return NULL;
+}
+
+/* Grants .lock to the waiter of this client that it names, whichever reply has shown that. .lock is
+ * only passed to the first in the queue. If nothing can be sent, waiters ask again once they can.
+ */
+static void grant_named(struct consul *c, struct consul_name *name, nanos now)
+{
+    assert(name->count <= name->room);
+    struct consul_entry *holder = entry_with_lock(name);
+    bool is_new = holder && is_waiting(holder);
+    if (is_new && consul_commands(c)->state == CONNECTION_UP)
+        consul_entry_granted(c, holder, name->lock.token, now);
+}
+
 void consul_view_need(struct consul *c, struct consul_name *name, nanos now)
 {
     assert(name->count <= name->room);
+    grant_named(c, name, now);
     if (watches_later_entry(name))
         consul_connection_drop(name->query, HF_UNAVAILABLE, "used for an earlier waiter", now);
     bool wanted = consul_name_is_wanted(name);
@@ -554,14 +575,6 @@ void consul_view_need(struct consul *c, struct consul_name *name, nanos now)
     bool may_query = name->query && !name->query->calls && !name->reading;
     if (may_query && consul_connection_need(name->query, now) && !is_confirming(name))
         send_query(c, name, now);
-}
-
-static struct consul_entry *entry_with_lock(struct consul_name *name)
-{
-    for (struct consul_entry *entry = name->entries; entry; entry = entry->beside)
-        if (consul_view_has_lock(entry))
-            return entry;
-    return NULL;
 }
 
 /* A query has returned .lock. If it names a waiter of ours, that waiter is granted. If nobody
@@ -583,16 +596,8 @@ static void on_lock(struct consul *c, struct consul_name *name, const struct con
     if (had_hold && (!holder || holder->stage != ENTRY_HELD))
         c->host->recheck(c->host->ctx);
 
-    /* .lock is only passed to the first in the queue. If nothing can be sent, waiters ask again
-     * once they can. */
-    if (consul_commands(c)->state != CONNECTION_UP)
-        return;
-    if (holder && is_waiting(holder)) {
-        holder->changed = name->lock.changed;
-        consul_entry_granted(c, holder, name->lock.token, now);
-    } else if (first_waiter(name) && !name->lock.is_held) {
+    if (first_waiter(name) && !name->lock.is_held)
         consul_view_read(c, name, now);
-    }
 }
 
 void consul_view_on_query(struct consul *c, struct consul_name *name,
