@@ -234,28 +234,41 @@ static void listen_to_all(void)
     }
 }
 
+/* An announcement has no epoch: the sentinels are asked, without a pause. */
 static void test_switch(void **state)
 {
     (void)state;
     listen_to_all();
+    answer(0, "7000", 3); /* what each subscription asked */
+    pass(200);
+    answer(0, "7000", 3);
+    unsigned queries = t.dials[QUERY + 1];
     announce(0, "+switch-master", "other 127.0.0.1 7000 127.0.0.1 7009");
-    assert_string_equal(t.to[COMMANDS], "7000");
+    assert_int_equal(t.dials[QUERY + 1], queries);
     announce(1, "+switch-master", "mymaster 127.0.0.1 7000 127.0.0.1 7001");
+    assert_int_equal(t.dials[QUERY + 1], queries + 1);
+    assert_string_equal(t.to[COMMANDS], "7000");
+    answer(1, "7001", 4);
     assert_string_equal(t.to[COMMANDS], "7001");
     unsigned dials = t.dials[COMMANDS];
+    queries = t.dials[QUERY + 1];
     announce(2, "+switch-master", "mymaster 127.0.0.1 7000 127.0.0.1 7001"); /* the same again */
     assert_int_equal(t.dials[COMMANDS], dials);
+    assert_int_equal(t.dials[QUERY + 1], queries);
 }
 
-/* A sentinel that was cut off during two failovers announces the first one last. */
+/* A failover to 7001, and one back to 7000. Late news of the first changes nothing. */
 static void test_late_switch(void **state)
 {
     (void)state;
     listen_to_all();
-    announce(0, "+switch-master", "mymaster 127.0.0.1 7000 127.0.0.1 7001");
-    announce(0, "+switch-master", "mymaster 127.0.0.1 7001 127.0.0.1 7002");
+    answer(0, "7000", 5);
     announce(1, "+switch-master", "mymaster 127.0.0.1 7000 127.0.0.1 7001");
-    assert_string_equal(t.to[COMMANDS], "7002");
+    pass(200);
+    answer(1, "7001", 4);
+    assert_string_equal(t.to[COMMANDS], "7000");
+    answer(2, "7000", 5);
+    assert_string_equal(t.to[COMMANDS], "7000");
 }
 
 /* ---- A failover in progress ---- */

@@ -54,18 +54,19 @@ void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer,
     follow(s, answer, now);
 }
 
-/* The announcement does not contain the epoch of the failover. The next answer, of an equal or
- * higher epoch, names the same server. */
-void primary_on_switch(struct sentinel *s, const char *old_host, const char *old_port,
-                       const struct sentinel_answer *answer, nanos now)
+/* The announcement does not contain the epoch of the failover, and it may come late: all sentinels
+ * are asked, without a pause. Answers on their way are older than the announcement. */
+void primary_on_switch(struct sentinel *s, const char *host, const char *port, nanos now)
 {
-    assert(answer->epoch == 0);
-    if (is_followed(s, old_host, old_port)) {
-        s->epoch++;
-        follow(s, answer, now);
-    } else if (!is_followed(s, answer->host, answer->port)) {
-        primary_query_all(s, now);
-    }
+    assert(host[0] && port[0]);
+    if (is_followed(s, host, port))
+        return;
+
+    for (unsigned i = 0; i < s->nodes; i++)
+        sentinel_connection_close(s, &s->node[i].query);
+    s->search.is_on = false;
+    s->search.again_at = now;
+    primary_query_all(s, now);
 }
 
 void primary_on_choice(struct sentinel *s, bool is_chosen, nanos now)

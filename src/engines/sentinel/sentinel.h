@@ -15,8 +15,8 @@
  * - The first answer is believed, because the greeting verifies the role. After that an answer
  *   counts only if its epoch is higher than the one that is followed: every failover has a higher
  *   epoch, and a sentinel that was cut off still names the old primary with the old one.
- * - The announcement of a failover is believed if it replaces the server that is followed. Any
- *   other one only makes this engine ask.
+ * - The announcement of a failover only makes this engine ask, because it has no epoch: a late one
+ *   may be of a failover that another one has undone.
  * - From the choice of a new primary until its announcement, or for 3 s, requests for new locks are
  *   held back: the old primary may grant what the new one will never know.
  * - If no sentinel answers, the server that was named last is followed. Sentinels are not needed
@@ -148,9 +148,8 @@ nanos sentinel_listen_tick(struct sentinel *s, struct sentinel_node *node, nanos
 
 /* A sentinel answered a query. */
 void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer, nanos now);
-/* A sentinel announced that `answer` takes the place of the server at old_host:old_port. */
-void primary_on_switch(struct sentinel *s, const char *old_host, const char *old_port,
-                       const struct sentinel_answer *answer, nanos now);
+/* A sentinel announced that the server at host:port is the primary now. */
+void primary_on_switch(struct sentinel *s, const char *host, const char *port, nanos now);
 /* A sentinel announced that a failover has chosen the new primary, or has been given up. */
 void primary_on_choice(struct sentinel *s, bool is_chosen, nanos now);
 /* Asks all sentinels, at once or when the pause is over. */

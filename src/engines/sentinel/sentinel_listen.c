@@ -92,17 +92,8 @@ static int split(char *text, const char *word[WORDS_MAX])
 /* Reads "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT". */
 static void on_switch(struct sentinel *s, const char *const word[WORDS_MAX], int words, nanos now)
 {
-    struct sentinel_answer answer = {0};
-    if (words != 5 || strcmp(word[0], s->name) != 0)
-        return;
-
-    bool fits = strlen(word[3]) < sizeof answer.host && strlen(word[4]) < sizeof answer.port;
-    if (!fits)
-        return;
-
-    snprintf(answer.host, sizeof answer.host, "%s", word[3]);
-    snprintf(answer.port, sizeof answer.port, "%s", word[4]);
-    primary_on_switch(s, word[1], word[2], &answer, now);
+    if (words == 5 && strcmp(word[0], s->name) == 0)
+        primary_on_switch(s, word[3], word[4], now);
 }
 
 static void on_event(struct sentinel *s, const char *channel, const char *message, nanos now)
