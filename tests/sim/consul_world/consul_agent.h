@@ -387,9 +387,10 @@ static nanos servers_hold_up(const struct occurrence *o)
     return held_until[o->who];
 }
 
-static void servers_link_up(unsigned link)
+static bool servers_link_up(unsigned link)
 {
     held_until[link] = 0;
+    return true;
 }
 
 static void servers_link_closed(unsigned link)

@@ -121,9 +121,10 @@ static nanos dial_takes(unsigned line)
     return is_late ? NANOS_OF_MS(draw(400)) : delay();
 }
 
-static void servers_link_up(unsigned link)
+static bool servers_link_up(unsigned link)
 {
     members[link] = (struct member){0};
+    return true;
 }
 
 static void servers_link_closed(unsigned link)

@@ -4,6 +4,7 @@
 #include "model_internal.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ void model_reset(struct redis_model *model, uint64_t seed)
 {
     model->random = seed;
     model->now_us = NEW_YEAR_2025_US;
-    model->full = false;
+    model->full = model->is_replica = false;
     model->fail_at = 0;
     model->forbidden = NULL;
     model->replicas = 0;
@@ -198,6 +199,52 @@ void model_promote(struct redis_model *model)
     for (unsigned i = 0; i < model->library_count; i++)
         model->libraries[i].loaded = model->libraries[i].in_copy;
     start(model);
+}
+
+static struct library *find_library(struct redis_model *model, const char *name)
+{
+    for (unsigned i = 0; i < model->library_count; i++)
+        if (strcmp(model->libraries[i].name, name) == 0)
+            return &model->libraries[i];
+    return NULL;
+}
+
+static void learn(struct redis_model *model, const struct library *library)
+{
+    char head[80];
+    bool is_replica = model->is_replica;
+    unsigned connection = model_connect(model);
+    int len =
+        snprintf(head, sizeof head, "*3\r\n$8\r\nFUNCTION\r\n$4\r\nLOAD\r\n$%zu\r\n", library->len);
+    model->is_replica = false;
+    model_feed(model, connection, head, (size_t)len);
+    model_feed(model, connection, library->text, library->len);
+    model_feed(model, connection, "\r\n", 2);
+    model->is_replica = is_replica;
+    model_disconnect(model, connection);
+}
+
+void model_copy(struct redis_model *to, const struct redis_model *from)
+{
+    copy_store(&to->store, &from->store);
+    for (unsigned i = 0; i < to->library_count; i++)
+        to->libraries[i].loaded = false;
+    for (unsigned i = 0; i < from->library_count; i++) {
+        const struct library *library = &from->libraries[i];
+        struct library *known = find_library(to, library->name);
+        if (known)
+            known->loaded = library->loaded;
+        else if (library->loaded)
+            learn(to, library);
+    }
+}
+
+void model_set_replica(struct redis_model *model, bool is_replica)
+{
+    bool becomes_one = is_replica && !model->is_replica;
+    model->is_replica = is_replica;
+    for (unsigned i = 0; becomes_one && i < model->connection_count; i++)
+        model_disconnect(model, i);
 }
 
 void model_full(struct redis_model *model, bool full)

@@ -65,6 +65,11 @@ void model_restart(struct redis_model *model, bool keep_data);
  */
 void model_snapshot(struct redis_model *model);
 void model_promote(struct redis_model *model);
+/* Data and libraries of `to` become those of `from`, as a replica has them. */
+void model_copy(struct redis_model *to, const struct redis_model *from);
+/* A replica says so in INFO and refuses what writes. A server that becomes one closes its
+ * connections. */
+void model_set_replica(struct redis_model *model, bool is_replica);
 /* maxmemory is reached, and nothing may be evicted. */
 void model_full(struct redis_model *model, bool full);
 void model_script_flush(struct redis_model *model);

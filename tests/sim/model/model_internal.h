@@ -166,7 +166,7 @@ struct redis_model {
     uint64_t random;
     char run_id[41];
     struct store store, copy; /* `copy` is the replica's */
-    bool full;
+    bool full, is_replica;
     struct model_line *line; /* of model_note_lines() */
     unsigned lines;
     uint64_t fail_at;       /* the call that is refused, as counts.calls counts them; 0: none */

@@ -113,6 +113,13 @@ static void reply_unknown(struct call *call)
                  call->words[0].bytes, args);
 }
 
+/* A script may write. */
+static bool may_write(const struct command *command)
+{
+    bool is_call = strcmp(command->name, "fcall") == 0 || strncmp(command->name, "eval", 4) == 0;
+    return is_call || command->flags & W;
+}
+
 static void execute(struct call *call)
 {
     const struct command *command = command_find(call->words, call->count);
@@ -124,6 +131,8 @@ static void execute(struct call *call)
     else if (command_is_forbidden(call->model, command))
         reply_errorf(call, "NOPERM this user has no permissions to run the '%s' command",
                      command->name);
+    else if (call->model->is_replica && may_write(command))
+        reply_error(call, "READONLY You can't write against a read only replica.");
     else if (call->model->full && command->flags & M)
         reply_error(call, "OOM command not allowed when used memory > 'maxmemory'.");
     else if (call->connection->channel_count && !(command->flags & S))

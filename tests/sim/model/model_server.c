@@ -140,9 +140,9 @@ void cmd_info(struct call *call)
         len += (size_t)snprintf(text + len, sizeof text - len, "%s# Memory\r\nmaxmemory:%d\r\n%s",
                                 len ? "\r\n" : "", model->full, "maxmemory_policy:noeviction\r\n");
     if (info_wants(call, "replication"))
-        len += (size_t)snprintf(text + len, sizeof text - len,
-                                "%s# Replication\r\nrole:master\r\nconnected_slaves:%u\r\n",
-                                len ? "\r\n" : "", model->replicas);
+        len += (size_t)snprintf(
+            text + len, sizeof text - len, "%s# Replication\r\nrole:%s\r\nconnected_slaves:%u\r\n",
+            len ? "\r\n" : "", model->is_replica ? "slave" : "master", model->replicas);
     reply_bulk(call, (struct slice){text, len});
 }
 

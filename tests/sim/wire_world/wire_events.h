@@ -23,6 +23,7 @@ static void open_client(unsigned i)
                                         .random = draw_for_engine};
     for (unsigned line = 0; line < WORLD_CONNECTIONS; line++)
         c->link[line] = -1;
+    c->life++;
     if (WORLD_ENGINE.open(&c->engine, &url, &settings, &c->host) != HF_OK)
         abort();
 }
@@ -116,8 +117,7 @@ static void happen_to_link(const struct occurrence *o)
     struct client *c = &w.client[l->client];
     if (!l->is_open)
         return;
-    if (o->what == LINK_UP) {
-        servers_link_up(o->who);
+    if (o->what == LINK_UP && servers_link_up(o->who)) {
         WORLD_ENGINE.connection_up(c->engine, l->line, local_time(c));
     } else if (o->what == TO_CLIENT) {
         WORLD_ENGINE.connection_bytes(c->engine, l->line, o->bytes, o->len, local_time(c));
@@ -143,13 +143,14 @@ static bool is_postponed(struct occurrence o)
     bool of_client = o.what == TICK, of_attempt = o.what == TIMER || o.what == WISH;
     struct stream *stream = stream_of(&o);
     bool is_early = stream && o.serial != stream->arrived + 1;
-    nanos until = servers_hold_up(&o);
+    nanos until = servers_hold_up(&o), stands = 0;
     if (of_link)
-        until = w.client[links[o.who].client].stands_until;
+        stands = w.client[links[o.who].client].stands_until;
     else if (of_client)
-        until = w.client[o.who].stands_until;
+        stands = w.client[o.who].stands_until;
     else if (of_attempt)
-        until = w.client[o.who / SLOTS].stands_until;
+        stands = w.client[o.who / SLOTS].stands_until;
+    until = until > stands ? until : stands;
 
     if (until <= w.now && !is_early) {
         if (stream)

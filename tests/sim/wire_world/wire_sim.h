@@ -77,7 +77,7 @@ static void run_until(nanos end, bool (*is_over)(void))
 /* Returns false if a flaw was found; w.flaw says which. */
 static bool run(uint64_t seed, enum plant plant)
 {
-    history_begin(judge, &(struct history_rules){.exact = true, .quorum = true});
+    history_begin(judge, &(struct history_rules)WORLD_RULES);
     open_world(seed, plant);
     run_until(FIRST_DAY + NANOS_OF_MS(60000), all_rounds_done);
     w.peace = true;

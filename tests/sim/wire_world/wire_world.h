@@ -10,6 +10,13 @@
  *     WORLD_COUNTS(X)     X(name, what print_sums() calls it): what the world counts besides
  *     PLANTS(X)           its planted bugs: sim/plant_selection.h */
 #pragma once
+#ifndef WORLD_RULES /* for the judge; a quorum: what happens to one server excuses nothing */
+#define WORLD_RULES                                                                                \
+    {                                                                                              \
+        .exact = true, .quorum = true                                                              \
+    }
+#endif
+
 #include "base/settings.h"
 #include "base/url.h"
 #include "checker/checker.h"
@@ -71,6 +78,7 @@ struct attempt {
 
 struct client {
     void *engine;
+    unsigned life; /* how often it was started */
     struct wire_engine_host host;
     int link[WORLD_CONNECTIONS]; /* -1: down */
     nanos stands_until;
@@ -205,9 +213,10 @@ static void servers_begin(enum plant plant);
 static void servers_receive(const struct occurrence *o);
 /* An occurrence SERVER. */
 static void servers_happen(const struct occurrence *o);
-/* Returns until when bytes to a server are held up; 0: they are not. */
+/* Returns until when an occurrence of a link is held up; 0: it is not. */
 static nanos servers_hold_up(const struct occurrence *o);
-static void servers_link_up(unsigned link);
+/* A connection would come up. Returns false if it is refused instead. */
+static bool servers_link_up(unsigned link);
 /* How long it takes until a connection is up. */
 static nanos dial_takes(unsigned line);
 static void servers_link_closed(unsigned link);

@@ -407,7 +407,7 @@ static void servers_receive(const struct occurrence *o)
         receive_greeting(o->who, from);
 }
 
-static void servers_link_up(unsigned link)
+static bool servers_link_up(unsigned link)
 {
     if (!served[link])
         served[link] = malloc(sizeof *served[link]);
@@ -421,6 +421,7 @@ static void servers_link_up(unsigned link)
     s->numbers = 0;
     s->first = s->count = s->watches = 0;
     live[lives++] = link;
+    return true;
 }
 
 /* The server notices later; what was sent before is received. */

@@ -1,0 +1,114 @@
+/* failover_world.h - what the world of servers that replace each other has besides sim/wire_world:
+ * planted bugs, three Redis servers with clocks of their own, three sentinels, and a name that
+ * points to the primary. Included once, by sim/failover_sim.c, as are the other headers here. */
+#pragma once
+#include "engines/redis/redis.h"
+#include "engines/sentinel/sentinel.h"
+#include "sim/model/model.h"
+
+enum {
+    NODES = 3,
+    TICK_MS = 20,          /* between two looks of the world at its servers */
+    TOLD_MS = 200,         /* calm: a lost record is reported so long after the switch */
+    AHEAD_MS = 1500,       /* longest step of a clock that is a fault */
+    CLOCKS_US = 4000,      /* clocks differ by so much and are no fault: see timing_drift() */
+    START_US = 1735689600, /* seconds since 1970 when the world begins */
+    LISTENS_MS = 3000,     /* all clients listen to the sentinels so long after the beginning */
+    UNHEARD_MS = 2500,     /* calm: somebody is granted a lock that nobody holds */
+    FREE_AFTER_MS = 4000,  /* a failover may take so long */
+};
+
+/* Every fourth schedule plays redis:, by a name that is looked up at every dial. */
+static const struct wire_engine_type *world_engine = &sentinel_wire_engine;
+
+#define WORLD_ENGINE (*world_engine)
+#define WORLD_LIMITS REDIS_LIMITS
+#define WORLD_CONNECTIONS (REDIS_CONNECTIONS + 2 * SENTINELS_MAX)
+#define WORLD_TTL_MAX_MS 3000
+#define WORLD_RULES                                                                                \
+    {                                                                                              \
+        .exact = true                                                                              \
+    }
+#define WORLD_COUNTS(X)                                                                            \
+    X(kept, "failovers that kept all data")                                                        \
+    X(stale, "failovers to a replica that lagged")                                                 \
+    X(splits, "old primaries that went on")                                                        \
+    X(empties, "primaries that restarted empty")                                                   \
+    X(partitions, "groups cut off")                                                                \
+    X(steps, "failovers to another clock")                                                         \
+    X(cutoffs, "sentinels cut off")                                                                \
+    X(aborts, "failovers that were given up")                                                      \
+    X(strong, "failovers while all replicas must acknowledge")
+
+#define PLANTS(X)                                                                                  \
+    X(NONE, "none", "")                                                                            \
+    X(NO_ROLE, "no-role", "the greeting does not look at the role")                                \
+    X(ANY_EPOCH, "any-epoch", "a sentinel is believed whatever its epoch")                         \
+    X(NO_RECHECK, "no-recheck", "holds are not checked at another server")                         \
+    X(NO_FLOOR, "no-floor", "the new server is not told the highest token")                        \
+    X(HOLDS_BACK, "holds-back", "requests stay held back after a failover that was given up")      \
+    X(NO_LISTEN, "no-listen", "announcements of sentinels are not listened to")                    \
+    X(NO_WAIT, "no-wait", "replicas=2: grants count before the replicas acknowledge them")
+#include "sim/wire_world/wire_world.h"
+
+/* A Redis server. */
+struct node {
+    struct redis_model *model;
+    int64_t wrong_us, fast_ppm; /* of its clock */
+    bool is_up, is_primary;
+    nanos lags_until; /* a replica that gets nothing from its primary */
+    nanos hangs_until;
+    nanos up_at, demote_at; /* 0: not planned */
+    uint64_t epoch;         /* of the failover that made it a primary; 0: none did */
+};
+
+struct watcher {
+    unsigned primary; /* index of the node that it names */
+    uint64_t epoch;
+    bool leads;      /* it leads the failover that goes on */
+    nanos cut_until; /* it hears nothing of other servers */
+};
+
+/* What a link leads to. */
+struct peer {
+    bool is_sentinel, is_subscribed, is_open;
+    unsigned index;      /* of the node or the sentinel */
+    unsigned connection; /* of the model */
+};
+
+/* What a client knows. */
+struct knowledge {
+    unsigned life;         /* of the client: a new one knows nothing */
+    uint64_t believed;     /* highest epoch that it believed */
+    uint64_t epoch;        /* of the newest primary that it was at */
+    bool is_held_back;     /* planted: for ever, until it follows another server */
+    uint64_t token;        /* highest token that it was given */
+    uint64_t floor[SLOTS]; /* the same when it asked, */
+    int asked_by[SLOTS];   /* and its connection then */
+};
+
+enum step { IDLE, CHOOSING, PROMOTING, FOLLOWING, ANNOUNCING };
+
+static struct {
+    struct node node[NODES];
+    struct watcher watcher[NODES];
+    unsigned primary, name; /* the present primary; the node that the name `p` points to */
+    uint64_t epoch;
+    bool is_strong; /* replicas=2: all replicas must acknowledge */
+    bool by_name;   /* clients use redis: and the name */
+    enum step step;
+    nanos step_at;
+    unsigned from, to, leader;
+    bool keeps;        /* the failover loses nothing */
+    bool gives_up;     /* it is given up after the choice */
+    nanos split_until; /* an old primary may go on until then */
+    unsigned group;    /* a client that is cut off with node `group_node`; CLIENTS: none */
+    unsigned group_node;
+    nanos group_until;
+    nanos well_since;    /* no failover has gone on since then */
+    nanos unheard_since; /* calm: somebody asks, and nobody holds, since then */
+    struct knowledge knows[CLIENTS];
+} s;
+
+static struct peer peers[LINKS];
+static struct redis_model *models[NODES];
