@@ -25,6 +25,8 @@ function describe(client) {
     prefix: options.keyPrefix ?? '',
     sentinels: options.sentinels,
     name: options.name,
+    tlsForServers: options.enableTLSForSentinelMode,
+    sentinelTls: options.sentinelTLS,
   };
   return options.url ? { ...place, ...parse(options.url) } : place;
 }
@@ -44,7 +46,8 @@ function credentials({ username, password }) {
 }
 
 function hostAndPort({ host, port }) {
-  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const bare = host.replace(/^\[|\]$/g, ''); // an IPv6 address of a URL comes in brackets
+  return `${bare.includes(':') ? `[${bare}]` : bare}:${port}`;
 }
 
 /** Certificates in memory, which must be the same for all clients. Verification cannot be turned off. */
@@ -65,14 +68,16 @@ function watched(place) {
   if (!place.name) throw refuse('a Sentinel client without the name of its primary');
   const hosts = place.sentinels.map(({ host, port = 26379 }) => hostAndPort({ host, port })).join(',');
   if (Number(place.database)) throw refuse('a Sentinel client must use database 0');
-  return `${place.tls ? 'rediss' : 'redis'}+sentinel://${credentials(place)}${hosts}/${place.name}`;
+  const secure = place.tls && place.tlsForServers; // ioredis has a switch of its own for it
+  return `${secure ? 'rediss' : 'redis'}+sentinel://${credentials(place)}${hosts}/${encodeURIComponent(place.name)}` +
+    `?sentinel_tls=${place.sentinelTls ? 1 : 0}`;
 }
 
 function single(place) {
   if (place.sentinels) return watched(place);
   const database = place.database ? `/${place.database}` : '';
   if (place.path && database) throw refuse('a client with a socket path must use database 0');
-  if (place.path) return `redis+unix://${credentials(place)}${place.path}`;
+  if (place.path) return `redis+unix://${credentials(place)}${place.path.split('/').map(encodeURIComponent).join('/')}`;
   return `${place.tls ? 'rediss' : 'redis'}://${credentials(place)}${hostAndPort(place)}${database}`;
 }
 

@@ -1,6 +1,7 @@
 // redlock.test.mjs - holdfast/redlock in the place of node-redlock: on one server and on three.
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import test, { before } from 'node:test';
 import Redlock, { ExecutionError, Lock, LockError, ResourceLockedError } from 'holdfast/redlock';
 import { command, eventually, fresh, sleep } from './support.mjs';
@@ -47,6 +48,25 @@ test('clients that it cannot use are refused with a reason', () => {
   assert.throws(() => new Redlock([clientOf(1, { tls: { pfx: 'x' } })]), /tls\.pfx/);
   assert.throws(() => new Redlock([clientOf(1, { tls: { ca: 'a' } }), clientOf(2, { tls: { ca: 'b' } })]), /same certificates/);
   assert.throws(() => new Redlock([clientOf(1), clientOf(2, { keyPrefix: 'a' })]), /keyPrefix/);
+});
+
+test('the URL of a client has every part of its place', () => {
+  const require = createRequire(import.meta.url);
+  const { urlOf } = require(join(dirname(require.resolve('holdfast')), 'redlock_url.js'));
+  const watched = { sentinels: [{ host: 's1' }, { host: '::1', port: 1 }], name: 'my/one?' };
+  for (const [options, url] of [
+    [{ url: 'redis://[::1]:7/3' }, 'redis://[::1]:7/3?prefix='],
+    [{ url: 'rediss://u:p%40@h:1' }, 'rediss://u:p%40@h:1?prefix='],
+    [{ host: '::1' }, 'redis://[::1]:6379?prefix='],
+    [{ path: '/run/a b?c' }, 'redis+unix:///run/a%20b%3Fc?prefix='],
+    [watched, 'redis+sentinel://s1:26379,[::1]:1/my%2Fone%3F?sentinel_tls=0&prefix='],
+    [{ ...watched, tls: {} }, 'redis+sentinel://s1:26379,[::1]:1/my%2Fone%3F?sentinel_tls=0&prefix='],
+    [{ ...watched, tls: {}, enableTLSForSentinelMode: true, sentinelTLS: {} },
+      'rediss+sentinel://s1:26379,[::1]:1/my%2Fone%3F?sentinel_tls=1&prefix='],
+  ]) {
+    assert.equal(urlOf([{ options }], {}), url);
+    new Redlock([{ options }]); // the library takes it
+  }
 });
 
 test('clients of node-redis are understood, by URL and by socket', async () => {
