@@ -96,7 +96,7 @@ crowd() {
     rm -rf "$SCRATCH/inside" "$SCRATCH/overlap" "$SCRATCH/turns"
     for i in 1 2 3; do
         for ((j = 0; j < rounds; j++)); do
-            "$HOLDFAST" run -u "$url" -w 60s --ttl 10s "$name" -- bash -c '
+            "$HOLDFAST" run -u "$url" -w 60s --connect-wait 60s --ttl 10s "$name" -- bash -c '
                 mkdir "$0/inside" 2>/dev/null || echo >>"$0/overlap"
                 sleep 0.01
                 rmdir "$0/inside"
@@ -109,6 +109,21 @@ crowd() {
 }
 sql "CREATE ROLE strict LOGIN SUPERUSER" "ALTER ROLE strict SET default_transaction_isolation = 'serializable'" >/dev/null
 ok "P13: a role whose transactions are serializable excludes, too" crowd strict "postgres://strict@127.0.0.1:$PG_PORT/postgres" 5
+
+# ---- P17: notifications that nobody sent, and statements that are cancelled, at any time
+
+while :; do
+    sql "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'holdfast/%'" \
+        "SELECT pg_notify(channel, x) FROM holdfast.waiter, (VALUES (''), ('x'), ('0 0 0 0'), (repeat('1 ', 999)),
+            (id || ' 9223372036854775807 9223372036854775807 1')) forged (x) WHERE channel IS NOT NULL" >/dev/null
+    sleep 0.03
+done &
+disturber=$!
+crowd disturbed "$PG_URL" 12
+result "P17: three processes take turns while their statements are cancelled and notifications are forged" $? \
+    "$(wc -l <"$SCRATCH/turns") turns$([ ! -e "$SCRATCH/overlap" ] || echo ', and two at once')"
+kill $disturber
+wait $disturber 2>/dev/null
 
 if [ -x /usr/sbin/pgbouncer ]; then
     pooler_port=$((PG_PORT + 1000))
