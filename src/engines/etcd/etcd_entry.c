@@ -300,6 +300,10 @@ void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
     struct slice key = etcd_value_key(entry);
     struct range_request own = {.key = key};
     pb_clear(&e->message);
+    /* The attempt of a refused request may ask again. If this deletion is late, it must not find
+     * that place. */
+    if (entry->refusal)
+        compare_epoch(e);
     if (entry->created && !entry->deletes_blindly)
         message_compare(&e->message, key, SLICE_NONE, COMPARE_CREATED, COMPARE_EQUAL,
                         entry->created);

@@ -584,9 +584,19 @@ void etcd_entry_reply_busy(struct etcd *e, struct etcd_entry *entry)
     etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_BUSY, .retry_at = TIME_NEVER});
 }
 
-static void on_deleted(struct etcd *e, struct etcd_entry *entry, const struct message *m)
+static void on_deleted(struct etcd *e, struct etcd_entry *entry, struct message *m)
 {
     assert(entry->name);
+    struct message own;
+    struct key_value pair;
+    bool is_there = !m->succeeded && message_next_response(&m->responses, &own) &&
+                    message_next_pair(&own.pairs, &pair) && pair.created == entry->created;
+    if (is_there && entry->refusal && entry->verb == OP_ACQUIRE) {
+        entry->refusal = HF_OK; /* The epoch was raised meanwhile: the list decides again. */
+        etcd_entry_again(e, entry, e->last_now);
+        return;
+    }
+
     bool was_held = m->succeeded || entry->verb == OP_LEAVE || entry->deletes_blindly;
     etcd_entry_set_stage(entry, ENTRY_NONE);
     etcd_session_attach(entry, NULL);
@@ -689,8 +699,9 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
     struct etcd_entry *entry = call->entry;
     entry->call = NULL;
     bool places = call->kind == CALL_ACQUIRE, deletes = call->kind == CALL_DELETE;
+    bool refuses = deletes && entry->refusal;
 
-    if (places && !not_processed) {
+    if ((places || refuses) && !not_processed) {
         etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
         e->must_raise_epoch = true;
     }
@@ -701,7 +712,7 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
         etcd_session_attach(entry, NULL);
     if (takes_step(call->kind))
         entry->is_granted = false; /* The list is read again. */
-    entry->deletes_blindly |= deletes;
+    entry->deletes_blindly |= deletes && !refuses;
     if (deletes)
         entry->refusal = HF_OK;
 
