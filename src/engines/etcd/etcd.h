@@ -36,7 +36,7 @@
  *
  * Files: etcd.c the door and the URL; etcd_connection.c connections and calls; etcd_session.c
  * sessions and the epoch; etcd_entry.c requests for locks; etcd_replies.c their replies;
- * etcd_convert.c upgrade and downgrade;
+ * etcd_convert.c upgrade and downgrade; etcd_resize.c the capacity of a resized semaphore;
  * etcd_view.c lists and watches; etcd_value.c keys and values; etcd_lock_delay.c the setting of
  * that name; etcd_admin.c list and break; etcd_diagnose.c findings; etcd_messages.c messages;
  * protobuf.c and http2.c the wire. */
@@ -57,7 +57,7 @@ extern const struct wire_engine_type etcd_wire_engine;
         .ttl_min_ms = 1000, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,     \
         .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
         .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_CAN_BREAK |    \
-                  ENGINE_CAN_CONVERT | ENGINE_NO_BARGING                                           \
+                  ENGINE_CAN_CONVERT | ENGINE_CAN_RESIZE | ENGINE_NO_BARGING                       \
     }
 
 enum {
@@ -205,6 +205,12 @@ struct etcd_name {
     bool more;      /* the server has entries beyond this list */
     bool shared;    /* some request is not exclusive: the whole list matters */
     int64_t watch;  /* number of its watch; 0: none */
+    bool permits;   /* some request is for a semaphore: its capacity matters */
+    struct queue_resize resize;
+    uint64_t resize_changed; /* last change of the capacity's key; 0: there is no key */
+    uint64_t resize_at;      /* revision at which it was read; 0: never */
+    uint64_t resize_due;     /* it may have changed up to this revision */
+    int64_t resize_watch;    /* number of the watch on its key; 0: none */
     struct etcd_call *reading;
     uint32_t deleting;                      /* number of deletions in flight */
     struct etcd_orphan orphan[ORPHANS_MAX]; /* lock_delay: guards that have no lease yet */
@@ -267,6 +273,7 @@ struct etcd_entry {
 struct etcd_watch {
     struct etcd_name *name;
     struct etcd_entry *entry;
+    bool is_of_resize; /* of the capacity of `name` */
     bool used;
 };
 
@@ -437,6 +444,22 @@ void etcd_convert_on_read(struct etcd *e, struct etcd_entry *entry, struct messa
 void etcd_convert_on_reply(struct etcd *e, struct etcd_entry *entry, struct message *message,
                            nanos now);
 
+/* ---- etcd_resize.c ---- */
+
+/* Adds a read of the name's capacity to the transaction in e->message. */
+void etcd_resize_read(struct etcd *e, const struct etcd_name *name, enum txn_branch branch);
+/* Compares that the capacity is the one that the list was judged by. */
+void etcd_resize_compare(struct etcd *e, const struct etcd_name *name);
+/* Writes the request of name->resize_watch. */
+void etcd_resize_watch(struct etcd *e, const struct etcd_name *name);
+/* Adds to the transaction in e->message that the capacity is forgotten if the name has no other
+ * entry than `own`. */
+void etcd_resize_drop(struct etcd *e, const struct etcd_name *name, struct slice own);
+/* Takes over the capacity, which the last of these responses has; no response: it was not read. */
+void etcd_resize_take(struct etcd_name *name, struct pb_reader responses, uint64_t revision);
+/* Returns true if the entry can never hold. */
+bool etcd_resize_is_too_big(const struct etcd_name *name, const struct queue_entry *entry);
+
 /* ---- etcd_lock_delay.c ---- */
 
 /* Adds the deletion of the entry's guard to the transaction in e->message. */
@@ -461,6 +484,8 @@ bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read
                     uint64_t revision);
 /* Judges the list. Returns the entry's row, or -1 if it is not in the list. */
 ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry);
+/* The same for the reply to a read of the list, and of the capacity if it was read, too. */
+bool etcd_view_take_reply(struct etcd *e, struct etcd_name *name, struct message *reply);
 /* Takes over what the row says of the entry. */
 void etcd_view_note(const struct etcd_name *name, ptrdiff_t row, struct etcd_entry *entry);
 /* Returns true if the request would hold if it were appended to the list. */
@@ -507,6 +532,8 @@ struct etcd_state {
 /* Writes the value of an entry. Returns its length. */
 size_t etcd_value_write(const struct etcd *e, const struct etcd_entry *entry,
                         struct etcd_state state, char out[ETCD_VALUE_MAX], nanos now);
+/* Writes a value that was read. Returns its length. */
+size_t etcd_value_print(const struct etcd_value *value, char out[ETCD_VALUE_MAX]);
 /* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if it is not an
  * entry but a key of another program, which counts for nothing. */
 bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, struct slice tail);

@@ -21,10 +21,16 @@ static void free_row(struct admin_row *row)
     free(row->key);
 }
 
-static void free_admin(struct etcd_admin *admin)
+static void free_rows(struct etcd_admin *admin)
 {
     for (size_t i = 0; i < admin->count; i++)
         free_row(&admin->row[i]);
+    admin->count = 0;
+}
+
+static void free_admin(struct etcd_admin *admin)
+{
+    free_rows(admin);
     free(admin->row);
     free(admin);
 }
@@ -98,7 +104,7 @@ struct etcd_call *etcd_admin_call(struct etcd *e, struct etcd_admin *admin, cons
 
 /* ---- Reading ---- */
 
-static const char range_path[] = "/etcdserverpb.KV/Range", txn_path[] = "/etcdserverpb.KV/Txn",
+static const char txn_path[] = "/etcdserverpb.KV/Txn",
                   ttl_path[] = "/etcdserverpb.Lease/LeaseTimeToLive";
 
 /* Sends a read of the keys of one name, or of all names that begin with the text. */
@@ -111,6 +117,9 @@ static void send_read(struct etcd *e, struct etcd_admin *admin, nanos now)
     size_t len =
         e->prefix_len + etcd_value_encode_name(first + e->prefix_len, op->name, op->name_len);
     bool one = !(admin_op_of(op)->verb == ADMIN_LIST && admin_op_of(op)->scope == LIST_PREFIX);
+    char name[3 * HF_NAME_MAX + 1];
+    size_t name_len = len - e->prefix_len;
+    memcpy(name, first + e->prefix_len, name_len);
     if (one)
         first[len++] = '/';
     memcpy(last, first, len);
@@ -120,8 +129,9 @@ static void send_read(struct etcd *e, struct etcd_admin *admin, nanos now)
 
     struct range_request range = {.key = {first, len}, .range_end = {last, len}, .by_key = true};
     pb_clear(&e->message);
-    message_range(&e->message, &range);
-    etcd_admin_call(e, admin, range_path, now);
+    message_txn_range(&e->message, TXN_THEN, &range);
+    etcd_resize_read_range(e, (struct slice){name, name_len}, one);
+    etcd_admin_call(e, admin, txn_path, now);
 }
 
 static void begin(struct etcd *e, struct etcd_admin *admin, nanos now)
@@ -131,8 +141,6 @@ static void begin(struct etcd *e, struct etcd_admin *admin, nanos now)
     if (op->verb == ADMIN_LIST && op->scope == LIST_HISTORY)
         etcd_admin_reply(e, admin, REPLY_FAILED, HF_UNSUPPORTED,
                          "history: past holds are not kept by the engine etcd");
-    else if (op->verb == ADMIN_RESIZE)
-        etcd_admin_reply(e, admin, REPLY_FAILED, HF_UNSUPPORTED, "the engine etcd cannot resize");
     else if (op->verb == ADMIN_DIAGNOSE)
         etcd_diagnose_begin(e, admin, now);
     else
@@ -238,6 +246,7 @@ static bool take_row(const struct etcd *e, struct etcd_admin *admin, const struc
                               .key_len = pair->key.len,
                               .value = value,
                               .created = pair->created,
+                              .changed = pair->changed,
                               .lease = pair->lease,
                               .left_s = -1};
     admin->count++;
@@ -263,7 +272,7 @@ static bool judge_name(struct etcd_admin *admin, size_t from, size_t to)
 
     for (size_t i = from; i < to; i++)
         queue[i - from] = admin->row[i].value.queue;
-    struct queue_summary summary = entry_order_judge(queue, to - from, (struct queue_resize){0, 0});
+    struct queue_summary summary = entry_order_judge(queue, to - from, admin->row[from].resize);
     for (size_t i = from; i < to; i++) {
         admin->row[i].value.queue = queue[i - from];
         admin->row[i].used = (uint32_t)summary.used;
@@ -319,7 +328,7 @@ static void show_row(struct etcd *e, struct etcd_admin *admin, const struct admi
         .name = row->name,
         .role = q->holds ? HF_HOLDER : HF_WAITER,
         .kind = q->kind,
-        .capacity = q->kind == HF_SEMAPHORE ? q->capacity : 1,
+        .capacity = q->kind == HF_SEMAPHORE ? entry_order_capacity(q, row->resize) : 1,
         .used = is_write && row->used > 1 && row->used >= QUEUE_ALL ? 1 : row->used,
         .units = q->units,
         .depth = 1,
@@ -409,7 +418,7 @@ static void break_hold(struct etcd *e, struct etcd_admin *admin, nanos now)
     pb_clear(&e->message);
     message_compare(&e->message, key, SLICE_NONE, COMPARE_CREATED, COMPARE_EQUAL, found->created);
     message_txn_delete(&e->message, TXN_THEN, key);
-    admin->breaks = true;
+    admin->changes = true;
     etcd_admin_call(e, admin, txn_path, now);
 }
 
@@ -419,16 +428,38 @@ static void on_rows(struct etcd *e, struct etcd_admin *admin, struct message *m,
 {
     assert(admin->op && admin->count <= admin->room);
     struct key_value pair;
-    bool good = true;
-    while (good && message_next_pair(&m->pairs, &pair))
+    struct message rows, resizes;
+    bool good = message_next_response(&m->responses, &rows);
+    while (good && message_next_pair(&rows.pairs, &pair))
         good = take_row(e, admin, &pair);
+    if (message_next_response(&m->responses, &resizes))
+        etcd_resize_note_rows(e, admin, &resizes);
+    admin->revision = m->header.revision;
 
     if (!good || !judge_all(admin))
         etcd_admin_reply(e, admin, REPLY_FAILED, HF_NO_MEMORY, "no memory for the list");
     else if (admin_op_of(admin->op)->verb == ADMIN_BREAK)
         break_hold(e, admin, now);
+    else if (admin_op_of(admin->op)->verb == ADMIN_RESIZE)
+        etcd_resize_rows(e, admin, now);
     else
         send_lease_reads(e, admin, now);
+}
+
+static void on_changed(struct etcd *e, struct etcd_admin *admin, bool succeeded, nanos now)
+{
+    bool resizes = admin_op_of(admin->op)->verb == ADMIN_RESIZE;
+    admin->changes = false;
+    if (succeeded) {
+        etcd_admin_reply(e, admin, REPLY_RELEASED, HF_OK, NULL);
+    } else if (!resizes) {
+        etcd_admin_reply(e, admin, REPLY_NOT_HELD, HF_OK, NULL);
+    } else if (etcd_resize_may_retry(admin)) {
+        free_rows(admin);
+        send_read(e, admin, now);
+    } else {
+        etcd_admin_reply(e, admin, REPLY_FAILED, HF_UNAVAILABLE, "the cluster changes too fast");
+    }
 }
 
 void etcd_admin_on_reply(struct etcd *e, struct etcd_call *call, const char *bytes, size_t len,
@@ -443,14 +474,11 @@ void etcd_admin_on_reply(struct etcd *e, struct etcd_call *call, const char *byt
         return;
     }
 
-    enum message_kind kind = leases ? MESSAGE_LEASE : MESSAGE_RANGE;
-    if (admin->breaks)
-        kind = MESSAGE_TXN;
-
+    enum message_kind kind = leases ? MESSAGE_LEASE : MESSAGE_TXN;
     if (!message_read(&m, kind, bytes, len))
         etcd_admin_reply(e, admin, REPLY_FAILED, HF_UNAVAILABLE, "the reply cannot be read");
-    else if (admin->breaks)
-        etcd_admin_reply(e, admin, m.succeeded ? REPLY_RELEASED : REPLY_NOT_HELD, HF_OK, NULL);
+    else if (admin->changes)
+        on_changed(e, admin, m.succeeded, now);
     else if (leases)
         on_lease(e, admin, &m, now);
     else
@@ -465,7 +493,7 @@ void etcd_admin_on_end(struct etcd *e, struct etcd_call *call, const struct http
     (void)now;
     bool denied = end->code == 7 || end->code == 16 || strstr(end->text, "user name is empty");
 
-    if (admin->breaks && end->code < 0)
+    if (admin->changes && end->code < 0)
         etcd_admin_reply(e, admin, REPLY_UNKNOWN, HF_OK, end->text);
     else
         etcd_admin_reply(e, admin, REPLY_FAILED, denied ? HF_DENIED : HF_UNAVAILABLE, end->text);

@@ -23,11 +23,7 @@ static const char *path_of(enum call_kind kind)
         return "/etcdserverpb.Lease/LeaseGrant";
     case CALL_KEEP_ALIVE:
         return "/etcdserverpb.Lease/LeaseKeepAlive";
-    case CALL_TRY_READ:
-    case CALL_REFRESH:
-    case CALL_CONVERT_READ:
     case CALL_PROVE_DOOR:
-    case CALL_READ_VIEW:
         return "/etcdserverpb.KV/Range";
     case CALL_WATCH:
         return "/etcdserverpb.Watch/Watch";
@@ -45,11 +41,7 @@ static enum message_kind message_of(enum call_kind kind)
     case CALL_ORPHAN_LEASE:
     case CALL_KEEP_ALIVE:
         return MESSAGE_LEASE;
-    case CALL_TRY_READ:
-    case CALL_REFRESH:
-    case CALL_CONVERT_READ:
     case CALL_PROVE_DOOR:
-    case CALL_READ_VIEW:
         return MESSAGE_RANGE;
     default:
         return MESSAGE_TXN;
@@ -370,7 +362,7 @@ static void check_cluster(struct etcd *e, const struct etcd_call *call,
     for (struct etcd_call *other = call->connection->calls; other; other = other->next)
         other->revision = 0; /* This call was sent before the loss was noticed. */
     for (struct etcd_name *name = e->names; name; name = name->next)
-        name->read_at = name->revision = name->gap = name->count = 0;
+        name->read_at = name->revision = name->gap = name->resize_at = name->count = 0;
     for (struct etcd_session *s = e->sessions; s; s = s->next)
         etcd_session_lost(e, s, now);
 }

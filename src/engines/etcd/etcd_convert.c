@@ -124,13 +124,16 @@ void etcd_convert_on_read(struct etcd *e, struct etcd_entry *entry, struct messa
 {
     assert(entry->name);
     struct upgrade_guard guard = {.revision = m->header.revision};
+    struct message list;
     bool is_void = entry->verb != OP_UPGRADE || !entry->session || !entry->created || !entry->token;
     if (is_void) {
         etcd_entry_advance(e, entry, now);
         return;
     }
 
-    switch (judge_list(entry, *m, &guard)) {
+    if (!message_next_response(&m->responses, &list))
+        list = (struct message){0};
+    switch (judge_list(entry, list, &guard)) {
     case UPGRADE_MAY:
         send_convert(e, entry, &guard, now);
         break;

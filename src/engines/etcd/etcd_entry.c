@@ -213,6 +213,11 @@ static void send_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
     message_txn_range(&e->message, TXN_ELSE, &epoch);
     message_txn_range(&e->message, TXN_ELSE, &own);
     message_txn_range(&e->message, TXN_ELSE, &all);
+    if (entry->sent.kind == HF_SEMAPHORE) {
+        etcd_resize_drop(e, name, SLICE_NONE);
+        etcd_resize_read(e, name, TXN_THEN);
+        etcd_resize_read(e, name, TXN_ELSE);
+    }
     etcd_entry_send(e, entry, CALL_ACQUIRE, now);
 }
 
@@ -220,7 +225,9 @@ void etcd_entry_send_list(struct etcd *e, struct etcd_entry *entry, enum call_ki
 {
     struct range_request all = etcd_view_range(entry->name, entry->sent.kind != HF_EXCLUSIVE);
     pb_clear(&e->message);
-    message_range(&e->message, &all);
+    message_txn_range(&e->message, TXN_THEN, &all);
+    if (entry->name->permits)
+        etcd_resize_read(e, entry->name, TXN_THEN);
     etcd_entry_send(e, entry, kind, now);
 }
 
@@ -231,6 +238,8 @@ void etcd_entry_send_claim(struct etcd *e, struct etcd_entry *entry, nanos now)
     struct range_request own = {.key = key};
     pb_clear(&e->message);
     message_compare(&e->message, key, SLICE_NONE, COMPARE_CHANGED, COMPARE_EQUAL, entry->changed);
+    if (entry->kind == HF_SEMAPHORE && !entry->confirmed)
+        etcd_resize_compare(e, entry->name);
     put_entry(e, entry, entry->session->lease, now);
     message_txn_range(&e->message, TXN_ELSE, &own);
     etcd_entry_send(e, entry, CALL_CLAIM, now);
@@ -311,6 +320,8 @@ void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
         message_compare(&e->message, key, SLICE_NONE, COMPARE_CREATED, COMPARE_GREATER, 0);
     message_txn_delete(&e->message, TXN_THEN, key);
     etcd_guard_delete(e, entry);
+    if (entry->sent.kind == HF_SEMAPHORE)
+        etcd_resize_drop(e, entry->name, key);
     message_txn_range(&e->message, TXN_ELSE, &own);
     etcd_entry_send(e, entry, CALL_DELETE, now);
     if (!entry->call)
@@ -528,6 +539,7 @@ void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now)
     entry->try_revision = 0;
     if (op->verb == OP_ACQUIRE && entry->stage <= ENTRY_UNKNOWN)
         entry->kind = op->kind;
+    entry->name->permits |= op->kind == HF_SEMAPHORE;
     if (op->kind != HF_EXCLUSIVE)
         etcd_view_share(e, entry->name);
     op->connections = connections_of(entry);

@@ -53,6 +53,20 @@ void message_txn_put(struct pb_writer *to, enum txn_branch branch, struct slice 
     pb_end(to, op);
 }
 
+struct txn_inside message_txn_begin(struct pb_writer *to, enum txn_branch branch)
+{
+    struct txn_inside inside;
+    inside.op = pb_begin(to, branch);
+    inside.txn = pb_begin(to, 4);
+    return inside;
+}
+
+void message_txn_end(struct pb_writer *to, struct txn_inside inside)
+{
+    pb_end(to, inside.txn);
+    pb_end(to, inside.op);
+}
+
 void message_txn_delete(struct pb_writer *to, enum txn_branch branch, struct slice key)
 {
     assert(key.len);

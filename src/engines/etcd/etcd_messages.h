@@ -26,6 +26,14 @@ void message_txn_put(struct pb_writer *to, enum txn_branch branch, struct slice 
                      struct slice value, int64_t lease);
 void message_txn_delete(struct pb_writer *to, enum txn_branch branch, struct slice key);
 
+/* A transaction inside a branch: until its end, message_compare(), message_txn_delete() and so on
+ * write into it. Its conditions are about what was there before the outer transaction. */
+struct txn_inside {
+    size_t op, txn;
+};
+struct txn_inside message_txn_begin(struct pb_writer *to, enum txn_branch branch);
+void message_txn_end(struct pb_writer *to, struct txn_inside inside);
+
 /* A read. If it has a range_end, the pairs are sorted by creation. */
 struct range_request {
     struct slice key, range_end;

@@ -109,7 +109,10 @@ void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revis
         return;
     }
 
-    bool waited = revision != entry->created;
+    bool permits = entry->sent.kind == HF_SEMAPHORE;
+    /* Let in at once: by the list and the capacity of the revision that created the entry. */
+    bool waited =
+        revision != entry->created || (permits && entry->name->resize_at != entry->created);
     bool overlaps =
         /* Writers never overlap, but lists show their tokens, so they note them as well. */
         entry->sent.kind != HF_EXCLUSIVE;
@@ -143,6 +146,14 @@ static bool disagrees(const struct etcd_entry *entry, const struct queue_entry *
     return !first->foreign && !entry_order_agree(&own, first);
 }
 
+static void refuse_too_big(struct etcd *e, struct etcd_entry *entry, nanos now)
+{
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%u units are more than its capacity, which was changed to %u",
+             entry->sent.units, entry->name->resize.capacity);
+    refuse(e, entry, HF_TOO_BIG, text, now);
+}
+
 static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
@@ -161,6 +172,10 @@ static void decide(struct etcd *e, struct etcd_entry *entry, nanos now)
 
     if (row >= 0)
         etcd_view_note(name, row, entry);
+    if (row >= 0 && etcd_resize_is_too_big(name, &name->queue[row])) {
+        refuse_too_big(e, entry, now);
+        return;
+    }
     if (row >= 0 && name->queue[row].holds) {
         etcd_entry_granted(e, entry, name->revision, now);
         return;
@@ -235,9 +250,10 @@ static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m
     entry->created = entry->changed = m->header.revision;
     etcd_entry_set_stage(entry, ENTRY_QUEUED);
     etcd_session_prove(entry->session, m);
-    bool read = message_next_response(&m->responses, &put) &&
-                message_next_response(&m->responses, &all) &&
-                take_list(e, entry->name, &all, m->header.revision);
+    bool complete =
+        message_next_response(&m->responses, &put) && message_next_response(&m->responses, &all);
+    etcd_resize_take(entry->name, m->responses, m->header.revision);
+    bool read = complete && take_list(e, entry->name, &all, m->header.revision);
 
     if (is_overtaken(entry))
         etcd_entry_advance(e, entry, now);
@@ -303,6 +319,7 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
                     message_next_response(&m->responses, &own) &&
                     message_next_response(&m->responses, &all);
 
+    etcd_resize_take(entry->name, m->responses, m->header.revision);
     if (complete && message_next_pair(&own.pairs, &pair)) {
         learn(e, entry, &pair);
         bool listed = entry->session && take_list(e, entry->name, &all, m->header.revision);
@@ -338,11 +355,17 @@ static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message
 {
     assert(entry->name);
     struct etcd_name *name = entry->name;
-    if (is_overtaken(entry) || !etcd_view_take(e, name, m, m->header.revision)) {
+    if (is_overtaken(entry) || !etcd_view_take_reply(e, name, m)) {
         etcd_entry_again(e, entry, now);
         return;
     }
 
+    struct queue_entry own = {
+        .kind = entry->sent.kind, .units = entry->sent.units, .capacity = entry->sent.capacity};
+    if (etcd_resize_is_too_big(name, &own)) {
+        refuse_too_big(e, entry, now);
+        return;
+    }
     bool is_there = etcd_view_judge(name, entry) >= 0;
     bool is_refused = !is_there && (!etcd_view_would_hold(name, entry) ||
                                     (name->count && disagrees(entry, &name->queue[0])));
@@ -358,7 +381,7 @@ static void on_refresh(struct etcd *e, struct etcd_entry *entry, struct message 
 {
     assert(entry->name);
     bool is_void = is_overtaken(entry) || entry->stage != ENTRY_QUEUED;
-    if (is_void || !etcd_view_take(e, entry->name, m, m->header.revision)) {
+    if (is_void || !etcd_view_take_reply(e, entry->name, m)) {
         etcd_entry_again(e, entry, now);
         return;
     }
@@ -430,7 +453,11 @@ static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message 
     } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
 
                pair.created == entry->created) {
+        /* If the entry is as it was, the capacity is not: the list decides again. */
+        entry->is_granted &= pair.changed != entry->changed;
         etcd_entry_note(entry, &pair);
+        if (!entry->is_granted && entry->verb == OP_NONE)
+            etcd_view_read(e, entry->name, now);
     } else {
         etcd_entry_lose(e, entry);
         return;

@@ -85,6 +85,22 @@ size_t etcd_value_write(const struct etcd *e, const struct etcd_entry *entry,
     return (size_t)len;
 }
 
+size_t etcd_value_print(const struct etcd_value *value, char out[ETCD_VALUE_MAX])
+{
+    const struct queue_entry *q = &value->queue;
+    char token[24] = "-";
+    if (value->token)
+        snprintf(token, sizeof token, "%" PRIu64, value->token);
+    bool has_flags = value->detached || q->confirmed;
+    int len = snprintf(out, ETCD_VALUE_MAX,
+                       "hf1 %c %u %u %" PRId64 " %s%s%s %s %" PRId64 " %" PRId64 " %s %s",
+                       kind_letters[q->kind], q->units, q->capacity, value->ttl_ms,
+                       value->detached ? "d" : "", q->confirmed ? "h" : "", has_flags ? "" : "-",
+                       token, value->at_ms, value->pid, value->host, value->label);
+    assert(len > 0 && len < ETCD_VALUE_MAX);
+    return (size_t)len;
+}
+
 static bool is_own_tail(struct slice tail)
 {
     if (tail.len != ETCD_ID_TEXT)

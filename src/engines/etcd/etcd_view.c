@@ -202,14 +202,19 @@ bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read
     return true;
 }
 
-/* This engine has no resize. */
-static const struct queue_resize no_resize;
-
 ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry)
 {
     assert(entry->name == name);
-    entry_order_judge(name->queue, name->count, no_resize);
+    entry_order_judge(name->queue, name->count, name->resize);
     return find_row(name, entry->hash);
+}
+
+bool etcd_view_take_reply(struct etcd *e, struct etcd_name *name, struct message *m)
+{
+    struct message list;
+    bool is_read = message_next_response(&m->responses, &list);
+    etcd_resize_take(name, m->responses, m->header.revision);
+    return is_read && etcd_view_take(e, name, &list, m->header.revision);
 }
 
 void etcd_view_note(const struct etcd_name *name, ptrdiff_t row, struct etcd_entry *entry)
@@ -232,7 +237,7 @@ bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry
 
     name->queue[name->count] = (struct queue_entry){
         .arrival = UINT64_MAX, .kind = op->kind, .units = op->units, .capacity = op->capacity};
-    entry_order_judge(name->queue, name->count + 1, no_resize);
+    entry_order_judge(name->queue, name->count + 1, name->resize);
     return name->queue[name->count].holds;
 }
 
@@ -251,7 +256,7 @@ void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
 {
     assert(name->count <= name->room);
     struct etcd_entry *next;
-    entry_order_judge(name->queue, name->count, no_resize);
+    entry_order_judge(name->queue, name->count, name->resize);
 
     for (struct etcd_entry *entry = name->entries; entry; entry = next) {
         next = entry->beside;
@@ -262,7 +267,9 @@ void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now)
         ptrdiff_t row = find_row(name, entry->hash);
         if (row >= 0)
             etcd_view_note(name, row, entry);
-        if (row >= 0 && name->queue[row].holds)
+        if (row >= 0 && etcd_resize_is_too_big(name, &name->queue[row]))
+            etcd_entry_reply(e, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
+        else if (row >= 0 && name->queue[row].holds)
             etcd_entry_granted(e, entry, name->revision, now);
     }
 
@@ -278,7 +285,9 @@ void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now)
 
     struct range_request all = etcd_view_range(name, name->shared);
     pb_clear(&e->message);
-    message_range(&e->message, &all);
+    message_txn_range(&e->message, TXN_THEN, &all);
+    if (name->permits)
+        etcd_resize_read(e, name, TXN_THEN);
     struct etcd_call *call = etcd_call(commands(e), CALL_READ_VIEW, now);
     if (!call)
         return;
@@ -326,13 +335,13 @@ void etcd_view_on_read(struct etcd *e, struct etcd_call *call, struct message *m
         return;
 
     name->reading = NULL;
-    if (!etcd_view_take(e, name, m, m->header.revision))
+    if (!etcd_view_take_reply(e, name, m))
         return;
 
     if (!name->more)
         notify_missing(e, name);
     etcd_view_decide(e, name, now);
-    if (is_behind(name))
+    if (is_behind(name) || (name->permits && name->resize_at < name->resize_due))
         etcd_view_read(e, name, now);
 }
 
@@ -388,6 +397,18 @@ static void begin_watch(struct etcd *e, struct etcd_name *name, nanos now)
     send_watch(e, now);
 }
 
+/* The capacity of a semaphore is watched beside its entries. */
+static void begin_resize_watch(struct etcd *e, struct etcd_name *name, nanos now)
+{
+    name->resize_watch = number_watch(e, (struct etcd_watch){.name = name, .is_of_resize = true});
+    if (!name->resize_watch)
+        return;
+
+    pb_clear(&e->message);
+    etcd_resize_watch(e, name);
+    send_watch(e, now);
+}
+
 void etcd_view_unwatch(struct etcd *e, int64_t number)
 {
     assert(number > 0 && (size_t)number < e->watches);
@@ -423,6 +444,8 @@ void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now)
         return; /* etcd_views_resume() sends it later. */
     if (!name->watch)
         begin_watch(e, name, now);
+    if (name->permits && !name->resize_watch)
+        begin_resize_watch(e, name, now);
 }
 
 void etcd_view_watch_entry(struct etcd *e, struct etcd_entry *entry, nanos now)
@@ -460,7 +483,7 @@ void etcd_views_lost(struct etcd *e)
     }
 
     for (struct etcd_name *name = e->names; name; name = name->next)
-        name->watch = 0;
+        name->watch = name->resize_watch = 0;
     for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
         entry->watch = 0;
     if (had_holds)
@@ -540,6 +563,16 @@ static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_m
     etcd_view_decide(e, name, now);
 }
 
+/* The capacity was changed, or may have been before the watch began. */
+static void on_resize_event(struct etcd *e, struct etcd_name *name, const struct watch_message *m,
+                            nanos now)
+{
+    if (m->header.revision <= name->resize_at)
+        return;
+    name->resize_due = m->header.revision;
+    etcd_view_read(e, name, now);
+}
+
 /* If the watch began after the entry was last seen, a deletion may have been missed: read the
  * entry. */
 static void on_entry_watched(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
@@ -582,7 +615,9 @@ void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now
         return;
     }
 
-    if (watch && watch->name)
+    if (watch && watch->name && watch->is_of_resize)
+        on_resize_event(e, watch->name, &m, now);
+    else if (watch && watch->name)
         on_name_event(e, watch->name, &m, now);
     else if (watch && watch->entry)
         on_entry_event(e, watch->entry, &m, now);
@@ -614,6 +649,8 @@ static void drop_name(struct etcd *e, struct etcd_name **at)
     *at = name->next;
     if (name->watch)
         etcd_view_unwatch(e, name->watch);
+    if (name->resize_watch)
+        etcd_view_unwatch(e, name->resize_watch);
     if (name->reading)
         name->reading->name = NULL;
     free_name(name);

@@ -80,6 +80,9 @@ static void servers_begin(enum plant plant)
         w.kind = HF_EXCLUSIVE;
     if (plant == PLANT_OLD_TOKEN || plant == PLANT_NO_BAR || plant == PLANT_NO_CHANGES)
         w.kind = HF_READ;
+    if (plant == PLANT_OLD_CAPACITY)
+        w.kind = HF_SEMAPHORE;
+    store.capacity = PERMITS;
     schedule((struct occurrence){.at = w.now, .what = SERVER});
 }
 
@@ -102,7 +105,8 @@ static int64_t servers_rest_ms(bool has_died)
 static void servers_check_rest(void)
 {
     for (unsigned i = 0; i < store.pairs && !w.flaw[0] && !store.delays; i++)
-        if (!memmem(store.pair[i].key, store.pair[i].key_len, "/.s/", 4))
+        if (!memmem(store.pair[i].key, store.pair[i].key_len, "/.s/", 4) &&
+            !memmem(store.pair[i].key, store.pair[i].key_len, "/.m/", 4))
             flaw("the key %.*s is left", (int)store.pair[i].key_len, store.pair[i].key);
 }
 

@@ -42,7 +42,10 @@ static struct {
     unsigned watches;
     uint64_t revision, term;
     int64_t next_lease;
-    bool delays; /* the clients have lock_delay */
+    bool delays;       /* the clients have lock_delay */
+    bool inside_holds; /* see check_writes() */
+    bool resizes;      /* the transaction in hand changes the capacity */
+    uint32_t capacity; /* of the semaphore, in force */
 } store;
 
 static void send_message(unsigned link, int32_t stream, int code, const char *text,
@@ -79,6 +82,41 @@ static struct lease *lease_of(int64_t id)
     return NULL;
 }
 
+/* Of a semaphore: how many units are marked as held? */
+static uint32_t permits_of(const char *value, size_t len)
+{
+    char text[TEXT], flags[8] = "";
+    unsigned units = 0;
+    snprintf(text, sizeof text, "%.*s", (int)len, value);
+    bool is_semaphore = sscanf(text, "hf1 s %u %*u %*u %7s", &units, flags) == 2;
+    return is_semaphore && strchr(flags, 'h') ? units : 0;
+}
+
+/* A hold of a semaphore is taken, or its capacity is changed. Whoever takes one must fit, whatever
+ * it knew of the capacity. */
+static void see_permits(struct slice key, struct slice value, const struct pair *before)
+{
+    unsigned capacity;
+    char text[64];
+    uint32_t held = permits_of(value.at, value.len);
+    if (memmem(key.at, key.len, "/.m/", 4)) {
+        snprintf(text, sizeof text, "%.*s", (int)value.len, value.at);
+        if (sscanf(text, "hf1 %*u %u", &capacity) != 1)
+            abort();
+        store.capacity = capacity;
+        sum.resizes++;
+        history_add(judge,
+                    &(struct history_event){.at = w.now, .what = H_RESIZED, .capacity = capacity});
+    }
+    bool is_taken =
+        held && !store.resizes && before->len && !permits_of(before->value, before->len);
+    for (unsigned i = 0; i < store.pairs && is_taken; i++)
+        if (&store.pair[i] != before)
+            held += permits_of(store.pair[i].value, store.pair[i].len);
+    if (is_taken && held > store.capacity)
+        flaw("%u units of %u are taken", held, store.capacity);
+}
+
 static void put(struct slice key, struct slice value, int64_t lease)
 {
     struct pair *pair = pair_of(key);
@@ -89,6 +127,7 @@ static void put(struct slice key, struct slice value, int64_t lease)
         *pair = (struct pair){.key_len = key.len, .created = store.revision};
         memcpy(pair->key, key.at, key.len);
     }
+    see_permits(key, value, pair);
     bool is_epoch = memmem(key.at, key.len, "/.s/", 4) && pair->len == value.len;
     if (is_epoch && memcmp(value.at, pair->value, value.len) < 0)
         flaw("an epoch was lowered");
@@ -120,6 +159,8 @@ static void write_header(struct pb_writer *to, unsigned link)
 static void delete_pair(struct pair *pair)
 {
     store.change[store.changes++] = (struct change){.pair = *pair, .deleted = true};
+    if (memmem(pair->key, pair->key_len, "/.m/", 4))
+        store.capacity = PERMITS;
     *pair = store.pair[--store.pairs];
 }
 
@@ -306,6 +347,8 @@ static bool is_true_of(const struct compare *c, const struct pair *pair)
                (pair && pair->len == c->value.len && !memcmp(pair->value, c->value.at, pair->len));
     if (planted == PLANT_LATE_RAISE && is_epoch)
         return true;
+    if (planted == PLANT_OLD_CAPACITY && memmem(c->key.at, c->key.len, "/.m/", 4))
+        return true;
     uint64_t has = 0;
     if (pair)
         has = c->target == COMPARE_CREATED ? pair->created : pair->changed;
@@ -360,7 +403,8 @@ static struct write read_write(struct pb_reader from)
     return write;
 }
 
-/* Are there writes in the branch, and do all of their leases live? */
+/* Are there writes in the branch, and do all of their leases live? Notes whether the conditions of
+ * the transaction inside it hold: they are about what was there before. */
 static bool check_writes(struct pb_reader txn, unsigned branch, bool *writes)
 {
     struct pb_field field, op;
@@ -369,6 +413,11 @@ static bool check_writes(struct pb_reader txn, unsigned branch, bool *writes)
         struct pb_reader inside = field.inside;
         if (field.number != branch || !pb_next(&inside, &op))
             continue;
+        if (op.number == 4) {
+            store.inside_holds = holds_all(op.inside);
+            good &= !store.inside_holds || check_writes(op.inside, TXN_THEN, writes);
+            continue;
+        }
         struct write write = read_write(op.inside);
         *writes |= op.number == 2 || (op.number == 3 && pair_of(write.key));
         good &= op.number != 2 || !write.lease || lease_of(write.lease);
@@ -386,6 +435,11 @@ static void carry_out(struct pb_reader inside, struct pb_writer *to)
     if (op.number == 1) {
         struct range range = read_range(op.inside);
         answer_range(to, &range);
+    } else if (op.number == 4) {
+        struct pb_field field;
+        while (store.inside_holds && pb_next(&op.inside, &field))
+            if (field.number == TXN_THEN)
+                carry_out(field.inside, to);
     } else {
         struct write write = read_write(op.inside);
         struct pair *pair = pair_of(write.key);
@@ -396,6 +450,16 @@ static void carry_out(struct pb_reader inside, struct pb_writer *to)
     }
     pb_end(to, body);
     pb_end(to, response);
+}
+
+/* Only a resize compares the capacity's key first. */
+static bool is_resize(struct pb_reader txn)
+{
+    struct pb_field field;
+    if (!pb_next(&txn, &field) || field.number != 1)
+        return false;
+    struct compare compare = read_compare(field.inside);
+    return memmem(compare.key.at, compare.key.len, "/.m/", 4);
 }
 
 static void answer_txn(unsigned link, int32_t stream, struct pb_reader txn)
@@ -410,6 +474,7 @@ static void answer_txn(unsigned link, int32_t stream, struct pb_reader txn)
         return;
     }
     store.revision += writes;
+    store.resizes = writes && is_resize(txn);
     write_header(&message, link);
     pb_put_number(&message, 2, succeeded);
     while (pb_next(&txn, &field))

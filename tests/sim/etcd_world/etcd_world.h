@@ -12,7 +12,8 @@ enum { LOCK_DELAY_MS = 4000 };
 #define WORLD_COUNTS(X)                                                                            \
     X(revokes, "live leases ended")                                                                \
     X(stale, "keepalives acknowledged by an old leader")                                           \
-    X(elections, "elections")
+    X(elections, "elections")                                                                      \
+    X(resizes, "resizes")
 
 #define PLANTS(X)                                                                                  \
     X(NONE, "none", "")                                                                            \
@@ -24,6 +25,7 @@ enum { LOCK_DELAY_MS = 4000 };
     X(OLD_TOKEN, "old-token", "the token of a reader that waited is the creation of its key")      \
     X(NO_BAR, "no-bar", "an upgrade does not compare the first waiter")                            \
     X(NO_CHANGES, "no-changes", "the waiters of a shared lock watch deletions alone")              \
+    X(OLD_CAPACITY, "old-capacity", "a permit does not compare the capacity that let it in")       \
     X(REPLY_TIME, "reply-time", "a belief counts from the reply")                                  \
     X(NO_GUARD, "no-guard", "lock_delay: guards of lost holds are not seen")                       \
     X(SHORT_DELAY, "short-delay", "lock_delay: the guard of a lost hold is gone at once")

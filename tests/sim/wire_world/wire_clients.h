@@ -3,8 +3,6 @@
 #pragma once
 #include "wire_world.h"
 
-static struct history *judge;
-
 /* ---- The judge ---- */
 
 static const char *const event_names[] = {
@@ -203,7 +201,7 @@ static void describe_op(struct attempt *a)
                                .in_background = true,
                                .ttl_ms = 1000 + draw(WORLD_TTL_MAX_MS - 999)};
     if (w.kind == HF_SEMAPHORE) {
-        a->op.capacity = 3;
+        a->op.capacity = PERMITS;
         a->op.units = 1 + draw(2);
     } else if (w.kind == HF_READ && draw(2)) {
         a->op.kind = HF_WRITE;
@@ -247,6 +245,21 @@ static void wish(struct attempt *a)
     }
 }
 
+/* Somebody else changes the capacity of the semaphore. */
+static void resize(struct client *c)
+{
+    if (c->resizes || c->stands_until > w.now)
+        return;
+    c->admin = (struct admin_op){.op = {.verb = OP_ADMIN,
+                                        .name = "job",
+                                        .name_len = 3,
+                                        .in_background = true,
+                                        .capacity = 1 + draw(PERMITS + 1)},
+                                 .verb = ADMIN_RESIZE};
+    c->resizes = true;
+    WORLD_ENGINE.submit(c->engine, &c->admin.op, local_time(c));
+}
+
 /* ---- The engine's host ---- */
 
 static struct attempt *attempt_of(struct client *c, const struct engine_op *op)
@@ -260,6 +273,10 @@ static struct attempt *attempt_of(struct client *c, const struct engine_op *op)
 static void on_reply(void *ctx, struct engine_op *op, const struct engine_reply *reply)
 {
     struct client *c = ctx;
+    if (op == &c->admin.op) {
+        c->resizes = false;
+        return;
+    }
     if (c->tolds == REPLIES)
         abort();
     c->told[c->tolds].op = op;

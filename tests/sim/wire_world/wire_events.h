@@ -48,7 +48,7 @@ static void kill_client(unsigned i)
     }
     WORLD_ENGINE.close(c->engine);
     c->tolds = 0;
-    c->recheck = false;
+    c->recheck = c->resizes = false;
     c->tick++;
     open_client(i);
     sum.deaths++;
@@ -79,7 +79,11 @@ static void stop(struct client *c)
 static void hurt(void)
 {
     unsigned client = draw(CLIENTS), fault = w.calm ? 0 : draw(13);
-    if (fault < 4)
+    bool may_resize = w.kind == HF_SEMAPHORE && limits.offers & ENGINE_CAN_RESIZE;
+    if (may_resize && draw(2)) {
+        resize(&w.client[client]);
+        settle(&w.client[client]);
+    } else if (fault < 4)
         cut(client);
     else if (fault == 4)
         delay_requests(&w.client[client], w.now + NANOS_OF_MS(draw(400)));

@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLIENTS = 3, SLOTS = 2, ROUNDS = 6, LINKS = 20000, REPLIES = 64 };
+enum { CLIENTS = 3, SLOTS = 2, ROUNDS = 6, PERMITS = 3, LINKS = 20000, REPLIES = 64 };
 #define FIRST_DAY NANOS_OF_MS(INT64_C(3600000))
 
 enum what { LINK_UP, LINK_DOWN, TO_SERVER, TO_CLIENT, TICK, TIMER, WISH, FAULT, SERVER };
@@ -85,6 +85,8 @@ struct client {
     int64_t ahead, fast_ppm; /* of its clock */
     uint64_t tick;
     bool recheck;
+    struct admin_op admin; /* a resize */
+    bool resizes;          /* it is in flight */
     unsigned rounds;
     struct attempt attempt[SLOTS];
     struct {
@@ -129,6 +131,7 @@ static struct {
 #undef X
 } sum;
 
+static struct history *judge;
 static enum plant planted;
 static unsigned long upgrades, downgrades; /* over all schedules, in worlds that offer them */
 static bool is_traced;
