@@ -85,6 +85,8 @@ enum {
 #define CONSUL_VIEW_KEPT NANOS_OF_MS(10000)
 /* seconds that a query blocks; the agent adds up to a sixteenth */
 enum { CONSUL_QUERY_S = 5 };
+/* milliseconds for which a release waits for the former holder to come back */
+enum { CONSUL_COMES_BACK_MS = 2 };
 
 /* Connection 0 is for commands; each of the others has one blocking query at a time. */
 enum { CONNECTION_COMMANDS, CONNECTION_FIRST_QUERY, CONSUL_CONNECTIONS = 17 };
@@ -113,6 +115,7 @@ enum call_kind {
     CALL_VERIFY,    /* checks that the keys of a hold are there */
     CALL_MOVE,      /* moves the keys of a hold to another session */
     CALL_READ_END,  /* reads the queue, for a release */
+    CALL_READ_LATE, /* the same, once somebody comes or a moment has passed */
     CALL_READ_GONE, /* the same, consistently: the first read has shown no key of the entry */
     CALL_END,       /* passes .lock on or deletes it, and deletes the entry */
     CALL_PASS,      /* passes on a .lock that arrived out of turn; the entry stays */
@@ -253,7 +256,8 @@ struct consul_entry {
     bool asked_for_lock; /* the last ACQUIRE asked for .lock as well */
     /* it has a place, and a read of the queue for several entries will decide */
     bool awaits_view;
-    bool was_read; /* CALL_TRY_READ was answered: the request may take a place */
+    bool has_waited; /* another one held before it */
+    bool was_read;   /* CALL_TRY_READ was answered: the request may take a place */
     /* the queue says that it holds; the session must be proven before the reply */
     bool is_granted;
     bool just_created;     /* no queue was read since it took its place */

@@ -6,6 +6,7 @@
 #include "core/backoff.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,8 @@ struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
     text_print(&c->head, "GET /v1/kv/");
     text_path(&c->head, (struct slice){name->base, name->base_len});
     text_print(&c->head, kind == CALL_READ_GONE ? "?recurse&consistent" : "?recurse");
+    if (kind == CALL_READ_LATE)
+        text_print(&c->head, "&wait=%dms&index=%" PRIu64, CONSUL_COMES_BACK_MS, name->index);
     struct consul_call *call = consul_call(consul_commands(c), kind, now);
     if (call) /* A long queue takes time to read: give the call more. */
         call->patience += (nanos)name->count * CONSUL_PER_ROW;

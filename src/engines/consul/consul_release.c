@@ -238,9 +238,14 @@ static void on_read(struct consul *c, struct consul_entry *entry, enum call_kind
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
     entry->ends_hold = own >= 0 && (!exclusive || has_lock);
 
-    if (own >= 0 || has_lock)
+    /* Two workers that take turns: the former holder is about to come back. If it came between this
+     * read and the end, it would need a write of its own to take .lock. */
+    bool is_alone = has_lock && own == 0 && entry->name->count == 1;
+    if (kind == CALL_READ_END && is_alone && entry->has_waited && entry->name->index)
+        consul_entry_attach_call(entry, consul_call_tree(c, CALL_READ_LATE, entry->name, now));
+    else if (own >= 0 || has_lock)
         send_end(c, entry, own, false, now);
-    else if (kind == CALL_READ_END)
+    else if (kind != CALL_READ_GONE)
         consul_entry_attach_call(entry, consul_call_tree(c, CALL_READ_GONE, entry->name, now));
     else
         finish(c, entry, false);
@@ -251,7 +256,7 @@ void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum 
 {
     assert(entry->name);
     bool done = reply->status == 200;
-    if (kind == CALL_READ_END || kind == CALL_READ_GONE) {
+    if (kind == CALL_READ_END || kind == CALL_READ_LATE || kind == CALL_READ_GONE) {
         on_read(c, entry, kind, reply, now);
     } else if (done) {
         finish(c, entry, kind == CALL_DELETE || entry->ends_hold);

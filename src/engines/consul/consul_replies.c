@@ -141,6 +141,7 @@ static void wait_in_queue(struct consul *c, struct consul_entry *entry, ptrdiff_
     assert(entry->name);
     uint32_t place = place_of(entry, row);
     entry->just_created = false;
+    entry->has_waited = true;
     if (entry->verb == OP_ACQUIRE && !entry->sent.queue) {
         refuse(c, entry, HF_BUSY, "", now);
         return;

@@ -165,7 +165,8 @@ static void receive_read(unsigned link, char *path)
 {
     char *options = strchr(path, '?');
     struct read read = {.agent = agent_of(link)};
-    unsigned wait_s = 0;
+    unsigned wait_ms = 0;
+    char unit[3] = "";
     unsigned long long index = 0;
     *options++ = '\0';
     if (strlen(path) >= KEY)
@@ -173,13 +174,14 @@ static void receive_read(unsigned link, char *path)
     memcpy(read.key, path, strlen(path) + 1);
     read.recurse = strncmp(options, "recurse", 7) == 0;
     const char *wait = strstr(options, "wait=");
-    if (wait && sscanf(wait, "wait=%us&index=%llu", &wait_s, &index) != 2)
+    if (wait && sscanf(wait, "wait=%u%2[ms]&index=%llu", &wait_ms, unit, &index) != 3)
         abort();
+    wait_ms *= strcmp(unit, "s") == 0 ? 1000 : 1;
     if (answer_read(link, &read, index))
         return;
     if (store.queries == QUERIES)
         abort();
-    nanos longest = NANOS_OF_MS(wait_s * 1000 + draw(wait_s * 1000 / 16));
+    nanos longest = NANOS_OF_MS(wait_ms + draw(wait_ms / 16 + 1));
     struct query *query = &store.query[store.queries++];
     *query = (struct query){
         .link = link, .recurse = read.recurse, .index = index, .ends_at = w.now + longest};
