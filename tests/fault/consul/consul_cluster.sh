@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# consul_cluster.sh - three real servers of Consul: a leader that dies takes no lock with it. And one server with tokens.
+# consul_cluster.sh - three real servers of Consul: a leader that dies takes no lock with it. One server with tokens,
+# and one with TLS that asks for certificates.
 . "$(dirname "$0")/../../lib/cli_tap.sh"
 . "$ROOT/tests/lib/servers.sh"
 
@@ -79,4 +80,19 @@ is "a token for the prefix serves" "$(HOLDFAST_URL="$(url $token lock/)" "$HOLDF
 exits "another prefix is 77" 77 env HOLDFAST_URL="$(url $token other/)" "$HOLDFAST" run -n job -- true
 kill -KILL "$pid_one"
 exits "a user is 78: Consul has tokens alone" 78 env HOLDFAST_URL="consul://user:word@127.0.0.1:$one" "$HOLDFAST" run -n job -- true
+
+# ---- TLS ----
+
+"$ROOT/tests/lib/certificates" "$PWD" || exit 70
+plain=$(port) secure=$(port)
+files=", \"ca_file\": \"$PWD/ca.crt\", \"cert_file\": \"$PWD/server.crt\", \"key_file\": \"$PWD/server.key\", \"verify_incoming_https\": true"
+agent two "$plain" "$(port)" "$(port)" "$files" -server -bootstrap-expect 1 -hcl "ports { https = $secure }"
+ok "a server with TLS is up" eventually ready "$plain"
+base="consuls://127.0.0.1:$secure/lock/?session_min=1s"
+exits "an unknown authority is 78" 78 "$HOLDFAST" -u "$base" run -n job -- true
+exits "no certificate of one's own is 78" 78 "$HOLDFAST" -u "$base&ca=$PWD/ca.crt" run -n job -- true
+is "with one it serves" "$("$HOLDFAST" -u "$base&ca=$PWD/ca.crt&cert=$PWD/client.crt&key=$PWD/client.key" run -n job -- echo in)" in
+exits "TLS on the plain port is 78" 78 "$HOLDFAST" -u "consuls://127.0.0.1:$plain/lock/?session_min=1s&ca=$PWD/ca.crt" run -n job -- true
+exits "plain text on the TLS port is 78" 78 "$HOLDFAST" -u "consul://127.0.0.1:$secure/lock/?session_min=1s" run -n job -- true
+kill -KILL "$pid_two"
 done_testing
