@@ -14,7 +14,7 @@ unset HOLDFAST_URL PGSERVICE PGSERVICEFILE PGPASSFILE
 gets_in() {
     said=$("$HOLDFAST" -u "$1" run -n --connect-wait 5s access -- echo in 2>&1)
     code=$?
-    [ "$said" = in ]
+    [ "$said" = in ] || { echo "$said" && return 1; }
 }
 # stays_out NAME CODE URL TEXT: no lease can be had, with that exit code and these words.
 stays_out() {
@@ -65,7 +65,7 @@ like "doctor works with these rights" "$("$HOLDFAST" -u "$app" doctor 2>&1)" "ok
 
 # ---- Several hosts, services, passwords
 
-nobody=$((PG_PORT + 1))
+nobody=1 # a port that no test listens on
 ok "the host that answers is found behind one that does not" gets_in "postgres://postgres@127.0.0.1:$nobody,127.0.0.1:$PG_PORT/postgres"
 stays_out "no host that answers" 69 "postgres://postgres@127.0.0.1:$nobody,127.0.0.1:$nobody/postgres" "refused"
 stays_out "no such database" 78 "postgres://postgres@127.0.0.1:$PG_PORT/nowhere" "does not exist"
