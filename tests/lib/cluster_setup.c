@@ -49,11 +49,13 @@ static void add_tls(struct arguments *arguments, const struct cluster_servers *c
     }
 }
 
+static char plain[CLUSTER_MOST][8]; /* plain port of each server, with two_ports */
+
 /* The command line of that server, for as long as it runs. */
 static const char *const *arguments_of(const struct cluster_servers *c, unsigned index)
 {
     static struct arguments all[CLUSTER_MOST];
-    static char timeout[16], plain[CLUSTER_MOST][8];
+    static char timeout[16];
     struct arguments *arguments = &all[index];
     const struct cluster_options *o = &c->options;
     snprintf(timeout, sizeof timeout, "%u", o->node_timeout_ms ? o->node_timeout_ms : 1000);
@@ -102,7 +104,10 @@ static void give_slots(const struct cluster_servers *c)
         server_does(c->server[i], "CLUSTER ADDSLOTSRANGE %u %u", first, last);
     }
     for (unsigned i = 1; i < c->count; i++)
-        server_does(c->server[0], "CLUSTER MEET 127.0.0.1 %u", server_port(c->server[i]));
+        if (c->options.two_ports) /* the bus is 10000 above the plain port */
+            server_does(c->server[0], "CLUSTER MEET 127.0.0.1 %s", plain[i]);
+        else
+            server_does(c->server[0], "CLUSTER MEET 127.0.0.1 %u", server_port(c->server[i]));
 }
 
 static bool info_has(const struct server *s, const char *section, const char *words)

@@ -72,9 +72,9 @@ static void note_failure(struct cluster *c, const struct cluster_node *node, hf_
 static void fail_query(struct cluster *c, struct cluster_query *q, hf_status status,
                        const char *why)
 {
-    close_query(c, q);
     if (c->search.is_on)
         note_failure(c, &q->node, status, why);
+    close_query(c, q); /* frees `why`, if that is a reply */
 }
 
 static bool send_command(struct cluster *c, const struct cluster_query *q)

@@ -85,18 +85,31 @@ void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS
 
 /* ---- Trying rights ---- */
 
+/* Writes a name that nobody uses and whose lock is in that slot. It has no hash tag, because names
+ * with one need rights to more channels than others. */
+static void name_in_slot(const struct redis *r, unsigned slot, char *name, size_t size)
+{
+    enum { TRIES = 1 << 18 }; /* one in 16,384 fits */
+    char tag[SLOT_TAG_MAX];
+    for (unsigned i = 0; i < TRIES; i++) {
+        int len = snprintf(name, size, "?%x", i);
+        if (redis_cluster_slot(r->prefix, name, (size_t)len) == slot)
+            return;
+    }
+
+    redis_slot_tag(slot, tag); /* the prefix has a hash tag itself */
+    snprintf(name, size, "?{%s}", tag);
+}
+
 bool redis_acl_write(struct redis *r)
 {
     assert(r->box[0]);
     static _Thread_local char nobody[SLOT_TAG_MAX + 8];
     const struct cached_keys *cached;
-    char letters[8], tag[SLOT_TAG_MAX];
+    char letters[8];
     strcpy(nobody, "?");
-
-    if (r->cluster.is_on) { /* a name that belongs to this server */
-        redis_slot_tag(r->cluster.probe_slot, tag);
-        snprintf(nobody, sizeof nobody, "?{%s}", tag);
-    }
+    if (r->cluster.is_on)
+        name_in_slot(r, r->cluster.probe_slot, nobody, sizeof nobody);
 
     if (redis_key_cache_find(r, nobody, strlen(nobody), &cached) != HF_OK)
         return false;

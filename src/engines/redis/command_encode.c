@@ -619,8 +619,9 @@ static void end_unheard(struct redis *r, struct redis_op *a, nanos now)
     if (connection->state == CONNECTION_DOWN || connection->redial.failures)
         snprintf(text, sizeof text, "%s", connection->why);
     else
-        snprintf(text, sizeof text, "%.100s: no connection within %lld ms", r->where,
-                 (long long)((now - connection->since) / NANOS_OF_MS(1)));
+        snprintf(text, sizeof text, "%.100s: no connection within %lld ms%s", r->where,
+                 (long long)((now - connection->since) / NANOS_OF_MS(1)),
+                 redis_connection_advice(r, connection));
     a->unsent = false;
     redis_op_reply(r, a,
                    &(struct engine_reply){.kind = REPLY_RELEASED,

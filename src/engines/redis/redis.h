@@ -400,6 +400,9 @@ void redis_connection_down(struct redis *r, struct redis_connection *connection,
 void redis_connection_bytes(struct redis *r, struct redis_connection *connection, const char *bytes,
                             size_t len, nanos now);
 nanos redis_connection_tick(struct redis *r, struct redis_connection *connection, nanos now);
+/* Returns what may be wrong with a dial that takes too long, or "". */
+const char *redis_connection_advice(const struct redis *r,
+                                    const struct redis_connection *connection);
 /* Returns true if no reply has arrived for much longer than earlier replies took. */
 bool redis_connection_is_hung(const struct redis_connection *connection, nanos now);
 /* Makes all waiters ask again. */

@@ -449,6 +449,16 @@ static uint32_t most_impatient(const struct redis *r, const struct redis_connect
     return first;
 }
 
+const char *redis_connection_advice(const struct redis *r,
+                                    const struct redis_connection *connection)
+{
+    if (!r->address.tls || connection->state != CONNECTION_DIALLING)
+        return "";
+    return r->cluster.is_on ? ": is this a port for TLS? Nodes of Redis 7.0 name it only with "
+                              "tls-cluster yes"
+                            : ": is this a port for TLS?";
+}
+
 nanos redis_connection_tick(struct redis *r, struct redis_connection *connection, nanos now)
 {
     nanos due = TIME_NEVER;
@@ -457,14 +467,9 @@ nanos redis_connection_tick(struct redis *r, struct redis_connection *connection
         if (now < due)
             return due;
         connection->timed_out = true;
-        bool is_plain = r->address.tls && connection->state == CONNECTION_DIALLING;
-        const char *advice = r->cluster.is_on
-                                 ? ": is this a port for TLS? Nodes of Redis 7.0 name it "
-                                   "only with tls-cluster yes"
-                                 : ": is this a port for TLS?";
         redis_connection_drop(r, connection, HF_UNAVAILABLE, now, "no connection within %lld ms%s",
                               (long long)(r->connect_timeout / NANOS_OF_MS(1)),
-                              is_plain ? advice : "");
+                              redis_connection_advice(r, connection));
     } else if (connection->state == CONNECTION_UP && connection->queue.count) {
         uint32_t place = most_impatient(r, connection);
         const struct request *first = pipeline_at(&connection->queue, place);
