@@ -77,7 +77,11 @@ next() {
 }
 waits() { "$HOLDFAST" -u "zk://127.0.0.1:218$leader" show --json "$1" | jq -e 'map(select(.role == "waiter")) | length == 1'; }
 
-# ---- A holder that knows the cut-off follower alone (G50) ----
+# kazoo PORT FILE holder|next: the same with kazoo's lock, if it is installed.
+kazoo() { /usr/bin/python3 "$ROOT/tests/fault/zookeeper/kazoo_peer.py" "$1" /kazoo/job "$2" "$3" & }
+has_kazoo() { /usr/bin/python3 -c 'import kazoo' 2>/dev/null; }
+
+# ---- A holder that knows the cut-off follower alone (G50), and kazoo's beside it ----
 
 python3 "$ROOT/tests/fault/zookeeper/zookeeper_pinger.py" "218$follower" pinged &
 pinger=$!
@@ -87,6 +91,13 @@ ok "a command holds the lock through the follower" eventually test -s held
 next granted job
 next=$!
 ok "another one waits, through the leader" eventually waits job
+if has_kazoo; then
+    kazoo "218$follower" kazoo_held holder
+    kazoo_holder=$!
+    ok "kazoo holds a lock of its own, through the follower" eventually test -s kazoo_held
+    kazoo "218$leader" kazoo_granted next
+    kazoo_next=$!
+fi
 sleep 2.5 # so that both renew, and ping, for a while
 ok "the follower is cut off from its leader" cut
 wait $next
@@ -99,6 +110,16 @@ ok "the holder had given up before that" test "$last" -lt "$granted"
 ok "although the follower went on answering pings after it" test "$pinged" -gt "$granted"
 wait $holding
 is "its command ended as lost: 79" $? 79
+if has_kazoo; then
+    wait $kazoo_next
+    is "kazoo's next one was granted, too" $? 0
+    sleep 1
+    echo "# kazoo: the holder was told that it is connected until $(($(cat kazoo_held) - begin)) ms," \
+        "the next one was granted at $(($(cat kazoo_granted) - begin)) ms"
+    kill -KILL $kazoo_holder && wait $kazoo_holder 2>/dev/null
+else
+    skip "kazoo's lock beside ours" "kazoo is not installed (Debian: python3-kazoo)"
+fi
 heal
 kill $pinger 2>/dev/null
 ok "the follower is back" eventually serves "$follower"
