@@ -429,6 +429,15 @@ HF_API HF_MUST_CHECK hf_status hf_lease_export(hf_lease *lease, char *text, size
 HF_API HF_MUST_CHECK hf_status hf_lease_attach(hf_client *client, const char *text,
                                                hf_lease **lease);
 
+/* hf_lease_attach without asking the engine, so it never blocks: for services that keep texts and
+ * release or extend each hold by one request. The text is believed: until the engine has replied to
+ * hf_extend, the time left is taken to be the ttl of the text. If the hold has ended, hf_extend
+ * says HF_LOST and hf_release HF_NOT_HELD. An attempt that was granted twice has two texts; here
+ * either of them is good for the later hold. HF_UNSUPPORTED: the engine must be asked (redlock,
+ * etcd, Consul, ZooKeeper). */
+HF_API HF_MUST_CHECK hf_status hf_lease_assume(hf_client *client, const char *text,
+                                               hf_lease **lease);
+
 /* ---- Your own event loop ---- */
 
 /* For a client that was opened with no_thread or own_callbacks. */

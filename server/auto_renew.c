@@ -26,7 +26,7 @@ static void note_end(struct auto_renewed *auto_renewed)
 
 bool auto_renew_add(const char *id, hf_lease *lease)
 {
-    if (!hf_lease_ok(lease)) { /* lost already, so on_lost has run and will not remove it */
+    if (!hf_lease_ok(lease)) { /* lost already; on_lost has run, or never runs for a freed handle */
         hf_lease_free(lease);
         return true;
     }

@@ -9,13 +9,22 @@
 
 #define STREAM_BACKLOG_MAX 1048576
 
+/* Random bytes are drawn for many requests at a time: a draw costs a system call. */
 static void name_request(struct exchange *x)
 {
-    unsigned char random[16];
-    if (RAND_bytes(random, sizeof random) != 1)
-        memset(random, 0, sizeof random);
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(x->id + 2 * i, 3, "%02x", random[i]);
+    static const char digits[] = "0123456789abcdef";
+    static unsigned char random[4096];
+    static size_t used = sizeof random;
+
+    if (used == sizeof random) {
+        if (RAND_bytes(random, sizeof random) != 1)
+            memset(random, 0, sizeof random);
+        used = 0;
+    }
+    for (size_t i = 0; i < sizeof x->id / 2; i++, used++) {
+        x->id[2 * i] = digits[random[used] >> 4];
+        x->id[2 * i + 1] = digits[random[used] & 15];
+    }
 }
 
 static void note_certificate(struct connection *c, struct exchange *x)
@@ -92,15 +101,11 @@ static void write_head(struct exchange *x, int status, const char *type)
                    (c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     if (is_last)
         x->closes = true;
-    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n", status, http_reason(status));
-    if (type)
-        evbuffer_add_printf(out, "Content-Type: %s\r\n", type);
+    const char *stays = x->head.is_http10 ? "Connection: keep-alive\r\n" : "";
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nX-Request-Id: %s\r\n%s%s%s%s", status,
+                        http_reason(status), x->id, type ? "Content-Type: " : "", type ? type : "",
+                        type ? "\r\n" : "", x->closes ? "Connection: close\r\n" : stays);
     evbuffer_add_buffer(out, x->extra);
-    evbuffer_add_printf(out, "X-Request-Id: %s\r\n", x->id);
-    if (x->closes)
-        evbuffer_add_printf(out, "Connection: close\r\n");
-    else if (x->head.is_http10)
-        evbuffer_add_printf(out, "Connection: keep-alive\r\n");
 }
 
 void exchange_answer(struct exchange *x, int status, const char *type, const void *body, size_t len)

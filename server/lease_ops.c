@@ -1,11 +1,15 @@
-/* lease_ops.c - query, extend and release a lease. Any instance can: the id contains everything
- * that is needed, and the state is in the engine. */
-#include "lease_ops.h"
+/* lease_ops.c - shows, extends and releases a lease by its id.
+ *
+ * An extend or a release is one request to the engine, started and answered on the loop: the id has
+ * everything that the library needs for a handle (hf_lease_assume). A worker with an attached
+ * handle does it where the engine must be asked first, and everywhere if the lease is only shown.
+ */
 #include "auto_renew.h"
 #include "caller_label.h"
 #include "lease_id.h"
 #include "lease_ledger.h"
 #include "lock_client.h"
+#include "pending_acquires.h"
 #include "routes.h"
 #include "snapshot_stream.h"
 #include <stdlib.h>
@@ -15,7 +19,10 @@ enum action { ACTION_QUERY, ACTION_EXTEND, ACTION_RELEASE };
 
 struct holding {
     struct job job;
-    struct exchange *x;
+    struct exchange *x;          /* NULL: the service closes, and has answered */
+    struct holding *next, *prev; /* while the outcome is awaited on the loop */
+    hf_lease *assumed;           /* handle of this request alone; NULL: none */
+    int64_t began_ms;
     struct server *server;
     enum action action;
     /* entry of the lease in auto_renew; NULL: this instance does not renew the lease, so a handle
@@ -30,26 +37,34 @@ struct holding {
     bool forbidden;
     bool is_tried; /* the engine was asked to extend or release */
     uint64_t token;
-    char name[HF_NAME_MAX + 1], message[512];
+    char name[HF_NAME_MAX + 1], message[HF_NAME_MAX + 128];
 };
 
-static void act(struct holding *h, hf_lease *lease)
+static struct holding *in_flight; /* those whose outcome is awaited on the loop */
+
+/* Returns true if the caller may use the lease. */
+static bool look_at(struct holding *h, hf_lease *lease)
 {
     snprintf(h->name, sizeof h->name, "%s", hf_lease_name(lease));
     h->token = hf_lease_token(lease);
     h->slack_ms = hf_lease_left_ms(lease);
     h->forbidden = !auth_allows(h->x->caller, h->x->route->right, h->name);
-    if (h->forbidden) {
+    if (h->forbidden)
         h->status = HF_DENIED;
+    return !h->forbidden;
+}
+
+static void act(struct holding *h, hf_lease *lease)
+{
+    if (!look_at(h, lease))
         return;
-    }
-    h->is_tried = true;
+    h->is_tried = h->action != ACTION_QUERY;
     if (h->action == ACTION_EXTEND)
         h->status = hf_extend(lease, h->ttl_ms);
     else if (h->action == ACTION_RELEASE)
         h->status = hf_release(lease);
     else
-        h->status = hf_lease_ok(lease) ? HF_OK : HF_LOST;
+        h->status = hf_lease_left_ms(lease) > 0 ? HF_OK : HF_LOST;
 
     h->left_ms = hf_lease_left_ms(lease);
 }
@@ -58,7 +73,6 @@ static void work(struct job *job)
 {
     struct holding *h = (struct holding *)(void *)job;
     hf_lease *lease = NULL;
-    int64_t began = clock_ms();
 
     if (h->auto_renewed) {
         act(h, auto_renew_lease(h->auto_renewed));
@@ -72,7 +86,7 @@ static void work(struct job *job)
         snprintf(h->message, sizeof h->message, "%s", hf_error_text());
     hf_lease_free(lease);
     h->ended_ms = clock_ms();
-    h->took_ms = h->ended_ms - began;
+    h->took_ms = h->ended_ms - h->began_ms;
 }
 
 /* ---- The log ---- */
@@ -187,7 +201,8 @@ static void note_extended(const struct holding *h)
 {
     struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
 
-    histogram_note(&h->server->metrics.renew_slack, (double)h->slack_ms / 1000);
+    int64_t slack_ms = entry ? entry->ends_ms - h->began_ms : h->slack_ms;
+    histogram_note(&h->server->metrics.renew_slack, (double)slack_ms / 1000);
     if (entry)
         lease_ledger_extended(entry, h->ended_ms + h->left_ms);
     write_line(h, HF_LOG_INFO, "extended", held_ms(h));
@@ -269,23 +284,109 @@ static void answer(struct holding *h)
                               (json_int_t)h->left_ms));
 }
 
-static void done(struct job *job)
+static void finish(struct holding *h)
 {
-    struct holding *h = (struct holding *)(void *)job;
     /* After a release the handle no longer renews the lease, whatever the outcome is. */
     bool ended = h->status == HF_LOST || h->status == HF_NOT_HELD ||
                  (h->action == ACTION_RELEASE && h->is_tried);
 
-    note(h);
-    answer(h);
+    if (h->x) {
+        note(h);
+        answer(h);
+    }
     /* The library does not report a release that failed. */
     bool release_failed = h->auto_renewed && h->action == ACTION_RELEASE && h->status != HF_OK;
     if (release_failed)
         (void)lease_ops_has_line(h->facts.token);
     if (h->auto_renewed)
         auto_renew_leave(h->auto_renewed, ended);
+    hf_lease_free(h->assumed);
     explicit_bzero(h->text, sizeof h->text);
     free(h);
+}
+
+static void done(struct job *job)
+{
+    finish((struct holding *)(void *)job);
+}
+
+/* ---- On the loop ---- */
+
+static void wait_for_outcome(struct holding *h)
+{
+    h->next = in_flight;
+    if (h->next)
+        h->next->prev = h;
+    in_flight = h;
+    h->server->leases->busy++;
+}
+
+static void on_outcome(hf_lease *lease, hf_status outcome, void *arg)
+{
+    struct holding *h = arg;
+
+    h->status = outcome;
+    bool has_ended = outcome == HF_LOST || outcome == HF_NOT_HELD;
+    if (h->assumed && has_ended) {
+        h->status = HF_LOST;
+        snprintf(h->message, sizeof h->message, "%s: the hold with token %llu has ended", h->name,
+                 (unsigned long long)h->token);
+    } else if (outcome != HF_OK) {
+        snprintf(h->message, sizeof h->message, "%s", hf_error_text());
+    }
+    h->left_ms = hf_lease_left_ms(lease);
+    h->ended_ms = clock_ms();
+    h->took_ms = h->ended_ms - h->began_ms;
+    *(h->prev ? &h->prev->next : &in_flight) = h->next;
+    if (h->next)
+        h->next->prev = h->prev;
+    h->server->leases->busy--;
+    finish(h);
+}
+
+/* Starts an extend or a release of a handle. Returns its status. */
+static hf_status start_call(struct holding *h, hf_lease *lease)
+{
+    h->is_tried = true;
+    if (h->action == ACTION_RELEASE)
+        return hf_release_start(lease, on_outcome, h);
+    return hf_extend_start(lease, h->ttl_ms, on_outcome, h);
+}
+
+/* Does the request on the loop. Returns false if a worker must do it: the engine must be asked for
+ * the hold first, or another extend of the handle is in flight, which a worker can wait for. */
+static bool start(struct holding *h)
+{
+    hf_lease *lease = h->auto_renewed ? auto_renew_lease(h->auto_renewed) : NULL;
+
+    if (h->action == ACTION_QUERY)
+        return false;
+    if (!lease) {
+        h->status = hf_lease_assume(lock_client_client(h->server->engine), h->text, &h->assumed);
+        lease = h->assumed;
+    }
+    if (h->status == HF_OK && look_at(h, lease))
+        h->status = start_call(h, lease);
+    if (h->status == HF_UNSUPPORTED || h->status == HF_BUSY)
+        return false;
+    if (h->status == HF_OK) {
+        wait_for_outcome(h);
+        lock_client_started(h->server->engine);
+        return true;
+    }
+
+    snprintf(h->message, sizeof h->message, "%s", hf_error_text());
+    h->ended_ms = clock_ms();
+    finish(h);
+    return true;
+}
+
+void lease_ops_close(void)
+{
+    for (struct holding *h = in_flight; h; h = h->next) {
+        answer_problem(h->x, 503, "stopping", "the service is stopping", NULL);
+        h->x = NULL;
+    }
 }
 
 static void post(struct exchange *x, enum action action, int64_t ttl_ms)
@@ -302,6 +403,7 @@ static void post(struct exchange *x, enum action action, int64_t ttl_ms)
                           .x = x,
                           .server = server_of(x),
                           .action = action,
+                          .began_ms = clock_ms(),
                           .ttl_ms = ttl_ms};
     if (!lease_id_read(id.at, id.len, h->text, &h->granted_ms) ||
         !lease_text_read(h->text, &h->facts)) {
@@ -313,7 +415,8 @@ static void post(struct exchange *x, enum action action, int64_t ttl_ms)
     h->auto_renewed = auto_renew_enter(id.at, id.len);
     if (h->auto_renewed && action == ACTION_RELEASE)
         expect_line(h->facts.token);
-    lock_client_do(h->server->engine, h->server->workers, &h->job);
+    if (!start(h))
+        lock_client_do(h->server->engine, h->server->workers, &h->job);
 }
 
 void route_show_lease(struct exchange *x)

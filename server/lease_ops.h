@@ -7,3 +7,5 @@
  * as well. Removes it from the list. */
 bool lease_ops_has_line(uint64_t token);
 void lease_ops_forget_lines(void);
+/* Answers requests whose outcome has not come; call it before http_free. */
+void lease_ops_close(void);

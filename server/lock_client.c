@@ -1,4 +1,6 @@
-/* lock_client.c - turns the library's descriptor and time-out into events of libevent. */
+/* lock_client.c - turns the library's descriptor into an event of libevent. The loop reads the
+ * engine's replies itself, so no other thread has part in a request. The library's background
+ * thread renews leases, and reads replies if the loop is late. */
 #include "lock_client.h"
 #include "service_log.h"
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 
 struct lock_client {
     hf_client *client;
-    struct event *ready, *timer;
+    struct event *ready;
     bool at_once;
 };
 
@@ -19,24 +21,12 @@ static bool answers_at_once(const hf_client *client)
     return known && (capabilities.can & HF_CAN_ANSWER_AT_ONCE);
 }
 
-static void arm(struct lock_client *engine)
-{
-    int64_t ms = hf_timeout_ms(engine->client);
-    struct timeval time = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
-
-    if (ms < 0)
-        event_del(engine->timer);
-    else
-        event_add(engine->timer, &time);
-}
-
 static void on_ready(evutil_socket_t fd, short what, void *arg)
 {
     struct lock_client *engine = arg;
     (void)fd;
     (void)what;
     (void)hf_process(engine->client);
-    arm(engine);
 }
 
 int lock_client_open(struct event_base *base, const char *url, hf_log_fn *log, void *arg,
@@ -45,7 +35,7 @@ int lock_client_open(struct event_base *base, const char *url, hf_log_fn *log, v
     struct lock_client *engine = calloc(1, sizeof *engine);
     /* DEBUG: renewals are counted. */
     struct hf_client_options options = {.size = sizeof options,
-                                        .no_thread = true,
+                                        .own_callbacks = true,
                                         .on_log = log,
                                         .log_arg = arg,
                                         .log_level = HF_LOG_DEBUG};
@@ -62,14 +52,10 @@ int lock_client_open(struct event_base *base, const char *url, hf_log_fn *log, v
 
     engine->at_once = answers_at_once(engine->client);
     engine->ready = event_new(base, hf_fd(engine->client), EV_READ | EV_PERSIST, on_ready, engine);
-    engine->timer = event_new(base, -1, 0, on_ready, engine);
-    bool failed = !engine->ready || !engine->timer || event_add(engine->ready, NULL) != 0;
-    if (failed) {
+    if (!engine->ready || event_add(engine->ready, NULL) != 0) {
         lock_client_close(engine);
         return hf_status_exit_code(HF_NO_MEMORY);
     }
-
-    arm(engine);
 
     *out = engine;
     return 0;
@@ -94,6 +80,16 @@ void lock_client_started(const struct lock_client *engine)
         event_active(engine->ready, EV_READ, 0);
 }
 
+void lock_client_batch(const struct lock_client *engine)
+{
+    (void)hf_batch(engine->client);
+}
+
+void lock_client_flush(const struct lock_client *engine)
+{
+    (void)hf_flush(engine->client);
+}
+
 void lock_client_close(struct lock_client *engine)
 {
     if (!engine)
@@ -101,8 +97,6 @@ void lock_client_close(struct lock_client *engine)
 
     if (engine->ready)
         event_free(engine->ready);
-    if (engine->timer)
-        event_free(engine->timer);
     hf_close(engine->client, CLOSE_MS);
     free(engine);
 }

@@ -14,7 +14,10 @@ hf_client *lock_client_client(const struct lock_client *engine);
 /* Runs a job that queries this engine about one lease or name: on a worker, or at once if the
  * engine answers at once. */
 void lock_client_do(const struct lock_client *engine, struct workers *workers, struct job *job);
-/* Call this after hf_acquire_start: an engine that answers at once may have the outcome already,
- * and its callback then runs before the loop waits. */
+/* Call this after starting a call of the library: an engine that answers at once may have the
+ * outcome already, and its callback then runs before the loop waits. */
 void lock_client_started(const struct lock_client *engine);
+/* What the loop starts between these two is sent together. */
+void lock_client_batch(const struct lock_client *engine);
+void lock_client_flush(const struct lock_client *engine);
 void lock_client_close(struct lock_client *engine);

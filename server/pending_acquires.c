@@ -130,10 +130,11 @@ void wait_cancel(struct wait *wait)
 }
 
 /* Gives up a wait. Without the key's lock another instance may wait or hold under the same
- * attempt; then nothing is cancelled. */
+ * attempt; then nothing is cancelled. The clock decides: after a stop of the process the loop may
+ * get here before the background thread has noticed the loss. */
 static void give_up(struct wait *wait)
 {
-    if (!wait->idempotency.key_lock || hf_lease_ok(wait->idempotency.key_lock))
+    if (!wait->idempotency.key_lock || hf_lease_left_ms(wait->idempotency.key_lock) > 0)
         wait_cancel(wait);
 }
 

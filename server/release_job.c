@@ -42,7 +42,7 @@ static void do_release_job(struct job *job)
 {
     struct release_job *releasing = (struct release_job *)(void *)job;
     hf_lease *key_lock = releasing->idempotency.key_lock;
-    bool ours = !key_lock || hf_lease_ok(key_lock);
+    bool ours = !key_lock || hf_lease_left_ms(key_lock) > 0;
 
     bool may_release = releasing->lease && (ours || !lease_leave_behind(releasing->lease));
     releasing->outcome = may_release ? hf_release(releasing->lease) : HF_BUSY;

@@ -360,6 +360,7 @@ static void close_service(struct service *service)
     if (server->workers) /* first, because jobs that are done still answer */
         workers_stop(server->workers);
     server->workers = NULL;
+    lease_ops_close();
     if (server->http)
         http_free(server->http);
     if (server->redlock != server->engine)
@@ -380,6 +381,17 @@ static void close_service(struct service *service)
     if (server->base)
         event_base_free(server->base);
     SSL_CTX_free(service->tls);
+}
+
+/* Requests that one turn of the loop makes to an engine are sent together at its end. */
+static void run_loop(const struct server *server)
+{
+    do {
+        lock_client_batch(server->engine);
+        if (event_base_loop(server->base, EVLOOP_ONCE) != 0)
+            return;
+        lock_client_flush(server->engine);
+    } while (!event_base_got_break(server->base));
 }
 
 static int run(struct service *service, const struct serve_order *order)
@@ -403,7 +415,7 @@ static int run(struct service *service, const struct serve_order *order)
     if (code == 0) {
         listen_sockets_announce(server);
         listen_sockets_notify("READY=1");
-        event_base_dispatch(server->base);
+        run_loop(server);
         listen_sockets_close(server);
     }
 

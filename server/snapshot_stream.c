@@ -28,14 +28,22 @@ struct stream {
     struct stream *next;
 };
 
+/* A change as it is kept: in one piece of memory, because most are never sent to a page. */
+struct past_change {
+    uint64_t end_of_hold; /* hash of its name, its token, and whether it is an end */
+    struct lease_change change;
+    char text[]; /* the texts of `change` */
+};
+
 struct snapshot_stream {
     struct server *server;
     struct event *timer;
     struct stream *streams;
-    bool is_polling, stopped; /* is_polling: a poll is in flight */
-    json_t *past;             /* changes, newest last */
-    json_t *fresh;            /* changes that were not sent to the pages yet */
-    struct event *flush;      /* timer that sends them */
+    bool is_polling, stopped;           /* is_polling: a poll is in flight */
+    struct past_change *past[PAST_MAX]; /* a ring of the last changes */
+    size_t past_count;                  /* changes so far; the next one goes to this place */
+    json_t *fresh;                      /* changes that were not sent to the pages yet */
+    struct event *flush;                /* timer that sends them */
     struct lock_watch *watch;
     int64_t polled_at, counted_at, told_at, asked_at;
     struct snapshot latest;
@@ -217,21 +225,64 @@ static bool is_end(const char *event)
     return false;
 }
 
+static uint64_t hash_of(const struct lease_change *change)
+{
+    uint64_t hash = (text_hash(change->name) ^ change->token) * 1099511628211u;
+    return hash * 2 + is_end(change->event);
+}
+
 /* Returns true if the grant or end of that hold is known already. Reports of this instance about
  * its own leases are exact and come first; a break is reported before the loss that it causes. */
 static bool is_known(const struct snapshot_stream *view, const struct lease_change *change)
 {
-    char token[24];
-    snprintf(token, sizeof token, "%llu", (unsigned long long)change->token);
+    uint64_t end_of_hold = hash_of(change);
 
-    for (size_t i = json_array_size(view->past); change->token && i > 0; i--) {
-        json_t *other = json_array_get(view->past, i - 1);
-        bool same_hold = strcmp(text_of(other, "token"), token) == 0 &&
-                         strcmp(text_of(other, "name"), change->name) == 0;
-        if (same_hold && is_end(text_of(other, "event")) == is_end(change->event))
+    for (size_t i = 0; change->token && i < PAST_MAX && view->past[i]; i++)
+        if (view->past[i]->end_of_hold == end_of_hold)
             return true;
-    }
     return false;
+}
+
+static const char *put_text(char **at, const char *text)
+{
+    char *copy = strcpy(*at, text ? text : "");
+    *at += strlen(copy) + 1;
+    return copy;
+}
+
+static void keep_change(struct snapshot_stream *view, const struct lease_change *change)
+{
+    const char *texts[] = {change->event, change->name, change->label, change->text};
+    size_t size = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        size += (texts[i] ? strlen(texts[i]) : 0) + 1;
+
+    struct past_change *kept = malloc(sizeof *kept + size);
+    if (!kept)
+        return;
+
+    char *at = kept->text;
+    kept->end_of_hold = hash_of(change);
+    kept->change = *change;
+    kept->change.event = put_text(&at, change->event);
+    kept->change.name = put_text(&at, change->name);
+    kept->change.label = put_text(&at, change->label);
+    kept->change.text = put_text(&at, change->text);
+    if (!change->at_ms)
+        kept->change.at_ms = wall_ms();
+    free(view->past[view->past_count % PAST_MAX]);
+    view->past[view->past_count++ % PAST_MAX] = kept;
+}
+
+/* The last changes, newest last. */
+static json_t *past_json(const struct snapshot_stream *view)
+{
+    json_t *changes = json_array();
+    size_t first = view->past_count > PAST_MAX ? view->past_count - PAST_MAX : 0;
+
+    for (size_t i = first; i < view->past_count; i++)
+        json_array_append_new(changes, change_json(&view->past[i % PAST_MAX]->change));
+    return changes;
 }
 
 void snapshot_change(struct snapshot_stream *view, const struct lease_change *change)
@@ -239,21 +290,17 @@ void snapshot_change(struct snapshot_stream *view, const struct lease_change *ch
     if (is_end(change->event) && is_known(view, change))
         return;
 
-    json_t *json = change_json(change);
     if (strcmp(change->event, "granted") == 0)
         hour_granted(&view->board.hour, wall_ms(), change->waited_ms);
     if (is_end(change->event))
         hour_ended(&view->board.hour, wall_ms(), change->held_ms);
     if (strcmp(change->event, "expired") == 0)
         contention_lost(&view->patterns);
-    json_array_append(view->past, json);
-    if (json_array_size(view->past) > PAST_MAX)
-        json_array_remove(view->past, 0);
+    keep_change(view, change);
     if (view->streams) {
-        json_array_append(view->fresh, json);
+        json_array_append_new(view->fresh, change_json(change));
         arm_flush(view);
     }
-    json_decref(json);
 }
 
 static void take_seen(void *arg, const struct lease_change *seen)
@@ -469,7 +516,9 @@ void route_events(struct exchange *x)
     exchange_field(x, "Cache-Control", "no-store");
     exchange_stream(x, "text/event-stream");
     json_t *nothing = json_object();
-    push_rows(stream, "past", "changes", view->past, nothing);
+    json_t *past = past_json(view);
+    push_rows(stream, "past", "changes", past, nothing);
+    json_decref(past);
     json_decref(nothing);
     view->told_at = 0; /* tells it with the next poll */
     lock_watch_run(view->watch, true);
@@ -492,13 +541,12 @@ struct snapshot_stream *snapshot_new(struct server *server)
         return NULL;
 
     view->server = server;
-    view->past = json_array();
     view->fresh = json_array();
     view->timer = event_new(server->base, -1, 0, on_timer, view);
     view->flush = event_new(server->base, -1, 0, on_flush, view);
     view->watch = lock_watch_new(lock_client_client(server->engine));
     size_t names = (size_t)setting_number(&server->settings, SET_MAX_PATTERNS);
-    bool failed = !view->timer || !view->flush || !view->watch || !view->past || !view->fresh ||
+    bool failed = !view->timer || !view->flush || !view->watch || !view->fresh ||
                   !wait_view_open(&view->waits) || !contention_open(&view->patterns, names);
     if (failed) {
         snapshot_free(view);
@@ -531,7 +579,8 @@ void snapshot_free(struct snapshot_stream *view)
     if (view->flush)
         event_free(view->flush);
     json_decref(view->fresh);
-    json_decref(view->past);
+    for (size_t i = 0; i < PAST_MAX; i++)
+        free(view->past[i]);
     contention_free(&view->patterns);
     wait_view_free(&view->waits);
     free(view);

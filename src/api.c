@@ -534,7 +534,9 @@ hf_status hf_lease_export(hf_lease *lease, char *text, size_t size)
     return status;
 }
 
-hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease)
+typedef hf_status adopt_fn(hf_client *client, const char *text, hf_lease **lease);
+
+static hf_status adopt(hf_client *client, const char *text, hf_lease **lease, adopt_fn *fn)
 {
     if (!client || !text || !lease)
         return missing(first_missing(client, "client", text, "text", "lease"));
@@ -545,13 +547,23 @@ hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease)
         return status;
 
     if (client->limits.offers & ENGINE_CAN_DETACH)
-        status = client_attach(client, text, lease);
+        status = fn(client, text, lease);
     else
         status = error_set(HF_UNSUPPORTED, "text: the engine %s has no detached holds",
                            client->type->name);
 
     client_exit(client);
     return status;
+}
+
+hf_status hf_lease_attach(hf_client *client, const char *text, hf_lease **lease)
+{
+    return adopt(client, text, lease, client_attach);
+}
+
+hf_status hf_lease_assume(hf_client *client, const char *text, hf_lease **lease)
+{
+    return adopt(client, text, lease, client_assume);
 }
 
 /* ---- Event loop ---- */

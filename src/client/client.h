@@ -347,6 +347,7 @@ static inline void claim_driver_wait_end(struct hf_lease *lease)
 }
 
 hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token);
+void claim_driver_assume(struct hf_lease *lease, uint64_t token);
 /* The hold belongs to its exported text alone. */
 void claim_driver_disown(struct hf_lease *lease);
 
@@ -407,6 +408,7 @@ hf_status client_acquire_cancellable(struct hf_client *client, const struct hf_r
 /* ---- export.c ---- */
 hf_status client_export(struct hf_lease *lease, char *text, size_t size);
 hf_status client_attach(struct hf_client *client, const char *text, struct hf_lease **lease);
+hf_status client_assume(struct hf_client *client, const char *text, struct hf_lease **lease);
 
 /* ---- acquire_many.c ---- */
 hf_status client_acquire_many(struct hf_client *client, const struct hf_request *requests,

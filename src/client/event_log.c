@@ -69,7 +69,7 @@ static void put(struct hf_client *client, struct log_entry *r)
     bool is_awake = client->armed_at == BACKGROUND_AWAKE;
     small_mutex_unlock(&client->lock);
 
-    if (client->own_callbacks && was_empty)
+    if (client->own_callbacks && was_empty && !callbacks_run_here(client))
         background_wake_loop(client);
     else if (!client->own_callbacks && !is_awake)
         background_wake(client);

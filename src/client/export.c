@@ -14,8 +14,12 @@
 
 static void print_id(const struct id *id, char text[33])
 {
-    for (int i = 0; i < 16; i++)
-        snprintf(text + 2 * i, 3, "%02x", id->b[i]);
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 16; i++) {
+        text[2 * i] = digits[id->b[i] >> 4];
+        text[2 * i + 1] = digits[id->b[i] & 15];
+    }
+    text[32] = 0;
 }
 
 static void export_hold(struct hf_lease *lease)
@@ -62,15 +66,15 @@ struct exported {
     uint64_t token;
 };
 
-static bool read_id(const char *text, struct id *id)
+/* The text has 32 digits in lower case. */
+static void read_id(const char *text, struct id *id)
 {
     for (int i = 0; i < 16; i++) {
-        unsigned byte;
-        if (sscanf(text + 2 * i, "%2x", &byte) != 1)
-            return false;
-        id->b[i] = (uint8_t)byte;
+        int high = text[2 * i], low = text[2 * i + 1];
+        high -= high > '9' ? 'a' - 10 : '0';
+        low -= low > '9' ? 'a' - 10 : '0';
+        id->b[i] = (uint8_t)(high << 4 | low);
     }
-    return true;
 }
 
 static bool in_range(const struct hf_client *client, const struct hf_request *r)
@@ -97,15 +101,42 @@ static hf_status parse(const struct hf_client *client, const char *text, struct 
 
     r->kind = (hf_kind)kind;
 
-    bool has_ids = strlen(attempt) == 32 && strlen(owner) == 32 && read_id(attempt, &e->attempt) &&
-                   read_id(owner, &e->owner);
+    bool has_ids = strlen(attempt) == 32 && strlen(owner) == 32;
     bool is_whole = fields == 7 && has_ids && text[name_at] == ' ';
     if (!is_whole || !in_range(client, r))
         return error_set(HF_INVALID, "text: not an exported lease");
 
+    read_id(attempt, &e->attempt);
+    read_id(owner, &e->owner);
     r->name = text + name_at + 1;
     r->name_len = strnlen(r->name, HF_NAME_MAX + 1);
     return name_check("text: name", r->name, r->name_len, 1, HF_NAME_MAX);
+}
+
+/* Makes the lease of a text, locked and in state NEW. */
+static hf_status make_lease(struct hf_client *client, const char *text, struct hf_lease **out)
+{
+    struct exported e;
+    nanos now = clock_boot();
+    hf_status status = parse(client, text, &e);
+    if (status == HF_OK)
+        status = lease_make(client, &e.request, now, now, out);
+    if (status != HF_OK)
+        return status;
+
+    struct hf_lease *lease = *out;
+    lease->op.owner = e.owner;
+    lease->op.attempt = e.attempt;
+    lease->op.token = e.token;
+    lease->op.named = memcmp(&e.owner, &e.attempt, sizeof e.owner) != 0;
+    return HF_OK;
+}
+
+static void finish_lease(struct hf_lease *lease)
+{
+    lease->decided = true;
+    lease->exported = true; /* freeing this handle must not end the hold */
+    small_mutex_unlock(&lease->lock);
 }
 
 /* Makes a handle from a text. The text alone proves nothing, so the engine is asked whether the
@@ -115,29 +146,35 @@ hf_status client_attach(struct hf_client *client, const char *text, struct hf_le
     assert(text && out);
 
     struct hf_lease *lease;
-    struct exported e;
-    nanos now = clock_boot();
-    hf_status status = parse(client, text, &e);
-    if (status == HF_OK)
-        status = lease_make(client, &e.request, now, now, &lease);
+    hf_status status = make_lease(client, text, &lease);
     if (status != HF_OK)
         return status;
 
-    lease->op.owner = e.owner;
-    lease->op.attempt = e.attempt;
-    lease->op.token = e.token;
-    lease->op.named = memcmp(&e.owner, &e.attempt, sizeof e.owner) != 0;
-    status = claim_driver_adopt(lease, e.token);
-    if (status == HF_OK) {
-        lease->decided = true;
-        lease->exported = true; /* freeing this handle must not end the hold */
-    }
-
+    status = claim_driver_adopt(lease, lease->op.token);
     if (status != HF_OK) {
         lease_drop(lease);
         return status;
     }
+    finish_lease(lease);
     *out = lease;
-    small_mutex_unlock(&lease->lock);
+    return HF_OK;
+}
+
+/* The same without asking: the first reply to a request says whether the text was right. */
+hf_status client_assume(struct hf_client *client, const char *text, struct hf_lease **out)
+{
+    assert(text && out);
+
+    struct hf_lease *lease;
+    if (!(client->limits.offers & ENGINE_FINDS_HOLDS))
+        return error_set(HF_UNSUPPORTED, "text: the engine %s must be asked for a hold; attach it",
+                         client->type->name);
+    hf_status status = make_lease(client, text, &lease);
+    if (status != HF_OK)
+        return status;
+
+    claim_driver_assume(lease, lease->op.token);
+    finish_lease(lease);
+    *out = lease;
     return HF_OK;
 }

@@ -132,7 +132,7 @@ void claim_init(struct claim *claim, const struct claim_terms *terms,
     claim->answered = claim->is_stalled = false;
     claim->asked_extend = claim->asked_release = claim->warned = false;
     claim->token_may_rise = terms->shared;
-    claim->is_text = claim->brief = false;
+    claim->is_text = claim->is_assumed = claim->brief = false;
     claim->in_flight = claim->convert_next = OP_NONE;
     claim->tries = 0;
     claim->outcome = HF_OK;

@@ -41,7 +41,8 @@ struct claim {
     bool auto_renew : 1;
     /* the program hangs, so auto_renew has no effect; set before each TIMER */
     bool is_stalled : 1;
-    bool is_text : 1; /* the hold's text was exported: other handles may extend the hold */
+    bool is_text : 1;    /* the hold's text was exported: other handles may extend the hold */
+    bool is_assumed : 1; /* valid_until is a guess, because the engine has not replied yet */
     /* A request of this attempt may still be executed: the final RELEASE must leave a tombstone. */
     bool may_be_in_flight;
     bool cancelled;     /* the caller stopped waiting: a late grant is released, not reported */

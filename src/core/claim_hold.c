@@ -278,11 +278,13 @@ static bool take_validity(struct claim *claim, const struct engine_reply *reply)
     /* Never shortened by the same server: it does not shorten either, and a slow reply counts from
      * long ago. A CHECK cannot overstate: `good` is the time that the record had left when it was
      * read, and it was read after asked_at. But after a failover the record ends by the clock of
-     * another server, perhaps sooner. */
+     * another server, perhaps sooner. The first reply about an assumed hold replaces a guess.
+     */
     nanos until = claim_validity(claim, reply);
     bool is_shorter = until < claim->valid_until;
-    if (is_shorter && !reply->is_elsewhere)
+    if (is_shorter && !reply->is_elsewhere && !claim->is_assumed)
         until = claim->valid_until;
+    claim->is_assumed = false;
 
     /* Checks and conversions renew nothing. If the next renewal counted from them, frequent checks
      * would postpone it for ever. */

@@ -66,8 +66,9 @@ enum engine_offer {
     ENGINE_REENTRANT = 8,  /* several clients may hold as the same owner */
     ENGINE_CAN_RESIZE = 16,
     ENGINE_CAN_BREAK = 32,
-    ENGINE_CAN_CONVERT = 64, /* upgrade and downgrade */
-    ENGINE_NO_BARGING = 128, /* the queue is strict: no request is granted ahead of waiters */
+    ENGINE_CAN_CONVERT = 64,  /* upgrade and downgrade */
+    ENGINE_NO_BARGING = 128,  /* the queue is strict: no request is granted ahead of waiters */
+    ENGINE_FINDS_HOLDS = 256, /* EXTEND and RELEASE find a hold that this client has not seen yet */
 };
 
 #define NO_TOKEN 1 /* stands for the token of a tokenless hold; below every granted token */

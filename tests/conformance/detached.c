@@ -107,6 +107,74 @@ static void test_another_process(void **state)
     give(take(client, ASK(.name = "d")));
 }
 
+static hf_lease *assume(hf_client *client, const char *text)
+{
+    hf_lease *lease;
+    if (hf_lease_assume(client, text, &lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    return lease;
+}
+
+static void test_assumed(void **state)
+{
+    (void)state;
+    if (!offers(NEED_DETACHED))
+        return;
+    char text[HF_EXPORT_MAX];
+    hf_client *client = row_client(), *other = open_client(NULL, NULL);
+    hf_lease *lease = take(client, DETACHED(.ttl_ms = 20000)), *assumed;
+    export_of(lease, text);
+    if (hf_lease_assume(other, text, &assumed) == HF_UNSUPPORTED) {
+        assert_null(assumed);
+        assert_string_not_equal(hf_client_engine(other), "redis");
+        give(lease);
+        close_client(other);
+        return;
+    }
+    assert_int_equal(hf_lease_token(assumed), hf_lease_token(lease));
+    assert_int_equal(hf_extend(assumed, 60000), HF_OK);
+    assert_true(hf_lease_left_ms(assumed) > 50000);
+    hf_lease_free(assumed); /* a handle less, not the hold */
+    assert_int_equal(look_at(client, "d").holders, 1);
+    hf_lease *first = assume(other, text), *second = assume(other, text);
+    assert_int_equal(hf_release(first), HF_OK);
+    assert_int_equal(look_at(client, "d").holders, 0);
+    hf_lease *next = take(client, ASK(.name = "d"));
+    assert_refused(hf_release(second), HF_NOT_HELD, "d");
+    hf_lease *third = assume(other, text);
+    assert_refused(hf_extend(third, 60000), HF_LOST, "d");
+    assert_true(hf_lease_ok(next));
+    hf_lease_free(first);
+    hf_lease_free(second);
+    hf_lease_free(third);
+    hf_lease_free(lease);
+    give(next);
+    close_client(other);
+}
+
+/* The ttl of the text is a guess: the reply to the first extend replaces it. */
+static void test_assumed_time(void **state)
+{
+    (void)state;
+    if (!offers(NEED_DETACHED))
+        return;
+    char text[HF_EXPORT_MAX];
+    hf_client *client = row_client(), *other = open_client(NULL, NULL);
+    hf_lease *lease = take(client, DETACHED(.ttl_ms = 8000)), *assumed;
+    export_of(lease, text);
+    if (hf_lease_assume(other, text, &assumed) == HF_OK) {
+        hf_lease_free(assumed);
+        nap_ms(600);
+        assumed = assume(other, text);
+        assert_true(hf_lease_left_ms(assumed) > 7500);
+        assert_int_equal(hf_extend(assumed, 1000), HF_OK);
+        assert_true(hf_lease_left_ms(assumed) <= 7400 && hf_lease_left_ms(assumed) > 1000);
+        hf_lease_free(assumed);
+    }
+    give(lease);
+    close_client(other);
+}
+
 static void test_released_by_either(void **state)
 {
     (void)state;
@@ -341,6 +409,9 @@ int main(void)
         ROW("a detached hold outlives its process until its ttl is over; a bound one does not",
             test_outlives_its_process),
         ROW("another process attaches to the text, extends and releases", test_another_process),
+        ROW("a text is believed until the engine replies; it extends and releases by one request",
+            test_assumed),
+        ROW("the time left of an assumed hold is that of the first reply", test_assumed_time),
         ROW("who has the text can release; freeing a handle of it releases nothing",
             test_released_by_either),
         ROW("a shorter extend by another client takes back nothing of a longer one",

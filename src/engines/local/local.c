@@ -492,7 +492,7 @@ const struct engine_type local_engine = {
             .ttl_max_ms = 24 * 3600 * 1000,
             .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,
             .offers = ENGINE_QUEUES | ENGINE_CAN_DETACH | ENGINE_REENTRANT | ENGINE_CAN_RESIZE |
-                      ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT,
+                      ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT | ENGINE_FINDS_HOLDS,
         },
     .check = check_local,
     .open = open_local,

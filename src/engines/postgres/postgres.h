@@ -116,7 +116,7 @@ struct pg_connection {
         .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,      \
         .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
         .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_REENTRANT |    \
-                  ENGINE_CAN_RESIZE | ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT                        \
+                  ENGINE_CAN_RESIZE | ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT | ENGINE_FINDS_HOLDS   \
     }
 
 /* The newest QUEUED reply: a notification of a handoff is measured by it. */
