@@ -78,6 +78,14 @@ exits "a wrong token is 77" 77 env HOLDFAST_URL="$(url wrong lock/)" "$HOLDFAST"
 token=11111111-2222-3333-4444-555555555555
 is "a token for the prefix serves" "$(HOLDFAST_URL="$(url $token lock/)" "$HOLDFAST" run -n job -- echo in)" in
 exits "another prefix is 77" 77 env HOLDFAST_URL="$(url $token other/)" "$HOLDFAST" run -n job -- true
+HOLDFAST_URL="$(url $token lock/)" "$HOLDFAST" run -q --ttl 2s job -- sh -c 'echo >held; sleep 20' &
+holding=$!
+ok "a command holds a lock by its token" eventually test -s held
+accessor=$(curl -sf -m 5 -H "X-Consul-Token: $token" "http://127.0.0.1:$one/v1/acl/token/self" | jq -r .AccessorID)
+ok "the token is taken away" curl -sf -m 5 -X DELETE -H 'X-Consul-Token: root-token' "http://127.0.0.1:$one/v1/acl/token/$accessor"
+wait $holding
+is "that costs the hold, and the command is stopped: 79" $? 79
+exits "and the next request is 77" 77 env HOLDFAST_URL="$(url $token lock/)" "$HOLDFAST" run -n job -- true
 kill -KILL "$pid_one"
 exits "a user is 78: Consul has tokens alone" 78 env HOLDFAST_URL="consul://user:word@127.0.0.1:$one" "$HOLDFAST" run -n job -- true
 
