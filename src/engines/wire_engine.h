@@ -119,8 +119,11 @@ struct wire_engine_type {
      * a session. The background thread reads them at once, and closing does not wait for them.
      * NULL: none. */
     connection_set (*listening_connections)(void *self);
-    /* Returns the connections to servers that never answered this client, or have stopped
-     * answering: closing does not wait for them. NULL: none. */
+    /* Returns the connections to servers that have nothing of this client: closing does not wait
+     * for them. NULL: none. */
+    connection_set (*unused_connections)(void *self);
+    /* Returns the connections to servers that have stopped answering: closing gives them a moment
+     * only. NULL: none. */
     connection_set (*silent_connections)(void *self, nanos now);
     /* Does what is due. Returns when it wants to be called next; TIME_NEVER: nothing is planned. It
      * may be called early. submit() and the connection functions may bring that time forward: call

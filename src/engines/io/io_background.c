@@ -21,7 +21,7 @@
 #define FAREWELL_MIN NANOS_OF_MS(1000)
 /* Interval of the checks whether servers still answer. */
 #define FINISH_STEP NANOS_OF_MS(10)
-/* Time to wait for a server that could not be dialled. */
+/* Time to wait for a server that could not be dialled, or stopped answering. */
 #define REDIAL_MAX NANOS_OF_MS(50)
 
 /* ---- Waking the background thread ---- */
@@ -119,13 +119,22 @@ void io_background_park(void *self, nanos until)
 
 /* ---- Closing ---- */
 
-/* Returns the connections on which a reply is worth waiting for. */
-static connection_set awaited_connections(const struct io *io, nanos now)
+/* Returns the unclaimed connections on which a reply may matter. */
+static connection_set used_connections(const struct io *io)
+{
+    connection_set unused =
+        io->type->unused_connections ? io->type->unused_connections(io->engine) : 0;
+
+    return io->unclaimed & ~unused;
+}
+
+/* Returns those of them on which a reply is likely. */
+static connection_set awaited_connections(const struct io *io, connection_set used, nanos now)
 {
     connection_set silent =
         io->type->silent_connections ? io->type->silent_connections(io->engine, now) : 0;
 
-    return io->unclaimed & ~silent;
+    return used & ~silent;
 }
 
 /* True if one of these connections was cut and not dialled since: its server may well be up. */
@@ -175,11 +184,12 @@ void io_finish(void *self, nanos until)
             again = io_tick(io, now);
         }
         io_flush_connections(io);
-        connection_set awaited = awaited_connections(io, now);
+        connection_set used = used_connections(io);
+        connection_set awaited = awaited_connections(io, used, now);
         io_choose_connections(io, me, io->unclaimed);
         bool may_answer = me->connections & awaited || may_come_back(io, awaited);
         nanos end = may_answer ? while_answering(io, begin, bound) : redial_bound;
-        if (!awaited || now >= end)
+        if (!used || now >= end)
             break;
         io_drive(io, me, now, earlier(earlier(again, end), now + FINISH_STEP));
     }

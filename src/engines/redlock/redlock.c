@@ -193,24 +193,36 @@ static bool owes_release(const struct redlock *l, unsigned server)
     return false;
 }
 
-/* Returns the connections that closing need not wait for. A slow server is waited for: it must
- * get the release. One that answered quickly and has then stopped is not, once the release was
- * sent: its kernel has the release, and the server reads it when it resumes. A server that never
- * greeted this client holds nothing of this client, but may hold a lease of another one that was
- * released here. */
+static connection_set connections_of(unsigned server)
+{
+    const connection_set all_of_one = (UINT64_C(1) << QUORUM_MEMBER_CONNECTIONS) - 1;
+    return all_of_one << server * QUORUM_MEMBER_CONNECTIONS;
+}
+
+/* A server that never greeted this client holds nothing of this client, but may hold a lease of
+ * another one that was released here. */
+static connection_set unused_connections(void *self)
+{
+    const struct redlock *l = self;
+    connection_set unused = 0;
+
+    for (unsigned i = 0; i < l->servers && !l->has_adopted; i++)
+        if (!redis_quorum_member_has_greeted(l->node[i].redis))
+            unused |= connections_of(i);
+    return unused;
+}
+
+/* A slow server is waited for: it must get the release. One that answered quickly and has then
+ * stopped is not, once the release was sent: its kernel has the release, and the server reads it
+ * when it resumes. */
 static connection_set silent_connections(void *self, nanos now)
 {
     const struct redlock *l = self;
-    const connection_set all_of_one = (UINT64_C(1) << QUORUM_MEMBER_CONNECTIONS) - 1;
     connection_set silent = 0;
 
-    for (unsigned i = 0; i < l->servers; i++) {
-        const void *redis = l->node[i].redis;
-        bool holds_nothing = !redis_quorum_member_has_greeted(redis) && !l->has_adopted;
-        bool is_hung = redis_quorum_member_is_hung(redis, now) && !owes_release(l, i);
-        if (holds_nothing || is_hung)
-            silent |= all_of_one << i * QUORUM_MEMBER_CONNECTIONS;
-    }
+    for (unsigned i = 0; i < l->servers; i++)
+        if (redis_quorum_member_is_hung(l->node[i].redis, now) && !owes_release(l, i))
+            silent |= connections_of(i);
     return silent;
 }
 
@@ -222,6 +234,7 @@ const struct wire_engine_type redlock_wire_engine = {
     .connection_bytes = connection_bytes,
     .connection_down = connection_down,
     .connections = connections,
+    .unused_connections = unused_connections,
     .silent_connections = silent_connections,
     .tick = tick,
     .close = close_redlock,
