@@ -8,8 +8,9 @@
  *
  * Handoff. A release reads the queue; then one transaction passes .lock to the session of the first
  * waiter, touches that waiter's entry, deletes the entry of the holder, and touches the entry of
- * the second waiter, which is first from now on. .lock is free only if nobody waits. If a session
- * ends instead, .lock goes with it, and the first waiter takes it in another transaction.
+ * the second waiter, which is first from now on. .lock is free only if nobody waits; a hold that
+ * had to wait asks for that a moment longer, as the former holder may be about to come back. If a
+ * session ends instead, .lock goes with it, and the first waiter takes it in another transaction.
  *
  * Waiting. A client has one blocking query for each name: the first waiter has it on .lock, others
  * on their own entries, and waiters for shared locks on all keys of the name. What a query returns
