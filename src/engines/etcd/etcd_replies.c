@@ -618,8 +618,9 @@ static void on_deleted(struct etcd *e, struct etcd_entry *entry, struct message 
     struct key_value pair;
     bool is_there = !m->succeeded && message_next_response(&m->responses, &own) &&
                     message_next_pair(&own.pairs, &pair) && pair.created == entry->created;
-    if (is_there && entry->refusal && entry->verb == OP_ACQUIRE) {
-        entry->refusal = HF_OK; /* The epoch was raised meanwhile: the list decides again. */
+    if (is_there && entry->refusal) {
+        /* The epoch was raised meanwhile: the list decides again, or a release deletes. */
+        entry->refusal = HF_OK;
         etcd_entry_again(e, entry, e->last_now);
         return;
     }
