@@ -82,9 +82,11 @@ void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos no
         return;
 
     bool leaves = entry->stage == ENTRY_QUEUED && entry->verb == OP_LEAVE && entry->changed;
-    /* A waiter that was told that it holds has a token, also if the view is older than that. */
+    /* A waiter that was told that it holds has a token, and one may have taken .lock out of turn
+     * with its place: .lock may name them although the view does not show it. */
+    bool may_have_lock = entry->token || entry->asked_for_lock || consul_view_has_lock(entry);
     bool is_known = entry->sent.kind == HF_EXCLUSIVE
-                        ? leaves && !entry->token && !consul_view_has_lock(entry)
+                        ? leaves && !may_have_lock
                         : entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
     bool is_simple = is_known && !is_unknown && !entry->is_lost && !entry->ends_blindly;
 
