@@ -240,6 +240,11 @@ static void test_reset_and_remove(void **state)
     hf_lease *lease = hold_noting(
         c, &(struct want){.name = "job", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW}, &loss);
     nap_us(LISTENING_US);
+    for (int i = 0; i < WATCHED_MOST; i++) {
+        server_does(watched.sentinel[i], "SENTINEL SET mymaster quorum 1");
+        server_does(watched.sentinel[i], "SENTINEL FLUSHCONFIG");
+    }
+    must_release(must_acquire(c, &(struct want){.name = "quorum", .ttl_ms = TTL_MS}));
     for (int i = 0; i < WATCHED_MOST; i++)
         server_does(watched.sentinel[i], "SENTINEL RESET mymaster");
     must_release(must_acquire(c, &(struct want){.name = "reset", .ttl_ms = TTL_MS}));
