@@ -9,6 +9,7 @@ enum { LOCK_DELAY_MS = 4000 };
 #define WORLD_LIMITS ETCD_LIMITS
 #define WORLD_CONNECTIONS CONNECTIONS
 #define WORLD_TTL_MAX_MS 3000
+#define WORLD_RESIZES true
 #define WORLD_COUNTS(X)                                                                            \
     X(revokes, "live leases ended")                                                                \
     X(stale, "keepalives acknowledged by an old leader")                                           \

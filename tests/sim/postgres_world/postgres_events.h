@@ -51,7 +51,10 @@ static void crash(void)
 /* A standby takes over that has what was confirmed, or just something. */
 static void fail_over(void)
 {
-    if (db.loss == FORGETS || (db.loss == KEEPS && db.steps_back)) {
+    /* Tokens may fall: behind a clock that stepped back, and where a downgrade was lost, because
+     * the upgrade behind it keeps the token of the writer. */
+    bool tokens_fall = db.steps_back || w.kind == HF_READ;
+    if (db.loss == FORGETS || (db.loss == KEEPS && tokens_fall)) {
         crash();
         return;
     }

@@ -79,7 +79,7 @@ static void stop(struct client *c)
 static void hurt(void)
 {
     unsigned client = draw(CLIENTS), fault = w.calm ? 0 : draw(13);
-    bool may_resize = w.kind == HF_SEMAPHORE && limits.offers & ENGINE_CAN_RESIZE;
+    bool may_resize = WORLD_RESIZES && w.kind == HF_SEMAPHORE;
     if (may_resize && draw(2)) {
         resize(&w.client[client]);
         settle(&w.client[client]);

@@ -10,6 +10,9 @@
  *     WORLD_COUNTS(X)     X(name, what print_sums() calls it): what the world counts besides
  *     PLANTS(X)           its planted bugs: sim/plant_selection.h */
 #pragma once
+#ifndef WORLD_RESIZES /* users change capacities, and the servers tell the judge */
+#define WORLD_RESIZES false
+#endif
 #ifndef WORLD_RULES /* for the judge; a quorum: what happens to one server excuses nothing */
 #define WORLD_RULES                                                                                \
     {                                                                                              \
