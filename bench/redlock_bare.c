@@ -143,8 +143,8 @@ static void await_majority(struct quorum *q, enum step step)
     }
 }
 
-/* If no majority proposed the highest token, it is written back to the servers; a server that votes
- * later gets it then. */
+/* If no majority proposed the highest token, sends that token to the servers that have voted. A
+ * server whose vote comes later is sent the token then. */
 static void quorum_take(void *lock)
 {
     struct quorum *q = lock;

@@ -276,8 +276,8 @@ static bool is_listed(const struct row_list *rows, const char *name)
     return false;
 }
 
-/* Names that the search found and the list did not have, although they were held before it began.
- * Those of other programs are not missed. */
+/* Warns of every name that the search found and the list lacks, if it was held before both began.
+ * Locks of other programs need not be in the list. */
 static void compare_lists(struct findings *findings, const struct row_list *listed,
                           const struct row_list *found, int64_t took_ms)
 {

@@ -20,7 +20,7 @@
 #define FLUSH_MS 50
 #define ABOUT_MS 5000   /* interval at which a page is told of the service itself */
 #define SERVER_MS 60000 /* interval at which the engine's server is asked for its version */
-#define PAST_MAX 400    /* changes that a new page gets */
+#define PAST_MAX 400    /* number of past changes that a new page gets */
 
 struct stream {
     struct exchange *x;
@@ -403,7 +403,7 @@ static void tell_about(struct snapshot_stream *view, struct stream *stream)
         end_stream(stream);
 }
 
-/* Tells every page now and then of the service itself. */
+/* Sends every page the facts about the service itself, once in ABOUT_MS. */
 static void tell_all_about(struct snapshot_stream *view)
 {
     if (!view->streams || clock_ms() - view->told_at < ABOUT_MS)

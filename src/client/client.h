@@ -216,8 +216,8 @@ struct hf_client {
     bool own_callbacks; /* callbacks and log run in hf_process, the background thread does the rest
                          */
     int fd; /* readable when hf_process has something to do; -1: the client uses its thread alone */
-    _Atomic uint32_t loop_writes; /* own_callbacks: how often `fd` was written, and */
-    uint32_t loop_seen;           /* how often when hf_process read it last */
+    _Atomic uint32_t loop_writes; /* own_callbacks: number of writes to `fd` */
+    uint32_t loop_seen;           /* loop_writes when hf_process last emptied `fd` */
     _Atomic pthread_t processor;  /* the thread that is inside hf_process; 0: none */
     _Atomic pthread_t batcher;    /* the thread whose requests wait for hf_flush; 0: none */
 

@@ -84,8 +84,8 @@ static nanos op_timeout_of(nanos ttl, const struct timing_overrides *overrides)
     return most(least(setting_or(overrides->op_timeout_ms, seen), ttl / 5), 1);
 }
 
-/* Returns `answer`. Unless op_timeout is set, it includes time to connect, because before the
- * first connection nobody knows how long requests take. */
+/* Returns the value of timing.answer. Unless op_timeout is set, the value includes time to connect:
+ * before the first connection nobody knows how long requests take. */
 static nanos answer_of(nanos op_timeout, const struct engine_limits *limits,
                        const struct timing_overrides *overrides)
 {

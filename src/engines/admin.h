@@ -49,7 +49,8 @@ enum admin_verb {
     ADMIN_PRUNE,
 };
 
-/* In the text of ADMIN_USES, and in admin_op.in_use: there are clients whose library is unknown. */
+/* Stands in the text of ADMIN_USES and in admin_op.in_use if the library of some client is not
+ * known. */
 #define LIBRARY_UNKNOWN "?"
 
 /* Is each server asked for itself, whatever locks it has? */

@@ -16,11 +16,11 @@
  *   shard has another address, and its engine follows: holds are checked there, waiters ask again.
  * - Before the first map all slots belong to the first shard, which has no address yet: ops wait
  *   there, unsent, and move when the map has come.
- * - A server that refuses a request names the one that has the slot. That is believed at once, and
- *   for MOVE_LIFE against every map of another node: nodes learn of a move one after the other.
- * - No map takes a slot away from everybody. If nobody has it, its last owner is asked.
- * - A primary that is cut off says that the cluster is down, and its own map still names it. So
- * after such a reply another node is asked first.
+ * - A redirect names the server that has the slot, and is believed at once. For MOVE_LIFE only a
+ *   map of that server counts more: nodes learn of a move one after the other.
+ * - If a map names no owner for a slot, the slot stays with its last owner.
+ * - A primary that is cut off says that the cluster is down, but its own map still names it as an
+ *   owner. So after such a reply another node is asked first.
  * - Slots often move by the hundred, and redirects tell only of those that are used. REVIEW_AFTER
  *   the last redirect the map is asked for once more; then connections to primaries without slots
  *   are closed. */

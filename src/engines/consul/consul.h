@@ -362,8 +362,8 @@ static inline nanos consul_session_end(const struct consul_session *session)
 {
     return session->proven_at + session->length;
 }
-/* Returns true if a request sent at `since` or later renewed the session, proven or not.
- * Otherwise it sends a renewal. */
+/* Returns true if a renewal that was sent at `since` or later has been answered; it need not be
+ * proven yet. Otherwise sends a renewal. */
 bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now);
 /* A reply has shown that the session exists: to a consistent read or write that was sent after
  * the last renewal was answered. */

@@ -450,7 +450,8 @@ static void background_park(void *self, nanos until)
     struct table_client *me = l->me;
 
     for (;;) {
-        /* loaded before everything that a wake announces */
+        /* Loaded before the flags below: if one of them is set after it was read, the word has
+         * changed, and the sleep ends at once. */
         uint32_t woken = atomic_load(&me->wake_word);
         bool is_notified = atomic_load(&me->ready) != 0;
         if (is_notified)

@@ -8,7 +8,7 @@
 
 /* an op that may wait for at least this long waits once; an op with less time waits repeatedly */
 #define PATIENT_SLICE NANOS_OF_MS(600)
-#define PATIENT_TOTAL NANOS_OF_MS(2000) /* longest wait of an op with a shorter limit */
+#define PATIENT_TOTAL NANOS_OF_MS(2000) /* longest time of the repeated waits */
 enum { PATIENT_TRIES = 20 };
 
 static hf_status blame_owner(struct table *t, uint32_t shard)

@@ -39,8 +39,8 @@ local function is_early(keys, p, now, ahead)
   return now < since + math.min(ahead, 2) * p.grace * 1000
 end
 
--- Takes the last place, or keeps the one that it has, with the ticket that was agreed on, if any.
--- Returns the ticket; 0: it has no place.
+-- Puts the request in the queue: by the ticket that the servers agreed on (p.ticket; 0: none), or
+-- in the place that it has, or at the end. Returns its ticket; 0: the queue is full.
 local function take_place(keys, args, p, now)
   local mine = tonumber(redis.call('ZSCORE', keys[7], p.place) or 0)
   local number = p.ticket ~= '0' and tonumber(p.ticket) or mine

@@ -143,9 +143,9 @@ local function queued_answer(left, again, now, number, place, arrival)
   return { 0, left, again, now, number, place, arrival }
 end
 
--- Queues a request behind a plain hold of another request. The counter says already that somebody
--- waits, and has `stamp`. Returns nil and the dead waiters that it saw if more is to be done. The
--- verb then removes them.
+-- Queues a request behind a plain hold of another request. The caller has already set the counter
+-- to `stamp` and marked in it that somebody waits. If this short way is not enough, returns nil and
+-- the dead waiters that were seen, which the verb then removes.
 local function queue_straight(keys, args, value, stamp, now)
   local box, soonest, longest, grace, margin, stagger, most =
     args[5]:match('^%d+ %d %d+ %d (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ')
