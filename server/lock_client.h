@@ -17,7 +17,7 @@ void lock_client_do(const struct lock_client *engine, struct workers *workers, s
 /* Call this after starting a call of the library: an engine that answers at once may have the
  * outcome already, and its callback then runs before the loop waits. */
 void lock_client_started(const struct lock_client *engine);
-/* What the loop starts between these two is sent together. */
+/* Requests that the loop starts between these two are sent together. */
 void lock_client_batch(const struct lock_client *engine);
 void lock_client_flush(const struct lock_client *engine);
 void lock_client_close(struct lock_client *engine);

@@ -523,7 +523,7 @@ struct etcd_value {
     bool detached;
     char host[65], label[HF_LABEL_MAX + 1];
 };
-/* What a write of an entry says beside what its request says. */
+/* The fields of an entry that its request does not have. */
 struct etcd_state {
     hf_kind kind;
     bool confirmed;
