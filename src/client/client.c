@@ -225,6 +225,11 @@ static hf_status parse_url(const char *text, struct url *url, const struct engin
     if (*type)
         return HF_OK;
 
+    const struct engine_type *named = engine_named(url->scheme);
+    if (named)
+        return error_set(HF_CONFIG, "%s: no such scheme; the engine %s is named %s://", url->scheme,
+                         url->scheme, named->schemes[0]);
+
     const char *left_out = engines_left_out();
     return error_set(HF_CONFIG, "%s: no such engine; this library has %s%s%.*s", url->scheme,
                      engine_names(), *left_out ? "; left out: " : "", (int)strcspn(left_out, "\n"),

@@ -120,6 +120,8 @@ struct engine_type {
 
 /* Returns the engine for a URL scheme, or NULL. */
 const struct engine_type *engine_find(const char *scheme, size_t len);
+/* Returns the engine of that name, or NULL. A name need not be a scheme: sentinel is not. */
+const struct engine_type *engine_named(const char *name);
 /* Returns the names of all engines in this build, separated by blanks. */
 const char *engine_names(void);
 /* Returns the engines that this build lacks, one a line: name and reason; "": none. */

@@ -31,6 +31,16 @@ const struct engine_type *engine_find(const char *scheme, size_t len)
     return NULL;
 }
 
+const struct engine_type *engine_named(const char *name)
+{
+    assert(name);
+
+    for (size_t i = 0; i < ENGINES; i++)
+        if (strcmp(engines[i]->name, name) == 0)
+            return engines[i];
+    return NULL;
+}
+
 const char *engine_names(void)
 {
     static const char names[] =

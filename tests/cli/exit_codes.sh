@@ -80,6 +80,8 @@ exits "a command that is not found is 127" 127 "$HOLDFAST" run free ./nowhere
 exits "a command ended by a signal is 128+N" 143 "$HOLDFAST" run free -- sh -c 'kill $$'
 exits "-E 0 turns busy into success" 0 "$HOLDFAST" run -n -E 0 mutex false
 exits "-E 0 does not touch other codes" 78 "$HOLDFAST" run -n -E 0 -s mutex true
+exits "an engine's name that is no scheme is 78" 78 "$HOLDFAST" -u sentinel://127.0.0.1/main list
+like "and the message has the scheme" "$("$HOLDFAST" -u sentinel://127.0.0.1/main list 2>&1)" 'redis\+sentinel://'
 kill $holder $mutex
 wait $holder $mutex
 done_testing
