@@ -116,6 +116,33 @@ static void test_redial(void **state)
     assert_int_equal(redial.failures, 0);
 }
 
+static void test_redial_of_several(void **state)
+{
+    (void)state;
+    enum { SERVERS = 3 };
+    const struct engine_limits limits = {.ttl_min_ms = 100, .ttl_max_ms = 1000};
+    const struct timing_overrides overrides = {.retry_min_ms = 20, .retry_max_ms = 400};
+    struct redial redial = {0};
+    nanos now = 1000 * MS, before = 0;
+
+    for (uint32_t lost = 1; lost <= 6 * SERVERS; lost++) {
+        redial_next_server(&redial, SERVERS, now, &limits, &overrides, UINT32_MAX);
+        assert_int_equal(redial.failures, lost);
+        nanos pause = redial.dial_at - now;
+        bool ends_round = lost % SERVERS == 0;
+        assert_true(ends_round ? pause >= before && pause <= 400 * MS && pause > 0 : pause == 0);
+        before = ends_round ? pause : before;
+    }
+    assert_true(before > 300 * MS);
+
+    /* a single server is dialled at once the first time, and then after a pause */
+    redial = (struct redial){0};
+    redial_next_server(&redial, 1, now, &limits, &overrides, UINT32_MAX);
+    assert_int_equal(redial.dial_at, now);
+    redial_next_server(&redial, 1, now, &limits, &overrides, UINT32_MAX);
+    assert_true(redial.dial_at > now);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +151,8 @@ int main(void)
         SENTENCE("a deadline moves with bytes, and only twice as far without a reply",
                  test_deadlines),
         SENTENCE("pauses between dials grow, and end with a connection that lasted", test_redial),
+        SENTENCE("of several servers the next is dialled at once, and each round after a pause",
+                 test_redial_of_several),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

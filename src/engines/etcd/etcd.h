@@ -44,6 +44,7 @@
 #include "core/entry_order.h"
 #include "core/timing.h"
 #include "engines/kit/endpoints.h"
+#include "engines/kit/redial.h"
 #include "engines/wire_engine.h"
 #include "etcd_messages.h"
 #include "http2.h"
@@ -142,8 +143,7 @@ struct etcd_connection {
     uint32_t unclaimed; /* number of calls that no op waits for */
     nanos since;        /* time of the dial */
     nanos replied_at;   /* time of the last message or end of a call */
-    nanos dial_at;      /* earliest time of the next dial */
-    unsigned failures;
+    struct redial redial;
     hf_status status; /* DOWN: the reason */
     char why[320];    /* DOWN: the reason in words */
     bool is_broken;   /* the engine drops it as soon as nghttp2 has returned */

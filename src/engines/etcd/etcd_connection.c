@@ -1,8 +1,6 @@
 /* etcd_connection.c - the two connections, and the calls in flight on them. */
 #include "etcd.h"
 
-#include "core/backoff.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,20 +186,13 @@ static void go_down(struct etcd_connection *c, hf_status status, const char *why
 {
     assert(c->state != CONNECTION_DOWN && status != HF_OK);
     struct etcd *e = c->etcd;
-    struct timing t;
-    timing_fill(&t, ETCD_DOOR_S * 1000, &e->limits, &e->overrides);
     set_why(c, status, why);
     http2_close(c->http2);
     c->http2 = NULL;
     c->state = CONNECTION_DOWN;
     c->is_broken = false;
-
-    /* If there are several endpoints, the next one is tried at once. */
-    unsigned all = e->endpoints.count;
-    bool tried_all = c->failures % all == all - 1;
-    nanos pause = backoff_pause(&t, c->failures / all, e->host->random(e->host->ctx));
-    c->dial_at = c->failures == 0 || !tried_all ? now : now + pause;
-    c->failures++;
+    redial_next_server(&c->redial, e->endpoints.count, now, &e->limits, &e->overrides,
+                       e->host->random(e->host->ctx));
     cut_calls(c, now);
     if (c->number == CONNECTION_WATCHES) {
         e->watch_stream = -1;
@@ -214,7 +205,7 @@ static void go_down(struct etcd_connection *c, hf_status status, const char *why
      * well. */
     e->connection[CONNECTION_WATCHES].is_broken |=
         e->connection[CONNECTION_WATCHES].state != CONNECTION_DOWN;
-    bool dials_again = status == HF_UNAVAILABLE && c->dial_at <= now;
+    bool dials_again = status == HF_UNAVAILABLE && c->redial.dial_at <= now;
 
     if (!dials_again) {
         etcd_entries_fail_unsent(e, c);
@@ -241,11 +232,11 @@ bool etcd_connection_need(struct etcd_connection *c, nanos now)
 {
     assert(c->state == CONNECTION_DOWN || c->etcd->endpoint);
     struct etcd *e = c->etcd;
-    if (c->state == CONNECTION_DOWN && now >= c->dial_at) {
+    if (c->state == CONNECTION_DOWN && now >= c->redial.dial_at) {
         c->state = CONNECTION_DIALLED;
         c->since = now;
         if (c->number == CONNECTION_COMMANDS) {
-            e->endpoint = endpoints_turn(&e->endpoints, c->failures);
+            e->endpoint = endpoints_turn(&e->endpoints, c->redial.failures);
             endpoint_print(e->endpoint, e->where);
         }
         e->host->dial(e->host->ctx, c->number, e->endpoint);
@@ -261,7 +252,7 @@ static void become_up(struct etcd_connection *c, nanos now)
     assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
     c->state = CONNECTION_UP;
-    c->failures = 0;
+    c->redial.failures = 0;
     if (c->number == CONNECTION_WATCHES) {
         etcd_views_resume(e, now);
         return;
@@ -612,7 +603,7 @@ nanos etcd_connection_tick(struct etcd_connection *c, nanos now)
 {
     assert(c->number < CONNECTIONS);
     if (c->state == CONNECTION_DOWN)
-        return c->dial_at;
+        return c->redial.dial_at;
 
     nanos due = TIME_NEVER;
     if (c->state != CONNECTION_UP)

@@ -132,7 +132,8 @@ void etcd_entries_fail_unsent(struct etcd *e, const struct etcd_connection *conn
     for (struct etcd_entry *entry = e->entries; entry; entry = next) {
         next = entry->next;
         if (entry->verb != OP_NONE && !entry->call)
-            etcd_entry_fail(e, entry, connection->status, connection->why, connection->dial_at);
+            etcd_entry_fail(e, entry, connection->status, connection->why,
+                            connection->redial.dial_at);
     }
 }
 
@@ -454,7 +455,7 @@ void etcd_entry_advance(struct etcd *e, struct etcd_entry *entry, nanos now)
     if (!etcd_connection_need(commands(e), now)) {
         const struct etcd_connection *c = commands(e);
         if (c->state == CONNECTION_DOWN && entry->verb != OP_NONE)
-            etcd_entry_fail(e, entry, c->status, c->why, c->dial_at);
+            etcd_entry_fail(e, entry, c->status, c->why, c->redial.dial_at);
         return;
     }
 

@@ -11,6 +11,14 @@ enum {
 };
 #define CUT_PAUSE NANOS_OF_MS(5)
 
+static struct timing pauses(const struct engine_limits *limits,
+                            const struct timing_overrides *overrides)
+{
+    struct timing timing;
+    timing_fill(&timing, ANY_TTL_MS, limits, overrides);
+    return timing;
+}
+
 void redial_lost(struct redial *redial, enum redial_after after, nanos now,
                  const struct engine_limits *limits, const struct timing_overrides *overrides,
                  uint32_t random)
@@ -20,8 +28,7 @@ void redial_lost(struct redial *redial, enum redial_after after, nanos now,
         return;
     }
 
-    struct timing timing;
-    timing_fill(&timing, ANY_TTL_MS, limits, overrides);
+    struct timing timing = pauses(limits, overrides);
     redial->failures++;
 
     if (after == REDIAL_AFTER_CUT) {
@@ -31,4 +38,18 @@ void redial_lost(struct redial *redial, enum redial_after after, nanos now,
 
     redial->dial_at = now + backoff_pause(&timing, redial->failures, random);
     assert(redial->dial_at > now);
+}
+
+void redial_next_server(struct redial *redial, unsigned servers, nanos now,
+                        const struct engine_limits *limits,
+                        const struct timing_overrides *overrides, uint32_t random)
+{
+    assert(servers > 0);
+    struct timing timing = pauses(limits, overrides);
+    bool tried_all = redial->failures % servers == servers - 1;
+    bool at_once = redial->failures == 0 || !tried_all;
+
+    redial->dial_at =
+        at_once ? now : now + backoff_pause(&timing, redial->failures / servers, random);
+    redial->failures++;
 }
