@@ -40,6 +40,7 @@
 #include "core/timing.h"
 #include "engines/kit/endpoints.h"
 #include "engines/kit/http_response.h"
+#include "engines/kit/redial.h"
 #include "engines/wire_engine.h"
 
 #include <assert.h>
@@ -149,8 +150,7 @@ struct consul_connection {
     uint32_t in_flight, unclaimed;
     nanos since;   /* time of the dial */
     nanos read_at; /* time when the last bytes arrived */
-    nanos dial_at; /* earliest time of the next dial */
-    unsigned failures;
+    struct redial redial;
     hf_status status;         /* reason why it is down */
     char why[320];            /* the same in words */
     bool is_broken;           /* it is dropped before the engine returns to its driver */

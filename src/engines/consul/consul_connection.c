@@ -3,8 +3,6 @@
 #include "consul.h"
 #include "json_library.h"
 
-#include "core/backoff.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -159,20 +157,6 @@ void consul_connection_close(struct consul_connection *connection)
     connection->state = CONNECTION_DOWN;
 }
 
-/* Plans the next dial. If there are several endpoints, the next one is tried at once. */
-static void plan_dial(struct consul_connection *connection, nanos now)
-{
-    assert(connection->number < CONSUL_CONNECTIONS);
-    struct consul *c = connection->consul;
-    struct timing t;
-    unsigned all = c->endpoints.count;
-    timing_fill(&t, c->limits.ttl_min_ms, &c->limits, &c->overrides);
-    bool tried_all = connection->failures % all == all - 1;
-    nanos pause = backoff_pause(&t, connection->failures / all, c->host->random(c->host->ctx));
-    connection->dial_at = connection->failures == 0 || !tried_all ? now : now + pause;
-    connection->failures++;
-}
-
 static void go_down(struct consul_connection *connection, hf_status status, const char *why,
                     nanos now)
 {
@@ -182,14 +166,15 @@ static void go_down(struct consul_connection *connection, hf_status status, cons
     http_response_next(&connection->response);
     connection->state = CONNECTION_DOWN;
     connection->is_broken = false;
-    plan_dial(connection, now);
+    redial_next_server(&connection->redial, c->endpoints.count, now, &c->limits, &c->overrides,
+                       c->host->random(c->host->ctx));
     cut_calls(connection, now);
     if (connection->number != CONNECTION_COMMANDS) {
         consul_view_query_lost(c, connection);
         return;
     }
 
-    bool dials_again = status == HF_UNAVAILABLE && connection->dial_at <= now;
+    bool dials_again = status == HF_UNAVAILABLE && connection->redial.dial_at <= now;
     if (!dials_again) {
         consul_entries_fail_unsent(c, connection);
         consul_admins_fail(c, connection);
@@ -215,11 +200,11 @@ void consul_connection_down(struct consul_connection *connection, hf_status stat
 bool consul_connection_need(struct consul_connection *connection, nanos now)
 {
     struct consul *c = connection->consul;
-    if (connection->state == CONNECTION_DOWN && now >= connection->dial_at) {
+    if (connection->state == CONNECTION_DOWN && now >= connection->redial.dial_at) {
         connection->state = CONNECTION_DIALLED;
         connection->since = now;
         if (connection->number == CONNECTION_COMMANDS) {
-            c->endpoint = endpoints_turn(&c->endpoints, connection->failures);
+            c->endpoint = endpoints_turn(&c->endpoints, connection->redial.failures);
             endpoint_print(c->endpoint, c->where);
         }
         /* Queries go to the same agent as commands, so the endpoint is known. */
@@ -383,7 +368,7 @@ static void on_response(struct consul_connection *connection, nanos now)
         status = HF_CONFIG;
 
     if (status == HF_OK) {
-        connection->failures = 0;
+        connection->redial.failures = 0;
         connection->consul->is_known = true;
         if (connection->number == CONNECTION_COMMANDS)
             endpoints_keep(&connection->consul->endpoints, connection->consul->endpoint);
@@ -449,7 +434,7 @@ nanos consul_connection_tick(struct consul_connection *connection, nanos now)
 {
     assert(connection->number < CONSUL_CONNECTIONS);
     if (connection->state == CONNECTION_DOWN)
-        return connection->dial_at;
+        return connection->redial.dial_at;
 
     const struct consul_call *first = connection->calls;
     nanos due = TIME_NEVER;

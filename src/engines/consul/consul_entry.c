@@ -129,7 +129,8 @@ void consul_entries_fail_unsent(struct consul *c, const struct consul_connection
         consul_release_over(c, entry);
         if (consul_entry_tries_on(entry, connection->status))
             continue;
-        consul_entry_fail(c, entry, connection->status, connection->why, connection->dial_at);
+        consul_entry_fail(c, entry, connection->status, connection->why,
+                          connection->redial.dial_at);
     }
 }
 
@@ -383,7 +384,7 @@ void consul_entry_advance(struct consul *c, struct consul_entry *entry, nanos no
         bool fails = commands->state == CONNECTION_DOWN && entry->verb != OP_NONE &&
                      !consul_entry_tries_on(entry, commands->status);
         if (fails)
-            consul_entry_fail(c, entry, commands->status, commands->why, commands->dial_at);
+            consul_entry_fail(c, entry, commands->status, commands->why, commands->redial.dial_at);
         return;
     }
 

@@ -500,8 +500,7 @@ static void give_connection(struct consul *c, struct consul_name *name, nanos no
         connection->name = NULL;
         if (connection->calls)
             consul_connection_drop(connection, HF_UNAVAILABLE, "used for a waiter", now);
-        connection->dial_at = now;
-        connection->failures = 0;
+        connection->redial = (struct redial){.dial_at = now};
     }
 
     connection->name = name;
