@@ -186,7 +186,7 @@ void zk_entries_fail_unsent(struct zk_session *s)
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
         for (struct zk_entry *entry = lock->entries; entry; entry = entry->beside)
             if (entry->verb != OP_NONE && !entry->in_flight && entry->op)
-                zk_entry_fail(s->zk, entry, s->status, s->why, s->dial_at);
+                zk_entry_fail(s->zk, entry, s->status, s->why, s->redial.dial_at);
 }
 
 void zk_entry_lose(struct zk *zk, struct zk_entry *entry)
@@ -486,7 +486,7 @@ void zk_entry_advance(struct zk *zk, struct zk_entry *entry, nanos now)
         return;
     if (!zk_session_need(s, now)) {
         if (s->state == SESSION_DOWN && entry->verb != OP_NONE && entry->op)
-            zk_entry_fail(zk, entry, s->status, s->why, s->dial_at);
+            zk_entry_fail(zk, entry, s->status, s->why, s->redial.dial_at);
         return;
     }
     if (entry->verb == OP_ACQUIRE && is_being_deleted(zk, entry)) {

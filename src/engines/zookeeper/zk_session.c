@@ -2,8 +2,6 @@
  * believed to live. */
 #include "zookeeper.h"
 
-#include "core/backoff.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,7 +185,7 @@ static void dial(struct zk_session *s, nanos now)
 {
     struct zk *zk = s->zk;
     zk->endpoints.first = s->first;
-    const struct endpoint *endpoint = endpoints_turn(&zk->endpoints, s->failures);
+    const struct endpoint *endpoint = endpoints_turn(&zk->endpoints, s->redial.failures);
     endpoint_print(endpoint, s->where);
     s->state = SESSION_DIALLED;
     s->since = now;
@@ -196,7 +194,7 @@ static void dial(struct zk_session *s, nanos now)
 
 bool zk_session_need(struct zk_session *s, nanos now)
 {
-    if (s->state == SESSION_DOWN && now >= s->dial_at) {
+    if (s->state == SESSION_DOWN && now >= s->redial.dial_at) {
         if (take_number(s)) {
             dial(s, now);
         } else {
@@ -265,8 +263,8 @@ static void begin_connection(struct zk_session *s, const struct zk_connected *co
     s->password_len = connected->password.len;
     memcpy(s->password, connected->password.at, connected->password.len);
     s->state = SESSION_UP;
-    s->first = (s->first + s->failures) % s->zk->endpoints.count;
-    s->failures = 0;
+    s->first = (s->first + s->redial.failures) % s->zk->endpoints.count;
+    s->redial.failures = 0;
     s->xid = 0;
     s->touches = 0;
     s->pinged_at = 0;
@@ -367,19 +365,6 @@ static void forget_watches(struct zk_session *s)
     s->watched = 0;
 }
 
-/* Plans the next dial. If there are several servers, the next one is tried at once. */
-static void plan_dial(struct zk_session *s, nanos now)
-{
-    struct zk *zk = s->zk;
-    struct timing t;
-    unsigned all = zk->endpoints.count;
-    bool tried_all = s->failures % all == all - 1;
-    timing_fill(&t, s->ttl_ms, &zk->limits, &zk->overrides);
-    nanos pause = backoff_pause(&t, s->failures / all, zk->host->random(zk->host->ctx));
-    s->dial_at = s->failures == 0 || !tried_all ? now : now + pause;
-    s->failures++;
-}
-
 static void go_down(struct zk_session *s, bool on_purpose, nanos now)
 {
     s->state = SESSION_DOWN;
@@ -391,13 +376,14 @@ static void go_down(struct zk_session *s, bool on_purpose, nanos now)
         s->id = s->zxid = 0;
     }
     if (on_purpose)
-        s->dial_at = now;
+        s->redial.dial_at = now;
     else
-        plan_dial(s, now);
+        redial_next_server(&s->redial, s->zk->endpoints.count, now, &s->zk->limits,
+                           &s->zk->overrides, s->zk->host->random(s->zk->host->ctx));
     forget_watches(s);
     zk_calls_cut(s, now);
 
-    bool dials_again = s->status == HF_UNAVAILABLE && s->dial_at <= now;
+    bool dials_again = s->status == HF_UNAVAILABLE && s->redial.dial_at <= now;
     if (!on_purpose && !dials_again) {
         zk_entries_fail_unsent(s);
         zk_admins_fail(s);
@@ -620,7 +606,7 @@ static nanos tick_session(struct zk_session *s, nanos now)
         zk_session_need(s, now);
         if (s->state != SESSION_DOWN)
             return greeting_end(s);
-        return s->dial_at > now ? s->dial_at : TIME_NEVER;
+        return s->redial.dial_at > now ? s->redial.dial_at : TIME_NEVER;
     }
     if (now >= greeting_end(s)) {
         zk_session_break(s, HF_UNAVAILABLE, "connecting took too long");

@@ -44,6 +44,7 @@
 #include "engines/kit/connection_numbers.h"
 #include "engines/kit/endpoints.h"
 #include "engines/kit/pipeline.h"
+#include "engines/kit/redial.h"
 #include "engines/wire_engine.h"
 #include "zk_messages.h"
 
@@ -136,9 +137,9 @@ struct zk_session {
     int64_t zxid;                  /* newest zxid that was seen */
     int32_t xid;
 
-    unsigned first, failures; /* counters for endpoints_turn() */
+    unsigned first; /* index of the server to dial if no dial failed */
+    struct redial redial;
     char where[ENDPOINT_TEXT_MAX];
-    nanos dial_at;    /* earliest time of the next dial */
     nanos since;      /* time of the dial */
     nanos greeted_at; /* time when the greeting was sent */
     hf_status status; /* reason why it is down */
