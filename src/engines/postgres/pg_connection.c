@@ -5,8 +5,6 @@
  * makes no sense, no later reply on this connection can be trusted. */
 #include "postgres.h"
 
-#include "core/backoff.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -24,13 +22,6 @@
 enum { ECHOING_MAX = 1000 };
 
 /* ---- The end ---- */
-
-static nanos back_off(struct postgres *p)
-{
-    struct timing t;
-    timing_fill(&t, 1000, &p->limits, &p->overrides);
-    return backoff_pause(&t, p->connection.failures, p->host->random(p->host->ctx));
-}
 
 static void reply_unknown(struct postgres *p, const struct pg_request *request)
 {
@@ -96,8 +87,8 @@ void pg_connection_drop(struct postgres *p, hf_status status, nanos now, const c
     connection->state = PG_DOWN;
     connection->listens = connection->installed = false;
     connection->last_status = status;
-    connection->failures = lasted ? 0 : connection->failures + 1;
-    connection->dial_at = lasted ? now : now + back_off(p);
+    redial_lost(&connection->redial, lasted ? REDIAL_AFTER_LONG : REDIAL_AFTER_FAILURE, now,
+                &p->limits, &p->overrides, lasted ? 0 : p->host->random(p->host->ctx));
     reply_to_all(p, now);
     if (p->interop) /* the session's advisory locks have ended with it */
         p->host->recheck(p->host->ctx);
@@ -250,7 +241,7 @@ bool pg_connection_need(struct postgres *p, nanos now)
         pg_connection_ready(p, now);
     if (connection->state != PG_DOWN)
         return true;
-    if (now < connection->dial_at)
+    if (now < connection->redial.dial_at)
         return false;
 
     connection->session = pg_session_open(&p->keywords);
@@ -270,7 +261,7 @@ void pg_connection_may_install(struct postgres *p, nanos now)
 {
     p->may_install = true;
     if (p->connection.state == PG_DOWN)
-        p->connection.dial_at = now;
+        p->connection.redial.dial_at = now;
 }
 
 static void greet(struct postgres *p, enum pg_request_kind kind, const char *name, const char *sql,
@@ -530,7 +521,7 @@ static void finish_greeting(struct postgres *p, nanos now)
     struct pg_connection *connection = &p->connection;
     connection->state = PG_UP;
     connection->since = now;
-    connection->failures = 0;
+    connection->redial.failures = 0;
     /* A client that lives long sweeps every ten minutes. Short-lived clients sweep in one of 64
      * cases. */
     if (connection->ups || p->host->random(p->host->ctx) % 64)
@@ -807,8 +798,8 @@ nanos pg_connection_tick(struct postgres *p, nanos now)
     if (connection->state == PG_DOWN) {
         if (!p->queued) /* without queued ops, the next submit dials */
             return TIME_NEVER;
-        if (now < connection->dial_at)
-            return connection->dial_at;
+        if (now < connection->redial.dial_at)
+            return connection->redial.dial_at;
         pg_connection_need(p, now);
         return now + p->connect_timeout;
     }

@@ -112,7 +112,7 @@ void pg_op_fail_with_connection(struct postgres *p, struct pg_op *a, nanos now)
         &(struct engine_reply){
             .kind = REPLY_FAILED,
             .asked_at = now,
-            .retry_at = connection->state == PG_DOWN ? connection->dial_at : TIME_NEVER,
+            .retry_at = connection->state == PG_DOWN ? connection->redial.dial_at : TIME_NEVER,
             .status = connection->last_status == HF_OK ? HF_UNAVAILABLE : connection->last_status,
             .text = connection->why});
 }
@@ -438,7 +438,7 @@ static void end_unsent(struct postgres *p, struct pg_op *a, nanos now)
     const struct pg_connection *connection = &p->connection;
     char text[sizeof connection->why];
 
-    if (connection->state == PG_DOWN || connection->failures)
+    if (connection->state == PG_DOWN || connection->redial.failures)
         snprintf(text, sizeof text, "%s", connection->why);
     else
         snprintf(text, sizeof text, "%.100s: no connection within %" PRId64 " ms", p->where,

@@ -34,6 +34,7 @@
 #include "base/settings.h"
 #include "core/rtt.h"
 #include "core/timing.h"
+#include "engines/kit/redial.h"
 #include "engines/wire_engine.h"
 #include "pg_session.h"
 
@@ -90,9 +91,8 @@ struct pg_connection {
     struct pg_session *session; /* libpq's connection; NULL: DOWN */
     nanos since;                /* DIALLING, GREETING: time when that began */
     nanos received_at;          /* time when it was last readable */
-    nanos dial_at;              /* DOWN: earliest time of the next dial */
-    uint32_t failures;          /* number of failed dials in a row */
-    uint32_t ups;               /* number of times it came up */
+    struct redial redial;
+    uint32_t ups; /* number of times it came up */
     /* ring of requests in flight, in the order in which they are sent and answered */
     struct pg_request *queue;
     uint32_t first, count, room;
