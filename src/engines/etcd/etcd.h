@@ -105,7 +105,7 @@ enum call_kind {
     CALL_SETTLE,       /* notes the token in the entry, for lists */
     CALL_CONVERT_READ, /* reads the list for an upgrade */
     CALL_CONVERT,      /* makes a reader the writer, or a writer a reader */
-    CALL_RECHECK,      /* sees that the entry of a hold is still there when its watch has begun */
+    CALL_RECHECK,      /* checks that the entry of a hold still exists once its watch has begun */
     CALL_DELETE,
     CALL_GUARD,        /* lock_delay: writes the guard, and reads those of others */
     CALL_ORPHAN_LEASE, /* lock_delay: a lease for guards whose holds ended without a release */
@@ -121,8 +121,8 @@ struct etcd_call {
     struct etcd_connection *connection;
     enum call_kind kind;
     int32_t stream;
-    uint64_t number;   /* counts the calls of this client */
-    uint64_t revision; /* highest revision seen before it was sent */
+    uint64_t number;   /* consecutive number of this call in the client */
+    uint64_t revision; /* highest revision seen before the call was sent */
     nanos sent_at;
     bool answered;  /* the reply's message has arrived */
     bool unclaimed; /* no op waits for the reply; counted in connection->unclaimed */
@@ -146,7 +146,7 @@ struct etcd_connection {
     struct redial redial;
     hf_status status; /* DOWN: the reason */
     char why[320];    /* DOWN: the reason in words */
-    bool is_broken;   /* the engine drops it as soon as nghttp2 has returned */
+    bool is_broken;   /* the engine closes the connection as soon as nghttp2 has returned */
 };
 
 /* ---- Sessions ---- */
@@ -154,14 +154,14 @@ struct etcd_connection {
 struct etcd_session {
     struct etcd_session *next;
     int64_t seconds;
-    struct id attempt; /* is_private: attempt id of its hold */
+    struct id attempt; /* is_private: attempt id of the one hold on the session */
     bool is_private;
     enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
     int64_t lease;
     nanos length; /* ttl that the server granted */
     /* start of `length`: send time of the request that proved the session */
     nanos proven_at;
-    unsigned entries, waiters; /* number of entries on it, and of waiters among them */
+    unsigned entries, waiters; /* number of entries on the session, and of waiters among them */
     struct etcd_call *keepalive;
     /* The newest answered keepalive: its send time, the ttl granted, and the member and term of
      * the reply. */
@@ -190,9 +190,10 @@ enum { ORPHANS_MAX = 8 };
 
 struct etcd_name {
     struct etcd_name *next;
-    char *base; /* PREFIX NAME /, and room for an id behind it: etcd_value_key() */
+    char *base; /* PREFIX NAME /, with room for an attempt id behind the slash: etcd_value_key() */
     size_t base_len;
-    char *first, *last;         /* the range of its entries: base_len + 1 bytes each */
+    /* first key and end of the range of the name's entries: base_len + 1 bytes each */
+    char *first, *last;
     struct etcd_entry *entries; /* entries of this client */
     struct queue_entry *queue;  /* sorted by arrival */
     struct view_row *row;
@@ -203,19 +204,21 @@ struct etcd_name {
     uint64_t gap;
     uint64_t total; /* number of entries at read_at */
     bool more;      /* the server has entries beyond this list */
-    bool shared;    /* some request is not exclusive: the whole list matters */
-    int64_t watch;  /* number of its watch; 0: none */
-    bool permits;   /* some request is for a semaphore: its capacity matters */
+    bool shared;    /* some request is not exclusive, so the whole list matters */
+    int64_t watch;  /* number of the watch on the name's entries; 0: none */
+    bool permits;   /* some request is for a semaphore, so the capacity matters */
     struct queue_resize resize;
-    uint64_t resize_changed; /* last change of the capacity's key; 0: there is no key */
-    uint64_t resize_at;      /* revision at which it was read; 0: never */
-    uint64_t resize_due;     /* it may have changed up to this revision */
-    int64_t resize_watch;    /* number of the watch on its key; 0: none */
+    /* revision of the last change of the capacity's key; 0: there is no key */
+    uint64_t resize_changed;
+    uint64_t resize_at;   /* revision at which the capacity was read; 0: never */
+    uint64_t resize_due;  /* the capacity may have changed up to this revision */
+    int64_t resize_watch; /* number of the watch on the capacity's key; 0: none */
     struct etcd_call *reading;
     uint32_t deleting;                      /* number of deletions in flight */
     struct etcd_orphan orphan[ORPHANS_MAX]; /* lock_delay: guards that have no lease yet */
     unsigned orphans;
-    nanos unused_at; /* time when the last waiter went; the view is kept for a while */
+    /* time when the last waiter left; the view is kept for ETCD_VIEW_KEPT after that */
+    nanos unused_at;
 };
 
 /* ---- Entries ---- */
@@ -238,34 +241,35 @@ struct etcd_entry {
     struct etcd_name *name;
     struct etcd_session *session;
     enum entry_stage stage;
-    /* what the stored entry says as of `changed`; without an entry: what it is to say */
+    /* value of the stored entry as of revision `changed`; before the write: the value to write */
     hf_kind kind;
     bool confirmed;
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
     nanos asked_at;    /* when `verb` was submitted */
-    /* when the ACQUIRE that the present verb has overtaken was submitted; 0: it was answered */
+    /* submit time of an unanswered ACQUIRE that `verb` has replaced; 0: there is none */
     nanos unheard_since;
     struct etcd_call *call;
-    nanos settle_at; /* when to note the token in the entry; 0: it is there */
-    /* end of the hold as replied, though its session may live longer; 0: not known */
+    nanos settle_at; /* when to note the token in the entry; 0: the token is there */
+    /* end of the hold as told to the client; the session may live longer; 0: not known */
     nanos good_until;
     uint64_t created, changed, token;
     uint64_t seen_at; /* newest revision at which the hold's entry was seen */
     uint64_t
-        /* revision of the list that decided about a request that does not wait; 0: none */
+        /* for a request that does not wait: revision of the list that decided; 0: none */
         try_revision;
     unsigned tries;
-    bool is_granted; /* the list says that it holds; the session must be proven before the reply */
-    bool is_guarded; /* lock_delay: its guard is written, and no orphan is in the way */
+    /* the list shows the request as a holder; the session must be proven before the reply */
+    bool is_granted;
+    bool is_guarded; /* lock_delay: the entry's guard is written, and no orphan is in the way */
     nanos guard_at;  /* lock_delay: time of the next poll for orphans; 0: now */
     bool counts_as_waiter; /* counted in session->waiters */
-    /* its attempt has an unknown outcome: delete the entry in whatever state it is */
+    /* the attempt has an unknown outcome: delete its entry, if there is one */
     bool deletes_blindly;
-    bool is_watched;        /* its entry is watched: a hold that was renewed */
+    bool is_watched;        /* a hold that was renewed: its entry is watched */
     bool is_done;           /* forgotten, and nothing is left to send */
     int64_t watch;          /* number of the watch on this entry alone; 0: none */
-    hf_status refusal;      /* status to reply once its place in the queue is deleted */
-    char refusal_text[320]; /* the text to reply with it */
+    hf_status refusal;      /* status to reply once the place in the queue is deleted */
+    char refusal_text[320]; /* text of that reply */
 };
 
 /* ---- The engine ---- */
@@ -273,7 +277,7 @@ struct etcd_entry {
 struct etcd_watch {
     struct etcd_name *name;
     struct etcd_entry *entry;
-    bool is_of_resize; /* of the capacity of `name` */
+    bool is_of_resize; /* the watch is on the capacity of `name` */
     bool used;
 };
 
@@ -289,7 +293,7 @@ struct etcd {
     struct timing_overrides overrides;
     nanos connect_timeout, call_timeout;
     nanos lock_delay;       /* value of the setting; 0: none */
-    int64_t wall_offset_ms; /* offset of the wall clock from our clock */
+    int64_t wall_offset_ms; /* wall clock minus this process's monotonic clock */
     char about[160];        /* "pid host" */
     uint64_t cluster;       /* id of the cluster; 0: not known yet */
     uint64_t revision;      /* highest revision that was seen */
@@ -316,7 +320,7 @@ struct etcd {
     nanos last_now; /* last `now` passed in; needed because forget() has no time argument */
     struct etcd_admin *admins;
     uint32_t deleting; /* number of deletions in flight, of all names */
-    bool has_backlog;  /* some request stays unsent until others are answered */
+    bool has_backlog;  /* some request is held back until others are answered */
 };
 
 /* ---- etcd_connection.c ---- */
@@ -325,9 +329,9 @@ struct etcd {
 bool etcd_connection_need(struct etcd_connection *connection, nanos now);
 /* Sends e->message as a call of that method. Returns NULL if it could not be sent. */
 struct etcd_call *etcd_call(struct etcd_connection *connection, enum call_kind kind, nanos now);
-/* No op waits for the reply of this call, but its entry or session does. */
+/* The op has been answered, but the entry or session still needs the reply of this call. */
 void etcd_call_claim_none(struct etcd_call *call);
-/* Nothing waits for the reply of this call any more. */
+/* The reply of this call is no longer needed. */
 void etcd_call_abandon(struct etcd_call *call);
 /* Closes the connection, and replies to every op in flight on it. */
 void etcd_connection_drop(struct etcd_connection *connection, hf_status status, const char *why,
@@ -380,7 +384,8 @@ void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now);
 void etcd_entry_forget(struct etcd *e, struct engine_op *op);
 /* Sends what the entry's verb needs next, if nothing of it is in flight. */
 void etcd_entry_advance(struct etcd *e, struct etcd_entry *entry, nanos now);
-void etcd_entries_advance(struct etcd *e, nanos now); /* The same for all entries. */
+/* Calls etcd_entry_advance() for all entries. */
+void etcd_entries_advance(struct etcd *e, nanos now);
 void etcd_entry_reply(struct etcd *e, struct etcd_entry *entry, struct engine_reply reply);
 void etcd_entry_fail(struct etcd *e, struct etcd_entry *entry, hf_status status, const char *text,
                      nanos retry_at);
@@ -437,7 +442,7 @@ static inline bool etcd_converts(enum op_verb verb)
 }
 /* Returns true if the entry already is what the verb asks for. */
 bool etcd_is_converted(const struct etcd_entry *entry);
-/* Sends what the conversion of a hold needs whose token and session are known. */
+/* Sends the next request of a conversion. The token and the session of the hold are known. */
 void etcd_convert_advance(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_convert_on_read(struct etcd *e, struct etcd_entry *entry, struct message *message,
                           nanos now);
@@ -448,16 +453,16 @@ void etcd_convert_on_reply(struct etcd *e, struct etcd_entry *entry, struct mess
 
 /* Adds a read of the name's capacity to the transaction in e->message. */
 void etcd_resize_read(struct etcd *e, const struct etcd_name *name, enum txn_branch branch);
-/* Compares that the capacity is the one that the list was judged by. */
+/* Adds the condition that the capacity is still the one by which the list was judged. */
 void etcd_resize_compare(struct etcd *e, const struct etcd_name *name);
 /* Writes the request of name->resize_watch. */
 void etcd_resize_watch(struct etcd *e, const struct etcd_name *name);
-/* Adds to the transaction in e->message that the capacity is forgotten if the name has no other
- * entry than `own`. */
+/* Adds to the transaction in e->message: delete the capacity if the name has no entry except
+ * `own`. */
 void etcd_resize_drop(struct etcd *e, const struct etcd_name *name, struct slice own);
-/* Takes over the capacity, which the last of these responses has; no response: it was not read. */
+/* Takes over the capacity from the last of these responses. Without responses it was not read. */
 void etcd_resize_take(struct etcd_name *name, struct pb_reader responses, uint64_t revision);
-/* Returns true if the entry can never hold. */
+/* Returns true if the entry can never become a holder. */
 bool etcd_resize_is_too_big(const struct etcd_name *name, const struct queue_entry *entry);
 
 /* ---- etcd_lock_delay.c ---- */
@@ -478,19 +483,19 @@ nanos etcd_guards_tick(struct etcd *e, nanos now);
 /* ---- etcd_view.c ---- */
 
 struct etcd_name *etcd_name_of(struct etcd *e, const char *name, size_t len);
-/* Replaces the list by the pairs of a read of the whole range as of `revision`, unless it is newer.
- * Returns false without memory. */
+/* Replaces the list by the pairs of a read of the whole range as of `revision`, unless the list is
+ * newer. Returns false without memory. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read,
                     uint64_t revision);
 /* Judges the list. Returns the entry's row, or -1 if it is not in the list. */
 ptrdiff_t etcd_view_judge(struct etcd_name *name, const struct etcd_entry *entry);
-/* The same for the reply to a read of the list, and of the capacity if it was read, too. */
+/* Replaces the list by the reply to a read. Takes over the capacity if the reply has it. */
 bool etcd_view_take_reply(struct etcd *e, struct etcd_name *name, struct message *reply);
-/* Takes over what the row says of the entry. */
+/* Copies the row's values into the entry. */
 void etcd_view_note(const struct etcd_name *name, ptrdiff_t row, struct etcd_entry *entry);
 /* Returns true if the request would hold if it were appended to the list. */
 bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry);
-/* Grants or refuses every waiter of the name that the list decides about. */
+/* Grants or refuses every waiter of the name for which the list is enough to decide. */
 void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now);
 /* A request waits for the name: begins to watch it. */
 void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now);
@@ -505,9 +510,10 @@ void etcd_view_unwatch(struct etcd *e, int64_t watch);
 bool etcd_views_wanted(const struct etcd *e);
 bool etcd_views_listening(const struct etcd *e);
 nanos etcd_views_tick(struct etcd *e, nanos now);
-/* A request that is not exclusive uses the name: from now on all changes of its entries count. */
+/* A request that is not exclusive uses the name: watch all changes of the name's entries from now
+ * on. */
 void etcd_view_share(struct etcd *e, struct etcd_name *name);
-/* Returns the part of the key that follows the name's base; empty if it has another base. */
+/* Returns the part of the key that follows the name's base; empty if the key has another base. */
 struct slice etcd_view_tail(const struct etcd_name *name, struct slice key);
 struct range_request etcd_view_range(const struct etcd_name *name, bool whole);
 uint64_t etcd_view_hash(const char *text, size_t len);
@@ -523,7 +529,7 @@ struct etcd_value {
     bool detached;
     char host[65], label[HF_LABEL_MAX + 1];
 };
-/* The fields of an entry that its request does not have. */
+/* The fields of an entry that are not in its request. */
 struct etcd_state {
     hf_kind kind;
     bool confirmed;
@@ -534,8 +540,8 @@ size_t etcd_value_write(const struct etcd *e, const struct etcd_entry *entry,
                         struct etcd_state state, char out[ETCD_VALUE_MAX], nanos now);
 /* Writes a value that was read. Returns its length. */
 size_t etcd_value_print(const struct etcd_value *value, char out[ETCD_VALUE_MAX]);
-/* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if it is not an
- * entry but a key of another program, which counts for nothing. */
+/* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if the key is not
+ * an entry: such a key of another program is ignored. */
 bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, struct slice tail);
 /* Appends the name to `out`, encoded so that no name is a prefix of another. Returns its length. */
 size_t etcd_value_encode_name(char *out, const char *name, size_t len);

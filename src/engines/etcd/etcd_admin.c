@@ -262,7 +262,7 @@ static int by_name_and_arrival(const void *a, const void *b)
     return x->created < y->created ? -1 : x->created > y->created;
 }
 
-/* Judges the rows from `from` to `to`, which are of one name. */
+/* Decides who holds among the rows `from` to `to`, all of one name. */
 static bool judge_name(struct etcd_admin *admin, size_t from, size_t to)
 {
     assert(admin->op && admin->count <= admin->room);
@@ -304,7 +304,7 @@ static uint64_t token_of(const struct admin_row *row)
     return row->value.token ? row->value.token : row->created;
 }
 
-/* A hold of this client may not have noted its token yet. */
+/* A hold of this client may not have its token in the entry yet. */
 static uint64_t own_token(const struct etcd *e, const struct admin_row *row)
 {
     for (const struct etcd_entry *entry = e->entries; entry; entry = entry->next) {

@@ -10,7 +10,7 @@ struct admin_row {
     size_t key_len;
     struct etcd_value value;
     uint64_t created, changed;
-    struct queue_resize resize; /* the capacity in force, and its key's last change */
+    struct queue_resize resize; /* capacity in force, and revision of the last change of its key */
     uint64_t resize_changed;
     int64_t lease, left_s; /* id of the lease, and its remaining seconds; -1: not known */
     uint32_t used;
@@ -42,11 +42,12 @@ struct etcd_call *etcd_admin_call(struct etcd *e, struct etcd_admin *admin, cons
 /* Adds a read of the capacities of one name, or of all names that begin with it, to the transaction
  * in e->message. */
 void etcd_resize_read_range(struct etcd *e, struct slice name, bool one);
-/* Notes them in the rows. */
+/* Writes the capacities that were read into the rows. */
 void etcd_resize_note_rows(const struct etcd *e, struct etcd_admin *admin, struct message *read);
 /* ADMIN_RESIZE: the rows were read and judged. */
 void etcd_resize_rows(struct etcd *e, struct etcd_admin *admin, nanos now);
-/* Its conditions were not true. Returns true if the rows are to be read once more. */
+/* ADMIN_RESIZE: the transaction's conditions were not true. Returns true if the rows are to be read
+ * once more. */
 bool etcd_resize_may_retry(struct etcd_admin *admin);
 void etcd_diagnose_on_reply(struct etcd *e, struct etcd_admin *admin, const char *bytes, size_t len,
                             nanos now);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call may take this many time-outs as long as the server answers others. */
+/* A call may last this many time-outs as long as the server answers other calls. */
 enum { BUSY_FACTOR = 3 };
 
 /* ---- Calls ---- */
@@ -335,8 +335,8 @@ static bool went_back(const struct etcd_call *call, const struct reply_header *h
     return is_quorum && header->revision < call->revision;
 }
 
-/* Another cluster answers at this address, or one that has lost its data: what this client knows
- * about keys and leases is void. */
+/* Another cluster answers at this address, or the cluster has lost its data. Forget everything
+ * about keys and leases. */
 static void check_cluster(struct etcd *e, const struct etcd_call *call,
                           const struct reply_header *header, nanos now)
 {
@@ -351,7 +351,8 @@ static void check_cluster(struct etcd *e, const struct etcd_call *call,
         return;
 
     for (struct etcd_call *other = call->connection->calls; other; other = other->next)
-        other->revision = 0; /* This call was sent before the loss was noticed. */
+        /* This call was sent before the client noticed that the data was lost. */
+        other->revision = 0;
     for (struct etcd_name *name = e->names; name; name = name->next)
         name->read_at = name->revision = name->gap = name->resize_at = name->count = 0;
     for (struct etcd_session *s = e->sessions; s; s = s->next)
@@ -506,7 +507,7 @@ static void refuse(struct etcd_connection *c, struct etcd_call *call, const stru
     }
 
     if (end->code == GRPC_UNAVAILABLE && e->endpoints.count > 1)
-        c->is_broken = true; /* This member has no leader. Another one may have: redial. */
+        c->is_broken = true; /* This member has no leader. Another member may have one: redial. */
 }
 
 static void on_end(void *ctx, void *which, const struct http2_end *end)

@@ -1,9 +1,9 @@
 /* etcd_convert.c - upgrade and downgrade: a hold's own entry is written with the other kind.
  *
  * A downgrade only lets others in, so it needs its own entry unchanged and nothing else. An upgrade
- * would end holds that it does not know of. It reads the list and finds no other holder there. Then
- * it writes on condition that nobody can have been let in since: the first waiter still bars the
- * way or, if there is none, no entry was added. */
+ * must be the only hold. So the client reads the list and checks that no other holder is in it.
+ * Then it writes on condition that nobody was let in since: the first waiter still has its place
+ * or, without waiters, no entry was added. */
 #include "etcd.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 /* The list that an upgrade was decided by. */
 struct upgrade_guard {
     uint64_t revision;
-    struct key_value waiter; /* the first that waits; no key: none does */
+    struct key_value waiter; /* the first waiter; without a key there is none */
 };
 
 static hf_kind kind_after(enum op_verb verb)
@@ -26,7 +26,7 @@ bool etcd_is_converted(const struct etcd_entry *entry)
     return entry->kind == kind_after(entry->verb);
 }
 
-/* Compares what an upgrade needs besides its own entry. */
+/* Adds the conditions of an upgrade about other entries. */
 static void compare_bar(struct etcd *e, const struct etcd_entry *entry,
                         const struct upgrade_guard *guard)
 {
@@ -74,7 +74,7 @@ void etcd_convert_advance(struct etcd *e, struct etcd_entry *entry, nanos now)
 
 /* ---- Upgrading ---- */
 
-/* Whether the holds and waiters of a list allow an upgrade. */
+/* Judgement: the holds and waiters of a list allow an upgrade, or they do not. */
 enum upgrade_verdict { UPGRADE_MAY, UPGRADE_OTHERS_HOLD, UPGRADE_GONE, UPGRADE_NO_MEMORY };
 
 static enum upgrade_verdict judge_pairs(struct etcd_entry *entry, const struct key_value *pair,

@@ -73,7 +73,7 @@ void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage)
         entry->is_watched = false;
     if (stage == ENTRY_NONE)
         entry->created = entry->changed = entry->confirmed = 0;
-    /* If the entry is gone, the next grant is another hold. */
+    /* If the entry was deleted, the next grant begins another hold. */
     if (stage == ENTRY_NONE || stage == ENTRY_UNKNOWN)
         entry->token = 0;
     if (stage != ENTRY_QUEUED) {
@@ -90,7 +90,7 @@ void etcd_entries_close(struct etcd *e)
 
 /* ---- Replying ---- */
 
-/* Returns the connections on which a reply to the entry may arrive. For a waiter that includes
+/* Returns the connections on which a reply to the entry may arrive. A waiter may also be granted by
  * its watch. */
 static connection_set connections_of(const struct etcd_entry *entry)
 {
@@ -190,8 +190,8 @@ static void put_entry(struct etcd *e, const struct etcd_entry *entry, int64_t le
                     lease);
 }
 
-/* Takes a place in the queue with one write. If the attempt has a place already, the reply shows
- * it. */
+/* Takes a place in the queue with one write. If the attempt already has a place, the reply shows
+ * that place. */
 static void send_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->session && entry->verb == OP_ACQUIRE);
@@ -265,8 +265,8 @@ void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now
         etcd_call_claim_none(entry->call);
 }
 
-/* The condition is the key's last change, not its creation: a move that arrives late must not
- * put the entry back on an older lease. */
+/* The condition is the key's last change, not its creation: a late move must not attach the entry
+ * to an older lease again. */
 static void send_rewrite(struct etcd *e, struct etcd_entry *entry, enum call_kind kind,
                          struct etcd_session *to, nanos now)
 {
@@ -310,8 +310,8 @@ void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
     struct slice key = etcd_value_key(entry);
     struct range_request own = {.key = key};
     pb_clear(&e->message);
-    /* The attempt of a refused request may ask again. If this deletion is late, it must not find
-     * that place. */
+    /* The caller may retry a refused request with the same attempt id. A late deletion must not
+     * remove the new place. */
     if (entry->refusal)
         compare_epoch(e);
     if (entry->created && !entry->deletes_blindly)
@@ -376,7 +376,7 @@ static void advance_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
         send_acquire(e, entry, now);
 }
 
-/* Returns the session that gives the hold its ttl: the one it has, if that is long enough. */
+/* Returns the session that gives the hold its ttl: the present session, if it is long enough. */
 static struct etcd_session *session_to_extend(struct etcd *e, const struct etcd_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
@@ -390,7 +390,7 @@ static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool checks = entry->verb == OP_CHECK && entry->session && entry->session->proven_at;
     if (!entry->created || !entry->session || checks) {
-        /* The read also shows whose lease the entry is on. */
+        /* The read also shows the lease that the entry is attached to. */
         etcd_entry_send_verify(e, entry, now);
         return;
     }
@@ -411,7 +411,8 @@ static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
         etcd_entry_send_verify(e, entry, now);
 }
 
-/* An entry that is not known well enough is looked at first, as by an EXTEND. */
+/* If the client does not know the entry well enough, it reads the entry first, as an EXTEND
+ * does. */
 static void advance_convert(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool is_known = entry->created && entry->token && entry->session && entry->session->proven_at;
@@ -421,7 +422,7 @@ static void advance_convert(struct etcd *e, struct etcd_entry *entry, nanos now)
         advance_extend(e, entry, now);
 }
 
-/* Replies to a request that ends a wait without a place, or a hold without a key. */
+/* Replies to a LEAVE of a waiter without a place, or to a RELEASE of a hold without a key. */
 static void reply_no_place(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     char text[UNHEARD_TEXT_MAX];
@@ -431,8 +432,8 @@ static void reply_no_place(struct etcd *e, struct etcd_entry *entry, nanos now)
     etcd_entry_reply(e, entry, reply);
 }
 
-/* An attempt of unknown outcome is deleted only after the epoch was raised: then it cannot take
- * effect any more. */
+/* Deletes an attempt of unknown outcome only after the epoch was raised: from then on the late
+ * request cannot take effect. */
 static void advance_delete(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool may_happen =
@@ -567,7 +568,7 @@ void etcd_entry_forget(struct etcd *e, struct engine_op *op)
     }
 
     struct etcd_call *call = entry->call;
-    /* If the outcome is unknown, this is sent once it is known. */
+    /* If the outcome is unknown, the deletion is sent once the outcome is known. */
     entry->verb = OP_RELEASE;
     entry->sent.may_be_in_flight = true;
     entry->sent.name = entry->sent.label = NULL;

@@ -5,11 +5,11 @@
  * has no lease. A release deletes entry and guard in one step. If etcd ends the lease of a hold, or
  * somebody deletes its entry, the guard stays: an *orphan*.
  *
- * A request that the list lets in writes its own guard and reads the others in one transaction, and
- * is not granted while there are orphans. The first client that sees an orphan attaches it to a new
- * etcd lease of the delay, so the cluster removes it in time even if that client dies. The belief
- * of the old holder began before its entry was deleted. So a delay of its ttl or more, counted from
- * when the orphan was seen, outlasts it. */
+ * Once the list lets a request in, its client writes the guard and reads the other guards in one
+ * transaction. The request is not granted while there are orphans. The first client that sees an
+ * orphan attaches it to a new etcd lease of the delay, so the cluster removes it in time even if
+ * that client dies. The old holder last renewed before its entry was deleted. So a delay of at
+ * least its ttl, counted from the first sight of the orphan, ends after the old holder's belief. */
 #include "etcd.h"
 
 #include <assert.h>
@@ -62,7 +62,7 @@ static void send_guard(struct etcd *e, struct etcd_entry *entry, nanos now)
     char own[GUARD_KEY_MAX], first[GUARD_KEY_MAX], last[GUARD_KEY_MAX];
     size_t own_len = write_key(e, name, entry->id, own), len = write_key(e, name, "", first);
     memcpy(last, first, len);
-    last[len - 1]++; /* increments the slash at the end: the end of the range */
+    last[len - 1]++; /* the final slash plus one is the end of the range */
     struct slice key = etcd_value_key(entry);
     struct range_request entry_read = {.key = key}, list = etcd_view_range(name, true);
     struct range_request guards = {.key = {first, len}, .range_end = {last, len}, .by_key = true};
@@ -77,7 +77,7 @@ static void send_guard(struct etcd *e, struct etcd_entry *entry, nanos now)
     send(e, entry, CALL_GUARD, now);
 }
 
-/* Takes the request one step closer to its grant. Returns true if no orphan is in the way. */
+/* Sends the next request that the grant needs. Returns true if no orphan is in the way. */
 bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
@@ -109,8 +109,8 @@ static bool is_listed(struct message list, const char *id)
     return false;
 }
 
-/* Notes orphans that have no lease yet. Returns the number of all orphans. An exclusive holder is
- * alone, so any other guard is an orphan. */
+/* Notes the orphans that have no lease yet. Returns the number of all orphans. For an exclusive
+ * lock every other guard is an orphan. */
 static unsigned note_orphans(struct etcd_entry *entry, struct message *guards, struct message *list)
 {
     assert(entry->name);

@@ -167,8 +167,8 @@ static bool read_header(struct reply_header *header, struct pb_reader from)
     return !from.bad;
 }
 
-/* Reads a field of a RangeResponse. `pairs` gets the whole message; message_next_pair() picks
- * the pairs out of it. */
+/* Reads a field of a RangeResponse. `pairs` is set to the whole message; message_next_pair() finds
+ * the pairs in it. */
 static void read_range_field(struct message *m, const struct pb_field *field)
 {
     if (field->number == 3)

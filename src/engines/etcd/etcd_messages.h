@@ -26,8 +26,8 @@ void message_txn_put(struct pb_writer *to, enum txn_branch branch, struct slice 
                      struct slice value, int64_t lease);
 void message_txn_delete(struct pb_writer *to, enum txn_branch branch, struct slice key);
 
-/* A transaction inside a branch: until its end, message_compare(), message_txn_delete() and so on
- * write into it. Its conditions are about what was there before the outer transaction. */
+/* A transaction inside a branch: until it ends, message_compare(), message_txn_delete() and so on
+ * write into the inner one. Its conditions see the state before the outer transaction. */
 struct txn_inside {
     size_t op, txn;
 };
@@ -40,7 +40,7 @@ struct range_request {
     uint32_t limit;    /* most pairs; 0: all */
     uint64_t revision; /* revision to read at; 0: the newest */
     bool by_key;       /* sorts by key instead of creation */
-    bool serializable; /* one member may answer alone, perhaps from old data */
+    bool serializable; /* one member may answer without a quorum, perhaps from old data */
 };
 void message_txn_range(struct pb_writer *to, enum txn_branch branch,
                        const struct range_request *range);
@@ -69,10 +69,10 @@ struct key_value {
 /* A reply of any kind. Each field names the kinds that fill it in. */
 struct message {
     struct reply_header header;
-    uint64_t call;              /* number of the call that it answers */
+    uint64_t call;              /* number of the call that is answered */
     bool succeeded;             /* transaction: its conditions were true */
-    struct pb_reader responses; /* transaction: for message_next_response() */
-    struct pb_reader pairs;     /* read: for message_next_pair() */
+    struct pb_reader responses; /* transaction: input of message_next_response() */
+    struct pb_reader pairs;     /* read: input of message_next_pair() */
     uint64_t count;             /* read: number of pairs in the range, also beyond the limit */
     bool more;                  /* read: the range has more pairs than the limit allowed */
     /* lease: its id, and its ttl in seconds; 0 or below: no such lease */
@@ -82,10 +82,10 @@ struct message {
 
 enum message_kind { MESSAGE_TXN, MESSAGE_RANGE, MESSAGE_LEASE, MESSAGE_AUTH };
 
-/* Returns false if the bytes are not such a message. */
+/* Returns false if the bytes are not a message of that kind. */
 bool message_read(struct message *message, enum message_kind kind, const char *bytes, size_t len);
-/* Reads the next response of a transaction. A read has pairs and a count, all others have
- * nothing. Returns false at the end. */
+/* Reads the next response of a transaction. The response to a read has pairs and a count, all other
+ * responses are empty. Returns false at the end. */
 bool message_next_response(struct pb_reader *responses, struct message *read);
 bool message_next_pair(struct pb_reader *pairs, struct key_value *pair);
 

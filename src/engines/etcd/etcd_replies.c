@@ -37,8 +37,8 @@ static void refuse(struct etcd *e, struct etcd_entry *entry, hf_status status, c
 static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
-    /* The ttl counts from the request. A grant seen by a watch belongs to no request, so it
-     * brings its own start. */
+    /* The ttl counts from the request. A grant seen by a watch has no request of its own, so the
+     * watch passes the start of the ttl. */
     nanos from = entry->verb == OP_ACQUIRE ? entry->asked_at : now;
     nanos wanted = from + NANOS_OF_MS(entry->sent.ttl_ms), end = etcd_session_end(entry->session);
     entry->good_until = end < wanted ? end : wanted;
@@ -52,7 +52,7 @@ static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
                                            .token = entry->token});
 }
 
-/* A grant on a session that may have ended would be worthless: the session is proven first. */
+/* Prove the session before the grant: if the session has ended, the hold has ended with it. */
 static bool is_session_good(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
@@ -110,11 +110,11 @@ void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revis
     }
 
     bool permits = entry->sent.kind == HF_SEMAPHORE;
-    /* Let in at once: by the list and the capacity of the revision that created the entry. */
+    /* Granted at once: by the list and the capacity of the revision that created the entry. */
     bool waited =
         revision != entry->created || (permits && entry->name->resize_at != entry->created);
     bool overlaps =
-        /* Writers never overlap, but lists show their tokens, so they note them as well. */
+        /* Writers never overlap, but lists show tokens, so writers note their tokens as well. */
         entry->sent.kind != HF_EXCLUSIVE;
     bool must_write = waited && (overlaps || entry->sent.detached);
     if (!entry->token && !must_write)
@@ -241,7 +241,7 @@ static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m
 {
     assert(entry->name);
     struct message put, all;
-    if (!entry->session) { /* The session was lost meanwhile, and the place with it. */
+    if (!entry->session) { /* The session was lost meanwhile, and the place in the queue with it. */
         etcd_entry_set_stage(entry, ENTRY_UNKNOWN);
         etcd_entry_again(e, entry, now);
         return;
@@ -278,8 +278,8 @@ static void reply_held_by_others(struct etcd *e, struct etcd_entry *entry, nanos
     refuse(e, entry, HF_MISMATCH, text, now);
 }
 
-/* An exclusive request that does not wait found keys below the name. If none of them is an
- * entry, it is sent again on condition that nothing has changed since. */
+/* An exclusive request that does not wait found keys below the name. If none of the keys is an
+ * entry, the request is sent again on condition that no key has changed since. */
 static void on_name_in_use(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
 {
     assert(entry->name);
@@ -350,7 +350,8 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
         etcd_entry_again(e, entry, now);
 }
 
-/* The reply to the read of a request that does not wait: would it hold if it were appended? */
+/* Reply to the read of a request that does not wait: if appended to the list, would the request
+ * hold? */
 static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     assert(entry->name);
@@ -453,7 +454,7 @@ static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message 
     } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
 
                pair.created == entry->created) {
-        /* If the entry is as it was, the capacity is not: the list decides again. */
+        /* If the entry has not changed, the capacity has: the list decides again. */
         entry->is_granted &= pair.changed != entry->changed;
         etcd_entry_note(entry, &pair);
         if (!entry->is_granted && entry->verb == OP_NONE)
@@ -486,8 +487,8 @@ void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos n
         etcd_view_watch_entry(e, entry, now);
 }
 
-/* The read has shown the entry. An EXTEND also needs a proven keepalive: replies if it has that.
- * A conversion is sent if the entry is not yet what it asks for. */
+/* The read has shown the entry. Replies to an EXTEND if the keepalive is proven, too. Sends a
+ * conversion unless the entry already has the wanted kind. */
 static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
@@ -536,7 +537,7 @@ static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message
     learn(e, entry, &pair);
     entry->seen_at = m->header.revision;
     uint64_t noted = noted_token(entry, &pair);
-    /* An upgrade of unknown outcome may have raised it. */
+    /* An upgrade of unknown outcome may have raised the token. */
     if (!takes && noted > entry->token)
         entry->token = noted;
     if (entry->session)
@@ -565,7 +566,7 @@ static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_sessi
     }
 }
 
-/* A failure means that the entry was changed or is gone: the next EXTEND notices. */
+/* If the transaction failed, the entry was changed or deleted: the next EXTEND notices. */
 static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     assert(entry->name);
@@ -579,7 +580,7 @@ static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message 
     etcd_entry_advance(e, entry, now);
 }
 
-/* Makes the client check a hold whose entry is gone. */
+/* Makes the client check a hold whose entry was deleted. */
 static void on_rechecked(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     assert(entry->name);
@@ -736,7 +737,7 @@ void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processe
 
     bool rewrites = call->kind == CALL_MOVE || call->kind == CALL_SETTLE;
     if (rewrites && !not_processed)
-        /* The next read shows which lease the entry is on. */
+        /* The next read shows the lease that the entry is attached to. */
         etcd_session_attach(entry, NULL);
     if (takes_step(call->kind))
         entry->is_granted = false; /* The list is read again. */

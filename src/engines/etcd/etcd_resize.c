@@ -1,14 +1,15 @@
 /* etcd_resize.c - the capacity of a semaphore that was resized.
  *
  * It is a key of its own: PREFIX .m/ NAME, with the capacity that requests declare and the one that
- * is in force instead. It has no lease. A release or a request that leaves or finds no other entry
- * of the name deletes it in the same transaction.
+ * is in force instead. The key has no lease. A release that leaves no entry of the name deletes the
+ * key in the same transaction; so does a request that finds no other entry.
  *
- * A larger capacity lets waiters in: those who wait watch the key and read the list again. A
- * smaller one could end holds of which their clients already know. So it is written on condition
- * that all holders and the first waiter are as the list showed them, together with a mark in each
- * holder's entry by which it holds at any capacity. A waiter writes the same mark to take its hold,
- * and compares the key: it cannot be let in by a capacity that is not in force any more. */
+ * A larger capacity lets waiters in: waiting clients watch the key and read the list again. A
+ * smaller capacity could end holds that clients already know of. So the resize is written on
+ * condition that all holders and the first waiter are as the list showed them. The same transaction
+ * marks each holder's entry; a marked entry holds at any capacity. A waiter that takes its hold
+ * writes the same mark on condition that the capacity's key is unchanged, so an old capacity lets
+ * nobody in. */
 #include "etcd_admin.h"
 
 #include <assert.h>
@@ -21,7 +22,7 @@ enum { RESIZE_KEY_MAX = ETCD_PREFIX_MAX + 3 * HF_NAME_MAX + 8, HOLDERS_MAX = 100
 
 /* ---- The key ---- */
 
-/* Writes the key for a name as it stands in keys. Returns its length. */
+/* Writes the capacity's key for a name in its encoded form. Returns the length of the key. */
 static size_t write_key(const struct etcd *e, struct slice name, char key[RESIZE_KEY_MAX])
 {
     assert(name.len <= 3 * HF_NAME_MAX);
@@ -60,7 +61,7 @@ void etcd_resize_watch(struct etcd *e, const struct etcd_name *name)
     message_watch(&e->message, name->resize_watch, at, SLICE_NONE, false);
 }
 
-/* Compares that there is no entry from `first` up to `last`. */
+/* Adds the condition that there is no entry from `first` up to `last`. */
 static void compare_none(struct etcd *e, struct slice first, struct slice last)
 {
     message_compare(&e->message, first, last, COMPARE_CREATED, COMPARE_EQUAL, 0);
@@ -173,7 +174,7 @@ static bool is_semaphore(const struct admin_row *row)
     return row->value.queue.kind == HF_SEMAPHORE && !row->value.queue.foreign;
 }
 
-/* Compares that holders and first waiter are as in the rows, and marks the holders. */
+/* Adds the condition that holders and first waiter are as in the rows, and marks the holders. */
 static void guard_holders(struct etcd *e, const struct etcd_admin *admin)
 {
     bool has_waiter = false;

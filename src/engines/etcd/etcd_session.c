@@ -127,8 +127,7 @@ static void begin(struct etcd *e, struct etcd_session *session, nanos now)
     session->kept_at = 0;
 }
 
-/* Returns true unless the session may end before a request is answered; then it must be renewed
- * first. */
+/* Returns true if the session will outlive the request. If not, it must be renewed first. */
 static bool is_fresh(const struct etcd_session *session, nanos now)
 {
     return session->state == SESSION_ALIVE && etcd_session_end(session) - now > session->length / 3;
@@ -142,7 +141,7 @@ static bool need_alive(struct etcd *e, struct etcd_session *session, nanos now)
         return false;
     if (is_fresh(session, now))
         return true;
-    /* For a session without entries, a new lease is cheaper than proving that the old one lives. */
+    /* A session without entries gets a new lease: that is cheaper than proving the old lease. */
     if (session->entries == 0 && session != e->door) {
         begin(e, session, now);
         return false;
@@ -156,8 +155,8 @@ static struct slice epoch_key(const struct etcd *e)
     return (struct slice){e->epoch_key, strlen(e->epoch_key)};
 }
 
-/* The condition is the key's last change: a raise of unknown outcome that arrives later must not
- * lower the epoch. */
+/* The condition is the key's last change: a late raise of unknown outcome must not lower the
+ * epoch. */
 static void raise_epoch(struct etcd *e, nanos now)
 {
     assert(!e->raising && e->door->state == SESSION_ALIVE);
@@ -219,8 +218,9 @@ bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since
     return false;
 }
 
-/* `kept_term` is the term of the last entry that the member had applied before it renewed. The
- * same term in a later quorum read means that its leader never changed, so that leader renewed.
+/* `kept_term` is the Raft term of the last log entry that the member had applied before it renewed
+ * the lease. The same term in a later quorum read means that its leader never changed, so that
+ * leader renewed.
  */
 void etcd_session_prove(struct etcd_session *session, const struct message *m)
 {
@@ -275,7 +275,7 @@ void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
 {
     assert(session->waiters <= session->entries);
     (void)now;
-    /* one that is being begun gets a new lease anyway */
+    /* a session that is just beginning gets a new lease anyway */
     if (session->state == SESSION_ALIVE)
         session->state = SESSION_NONE;
     session->lease = 0;

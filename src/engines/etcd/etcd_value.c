@@ -2,9 +2,8 @@
  *
  * A value is one line: hf1 KIND UNITS CAPACITY TTL_MS FLAGS TOKEN AT_MS PID HOST LABEL. KIND is e,
  * s, r or w. FLAGS are d (detached) and h (confirmed), or "-". TOKEN is "-" if it was not noted,
- * "=" for the revision of the entry's last change, or digits. AT_MS is the wall clock of the client
- * when the request came: it is shown, and decides nothing. The label is last because it may have
- * blanks. */
+ * "=" for the revision of the entry's last change, or digits. AT_MS is the client's wall clock at
+ * the time of the request; it is only shown. The label comes last because it may contain blanks. */
 #include "etcd.h"
 
 #include <assert.h>
@@ -30,7 +29,7 @@ struct slice etcd_value_key(const struct etcd_entry *entry)
     return (struct slice){name->base, name->base_len + ETCD_ID_TEXT};
 }
 
-/* Escapes "/", "%" and a leading ".", because keys of the engine itself begin with one. */
+/* Escapes "/", "%" and a leading ".". Keys of the engine itself begin with a dot. */
 size_t etcd_value_encode_name(char *out, const char *name, size_t len)
 {
     assert(len <= HF_NAME_MAX);

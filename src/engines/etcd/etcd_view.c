@@ -1,5 +1,5 @@
-/* etcd_view.c - what this client knows about the queue of a name: a list, and the watch that
- * keeps it up to date. */
+/* etcd_view.c - this client's copy of the queue of a name: a list, and the watch that keeps the
+ * list up to date. */
 #include "etcd.h"
 
 #include <assert.h>
@@ -148,7 +148,7 @@ static bool put_row(struct etcd_name *name, const struct key_value *pair)
     uint64_t hash = etcd_view_hash(tail.at, tail.len);
     ptrdiff_t at = find_row(name, hash);
     if (at >= 0 && name->queue[at].arrival != value.queue.arrival) {
-        drop_row(name, at); /* its attempt has come again */
+        drop_row(name, at); /* a repeated attempt wrote its entry anew */
         at = -1;
     }
     if (at < 0 && name->count == name->room && !grow(name))
@@ -168,16 +168,16 @@ static bool put_row(struct etcd_name *name, const struct key_value *pair)
     return true;
 }
 
-/* Is the list of a shared name up to date with the events that come? */
+/* Returns true if the list of a shared name can be kept up to date by the events of its watch. */
 static bool is_synced(const struct etcd_name *name)
 {
     return name->read_at && name->read_at >= name->gap;
 }
 
 /* Replaces the list by a read. A read at or after the creation of an entry has everything ahead of
- * that entry. An older read than the list is ignored. For an exclusive name only reads add rows,
- * and rows whose deletion was seen before the reply come back; that only costs one more read. The
- * list of a shared name is never put back: it must be what the queue was at one revision. */
+ * that entry. A read older than the list is ignored. For an exclusive name only reads add rows. A
+ * late reply may bring back rows whose deletion was already seen; that costs one more read. The
+ * list of a shared name never goes back: it must be the queue as of one revision. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read, uint64_t revision)
 {
     assert(name->count <= name->room);
@@ -241,7 +241,7 @@ bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry
     return name->queue[name->count].holds;
 }
 
-/* Returns the range to read. A request with a truncated list finds its own row only when it is
+/* Returns the range to read. A truncated list shows a request its own row only if the request is
  * near the front. */
 struct range_request etcd_view_range(const struct etcd_name *name, bool whole)
 {
@@ -303,8 +303,7 @@ static uint64_t list_revision(const struct etcd_name *name)
     return name->shared ? name->revision : name->read_at;
 }
 
-/* Notifies waiters of this client that are missing in a complete list: they have lost their
- * places. */
+/* Notifies waiters of this client that are missing from a complete list: they lost their places. */
 static void notify_missing(struct etcd *e, struct etcd_name *name)
 {
     assert(name->count <= name->room);
@@ -412,7 +411,8 @@ static void begin_resize_watch(struct etcd *e, struct etcd_name *name, nanos now
 void etcd_view_unwatch(struct etcd *e, int64_t number)
 {
     assert(number > 0 && (size_t)number < e->watches);
-    /* The number stays used until the stream ends: the server may still send events for it. */
+    /* The watch's number is not reused until the stream ends: the server may still send events for
+     * that watch. */
     e->watch[number] = (struct etcd_watch){.used = true};
     if (e->watch_stream < 0 || watches(e)->state != CONNECTION_UP)
         return;
@@ -422,7 +422,7 @@ void etcd_view_unwatch(struct etcd *e, int64_t number)
     send_watch(e, e->last_now);
 }
 
-/* A watch of deletions alone is not enough any more, nor is the list that it kept. */
+/* The watch of deletions alone no longer suffices, and neither does the list that it kept. */
 void etcd_view_share(struct etcd *e, struct etcd_name *name)
 {
     if (name->shared)
@@ -441,7 +441,7 @@ void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now)
 {
     assert(name->watch == 0 || (size_t)name->watch < e->watches);
     if (!etcd_connection_need(watches(e), now))
-        return; /* etcd_views_resume() sends it later. */
+        return; /* Not sent now; etcd_views_resume() sends it later. */
     if (!name->watch)
         begin_watch(e, name, now);
     if (name->permits && !name->resize_watch)
@@ -501,12 +501,13 @@ static void take_deletion(struct etcd_name *name, const struct watch_event *even
         drop_row(name, row);
 }
 
-/* Takes the events of a shared name. Returns true if one of them may let somebody in: an entry that
- * was added cannot. After a gap they count for nothing but the revision that a read must reach. */
+/* Takes the events of a shared name. Returns true if one of the events may let a waiter in; an
+ * added entry cannot. After a gap the events only say which revision the next read must reach. */
 static bool take_shared_events(struct etcd *e, struct etcd_name *name, struct watch_message *m)
 {
     struct watch_event event;
-    uint64_t known = name->revision; /* a member that lags may tell again what the list has */
+    /* a lagging member may repeat events that the list already has */
+    uint64_t known = name->revision;
     bool may_let_in = false;
     while (message_next_event(&m->events, &event)) {
         if (event.pair.changed <= known)
@@ -563,7 +564,7 @@ static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_m
     etcd_view_decide(e, name, now);
 }
 
-/* The capacity was changed, or may have been before the watch began. */
+/* The capacity was changed, or may have changed before the watch began. */
 static void on_resize_event(struct etcd *e, struct etcd_name *name, const struct watch_message *m,
                             nanos now)
 {

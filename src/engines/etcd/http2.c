@@ -23,7 +23,7 @@ struct stream {
     struct stream *next, **link;
     void *call;
     int32_t id;
-    bool ended;       /* this side has sent its last message */
+    bool ended;       /* the client has sent its last message */
     bool reset;       /* reset by http2_reset(): its events are ignored */
     struct bytes out; /* bytes to send; nghttp2 has taken the first `sent` of them */
     size_t sent;
@@ -90,7 +90,7 @@ static struct stream *make_stream(struct http2 *h, void *call)
     return stream;
 }
 
-/* nghttp2 does not know a stream before its first frame is sent: then it stands in our list alone.
+/* nghttp2 does not know a stream before its first frame is sent; until then only our list has it.
  */
 static struct stream *stream_of(struct http2 *h, int32_t id)
 {
@@ -324,7 +324,7 @@ int32_t http2_call(struct http2 *h, const char *path, const void *message, size_
         header(":authority", h->host),
         header("content-type", "application/grpc"),
         header("te", "trailers"),
-        /* Tells a member that has no leader to refuse at once. */
+        /* Asks a member that has no leader to refuse at once. */
         header("hasleader", "true"),
         header("token", h->token),
     };

@@ -105,7 +105,7 @@ size_t pb_begin(struct pb_writer *writer, unsigned field)
     return writer->len;
 }
 
-/* Inserts the length in front of the bytes; only now is it known. */
+/* Inserts the length, known only now, in front of the bytes. */
 void pb_end(struct pb_writer *writer, size_t begin)
 {
     assert(writer->failed || begin <= writer->len);
