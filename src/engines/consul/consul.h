@@ -8,27 +8,30 @@
  *
  * Handoff. A release reads the queue; then one transaction passes .lock to the session of the first
  * waiter, touches that waiter's entry, deletes the entry of the holder, and touches the entry of
- * the second waiter, which is first from now on. .lock is free only if nobody waits; a hold that
- * had to wait asks for that a moment longer, as the former holder may be about to come back. If a
- * session ends instead, .lock goes with it, and the first waiter takes it in another transaction.
+ * the second waiter, which is first from now on. If nobody waits, .lock is deleted. A hold that had
+ * to wait first reads the queue for a moment longer, as the former holder may be about to come
+ * back. If the holder's session ends, Consul deletes .lock, and the first waiter takes it in a
+ * transaction of its own.
  *
  * Waiting. A client has one blocking query for each name: the first waiter has it on .lock, others
- * on their own entries, and waiters for shared locks on all keys of the name. What a query returns
- * proves nothing but a .lock that names us. Otherwise the queue is read and judged anew.
+ * on their own entries, and waiters for shared locks on all keys of the name. The reply to a query
+ * proves only one thing: a .lock that names an attempt of this client grants it. After any other
+ * reply the queue is read and judged anew.
  *
- * Liveness. An entry lives as long as its session, which Consul deletes it with. Holds with the
+ * Liveness. An entry lives as long as its session: Consul deletes both together. Holds with the
  * same ttl in whole seconds share a session; a detached hold has its own. Consul ends a session
- * between one and two ttl after its last renewal. A hold is good from when a renewal was sent, for
- * one ttl; and only once a consistent read sent after the renewal's reply has seen its keys.
+ * between one and two ttl after its last renewal. A hold is good for one ttl from when a renewal
+ * was sent, once a consistent read that was sent after the renewal's reply has seen its keys.
  *
  * Unknown outcome. A transaction that takes a place also checks the *epoch* of its session: the key
  * PREFIX .s/SESSION, which is absent at first. If a connection broke with such a transaction
- * unanswered, the next write changes that key: what has not happened by then never will. A
- * transaction that takes or passes .lock checks the entry or .lock itself, and touches the entry,
- * so that no later deletion can overlook it.
+ * unanswered, the next write changes that key: a transaction that was not carried out by then never
+ * will be. A transaction that takes or passes .lock checks the entry or .lock itself, and touches
+ * the entry, so that no later deletion can overlook it.
  *
  * Tokens. The token of a hold is the Raft index of the change that let it in: of .lock for
- * exclusive holds, of its entry for others, which write it once more if they had to wait.
+ * exclusive holds, of the entry for all others. A shared hold that had to wait writes its entry
+ * once more to get a token.
  *
  * Files: consul.c the door and the URL; consul_connection.c connections and calls; consul_session.c
  * sessions and epochs; consul_entry.c requests for locks; consul_replies.c their replies;
@@ -68,7 +71,7 @@ enum {
     CONSUL_WAITERS_MAX = 5000, /* longest queue of a name: each request reads all of it */
     /* calls for entries in flight: the agent answers them one after the other */
     CONSUL_IN_FLIGHT_MAX = 32,
-    /* calls in flight from which on LEAVEs wait: closing ends all places anyway */
+    /* number of calls in flight from which on LEAVEs are delayed: closing ends all places anyway */
     CONSUL_LEAVING_MAX = 8,
     CONSUL_LISTED_MAX = 16, /* entries of a shared lock that each request reads itself */
     CONSUL_BODY_MAX = 16 << 20
@@ -117,10 +120,11 @@ enum call_kind {
     CALL_VERIFY,    /* checks that the keys of a hold are there */
     CALL_MOVE,      /* moves the keys of a hold to another session */
     CALL_READ_END,  /* reads the queue, for a release */
-    CALL_READ_LATE, /* the same, once somebody comes or a moment has passed */
-    CALL_READ_GONE, /* the same, consistently: the first read has shown no key of the entry */
+    CALL_READ_LATE, /* reads the queue for a release, once a waiter comes or a moment has passed */
+    /* reads the queue for a release, consistently: the first read has shown no key of the entry */
+    CALL_READ_GONE,
     CALL_END,       /* passes .lock on or deletes it, and deletes the entry */
-    CALL_PASS,      /* passes on a .lock that arrived out of turn; the entry stays */
+    CALL_PASS,      /* passes on a .lock that came to an entry out of turn; the entry stays */
     CALL_DELETE,    /* deletes the entry alone */
     CALL_READ_VIEW, /* reads the queue, for all waiters of a name */
     CALL_QUERY,     /* blocks until a key changes */
@@ -151,10 +155,11 @@ struct consul_connection {
     nanos since;   /* time of the dial */
     nanos read_at; /* time when the last bytes arrived */
     struct redial redial;
-    hf_status status;         /* reason why it is down */
-    char why[320];            /* the same in words */
-    bool is_broken;           /* it is dropped before the engine returns to its driver */
-    bool was_up;              /* it was up at least once */
+    hf_status status; /* reason why the connection is down */
+    char why[320];    /* that reason in words */
+    /* the connection is dropped before the engine returns to its driver */
+    bool is_broken;
+    bool was_up;              /* the connection was up at least once */
     struct consul_name *name; /* name whose query uses this connection; NULL: unused */
 };
 
@@ -163,7 +168,7 @@ struct consul_connection {
 struct consul_session {
     struct consul_session *next;
     int64_t seconds;
-    struct id attempt; /* is_private: attempt id of its hold */
+    struct id attempt; /* is_private: attempt id of the one hold on the session */
     bool is_private;
     enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
     char id[CONSUL_SESSION_TEXT + 1];
@@ -171,12 +176,12 @@ struct consul_session {
     /* start of `length`: send time of the request that proved the session */
     nanos proven_at;
     nanos kept_at;             /* send time of the newest renewal that was answered */
-    unsigned entries, waiters; /* number of entries on it, and of waiters among them */
+    unsigned entries, waiters; /* number of entries on the session, and of waiters among them */
     struct consul_call *renewal;
-    uint64_t epoch;        /* modify index of its epoch's key; 0: no such key */
+    uint64_t epoch;        /* modify index of the epoch's key; 0: no such key */
     bool must_raise_epoch; /* a transaction of unknown outcome may still be in flight */
     bool raising;          /* a change of the epoch's key is in flight */
-    bool has_left_hold;    /* it has a hold that was forgotten without a release */
+    bool has_left_hold;    /* a hold on the session was forgotten without a release */
 };
 
 /* ---- Names ---- */
@@ -185,7 +190,7 @@ struct consul_session {
 struct view_row {
     uint64_t hash; /* hash of the key's part behind the name */
     uint64_t changed;
-    /* attempt id of an entry of ours; "": an entry of another program */
+    /* attempt id; "": an entry of another program */
     char tail[CONSUL_ID_TEXT + 1];
     char session[CONSUL_SESSION_TEXT + 1];
     char value[CONSUL_VALUE_MAX + 1];
@@ -195,7 +200,7 @@ struct view_row {
 struct view_lock {
     bool exists;
     bool is_held; /* a session has locked the key */
-    /* attempt id in its value; "": the value of another program */
+    /* attempt id in the key's value; "": the value of another program */
     char attempt[CONSUL_ID_TEXT + 1];
     char session[CONSUL_SESSION_TEXT + 1];
     uint64_t changed, token;
@@ -205,24 +210,26 @@ enum query_target { QUERY_NONE, QUERY_LOCK, QUERY_ENTRY, QUERY_TREE };
 
 struct consul_name {
     struct consul_name *next;
-    char *base; /* PREFIX NAME /, and room for an id behind it: consul_value_key() */
+    /* PREFIX NAME /, with room for an attempt id behind the slash: consul_value_key() */
+    char *base;
     size_t base_len;
     struct consul_entry *entries; /* entries of this client */
     struct queue_entry *queue;    /* sorted by arrival */
     struct view_row *row;
     size_t count, room;
     struct view_lock lock;
-    uint64_t index;                  /* X-Consul-Index of the queue; 0: it was not read */
+    uint64_t index;                  /* X-Consul-Index of the queue; 0: the queue was not read */
     bool shared;                     /* some request for the name is not exclusive */
-    struct consul_connection *query; /* connection of its blocking query; NULL: none */
+    struct consul_connection *query; /* connection of the name's blocking query; NULL: none */
     enum query_target target;        /* key that the last query watched */
-    uint64_t watched;                /* QUERY_ENTRY: the index at which that entry was created */
-    uint64_t query_index;            /* X-Consul-Index that the query returned; 0: none */
-    uint64_t caught_up_to;           /* query_index for which the queue was last read */
+    /* QUERY_ENTRY: the index at which the watched entry was created */
+    uint64_t watched;
+    uint64_t query_index;  /* X-Consul-Index that the query returned; 0: none */
+    uint64_t caught_up_to; /* query_index for which the queue was last read */
     struct consul_call *reading;
     bool reads_again;  /* something happened after the read in flight was sent: read again */
     uint32_t deleting; /* number of releases in flight */
-    nanos unused_at;   /* time when the last entry went; the view is kept for a while */
+    nanos unused_at;   /* time when the last entry left; the view is kept for a while after that */
 };
 
 /* ---- Entries ---- */
@@ -247,29 +254,31 @@ struct consul_entry {
     enum entry_stage stage;
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
     nanos asked_at;    /* time when `verb` was submitted */
-    /* when the ACQUIRE that the present verb has overtaken was submitted; 0: it was answered */
+    /* submit time of an unanswered ACQUIRE that `verb` has replaced; 0: there is none */
     nanos unheard_since;
     struct consul_call *call;
-    nanos good_until; /* end of the hold as replied; its session may live longer; 0: not known */
-    nanos take_at;    /* time of the next try to take .lock; 0: not planned */
+    /* end of the hold as told to the client; the session may live longer; 0: not known */
+    nanos good_until;
+    nanos take_at; /* time of the next try to take .lock; 0: not planned */
     uint64_t created, changed, token;
     unsigned tries;
     bool asked_for_lock; /* the last ACQUIRE asked for .lock as well */
-    /* it has a place, and a read of the queue for several entries will decide */
+    /* the entry has a place, and a read of the queue for several entries will decide */
     bool awaits_view;
-    bool has_waited; /* another one held before it */
+    bool has_waited; /* another holder came before this entry */
     bool was_read;   /* CALL_TRY_READ was answered: the request may take a place */
-    /* the queue says that it holds; the session must be proven before the reply */
+    /* the queue shows the entry as the holder; the session must be proven before the reply */
     bool is_granted;
-    bool just_created;     /* no queue was read since it took its place */
+    bool just_created;     /* no queue was read since the entry took its place */
     bool counts_as_waiter; /* counted in session->waiters */
-    bool is_ending;        /* its removal is counted in name->deleting */
-    bool ends_hold;        /* its release has read the queue and found it to be the holder */
+    bool is_ending;        /* the entry's removal is counted in name->deleting */
+    /* the entry's release has read the queue and found the entry to be the holder */
+    bool ends_hold;
     /* an earlier release has an unknown outcome, so this one reports RELEASED in any case */
     bool ends_blindly;
-    /* a key of its hold is missing: the others are removed before the reply */
+    /* a key of the hold is missing: the others are removed before the reply */
     bool is_lost;
-    bool is_watched;   /* its keys are watched: a hold that was renewed */
+    bool is_watched;   /* a hold that was renewed: its keys are watched */
     bool is_done;      /* forgotten, and nothing is left to send */
     hf_status refusal; /* status to reply once its place in the queue is deleted */
     char refusal_text[320];
@@ -288,7 +297,7 @@ struct consul {
     struct timing_overrides overrides;
     nanos connect_timeout, call_timeout;
     int64_t lock_delay_ms;
-    int64_t wall_offset_ms; /* offset of the wall clock from our clock */
+    int64_t wall_offset_ms; /* wall clock minus the boot clock that `now` comes from */
     char about[160];        /* "pid host" */
 
     struct consul_connection connection[CONSUL_CONNECTIONS];
@@ -300,10 +309,10 @@ struct consul {
     nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
     uint32_t deleting; /* number of releases in flight, of all names */
     uint32_t leaving;  /* number of forgotten entries that are being removed */
-    /* number of changes of epoch keys so far; gives each change other Flags */
+    /* number of changes of epoch keys so far, used to give each change other Flags */
     uint64_t raises;
     bool is_known;    /* the server has answered like a Consul agent */
-    bool has_backlog; /* some request stays unsent until others are answered */
+    bool has_backlog; /* some request is held back until others are answered */
 };
 
 static inline struct consul_connection *consul_commands(struct consul *c)
@@ -325,9 +334,9 @@ struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool 
 /* Sends a read of all keys of a name. Returns NULL if it could not be sent. */
 struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
                                      const struct consul_name *name, nanos now);
-/* No op waits for the reply of this call, but its entry does. */
+/* The op has been answered, but the entry still needs the reply of this call. */
 void consul_call_claim_none(struct consul_call *call);
-/* Nothing waits for the reply of this call any more. */
+/* The reply of this call is no longer needed. */
 void consul_call_abandon(struct consul_call *call);
 void consul_connection_drop(struct consul_connection *connection, hf_status status, const char *why,
                             nanos now);
@@ -365,8 +374,8 @@ static inline nanos consul_session_end(const struct consul_session *session)
 /* Returns true if a renewal that was sent at `since` or later has been answered; it need not be
  * proven yet. Otherwise sends a renewal. */
 bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now);
-/* A reply has shown that the session exists: to a consistent read or write that was sent after
- * the last renewal was answered. */
+/* The reply to a consistent read or write has shown that the session exists. That request was sent
+ * after the last renewal was answered. */
 void consul_session_prove(struct consul_session *session);
 void consul_session_lost(struct consul *c, struct consul_session *session);
 void consul_session_on_reply(struct consul *c, const struct consul_call *call,
@@ -374,8 +383,8 @@ void consul_session_on_reply(struct consul *c, const struct consul_call *call,
 nanos consul_session_tick(struct consul *c, nanos now);
 void consul_session_attach(struct consul_entry *entry, struct consul_session *session);
 void consul_session_count_waiter(struct consul_entry *entry, bool waits);
-/* The client closes: ends the sessions that are not needed. `hurries`: also those that releases
- * still need. */
+/* The client closes: ends the sessions that are not needed. If `hurries`, ends also the sessions
+ * that releases still need. */
 void consul_sessions_farewell(struct consul *c, bool hurries, nanos now);
 void consul_sessions_close(struct consul *c);
 
@@ -385,7 +394,8 @@ void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now);
 void consul_entry_forget(struct consul *c, struct engine_op *op);
 /* Sends what the entry's verb needs next, if nothing of it is in flight. */
 void consul_entry_advance(struct consul *c, struct consul_entry *entry, nanos now);
-void consul_entries_advance(struct consul *c, nanos now); /* The same for all entries. */
+/* Calls consul_entry_advance() for all entries. */
+void consul_entries_advance(struct consul *c, nanos now);
 void consul_entry_reply(struct consul *c, struct consul_entry *entry, struct engine_reply reply);
 void consul_entry_fail(struct consul *c, struct consul_entry *entry, hf_status status,
                        const char *text, nanos retry_at);
@@ -424,7 +434,7 @@ void consul_entry_on_reply(struct consul *c, struct consul_call *call,
 void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_processed,
                          hf_status status, const char *text, nanos now);
 void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry);
-/* Decides by the queue that was read what becomes of an entry with a place. */
+/* Grants, refuses or keeps waiting an entry with a place, by the queue that was read. */
 void consul_entry_decide(struct consul *c, struct consul_entry *entry, nanos now);
 /* The entry holds. `token` 0: the entry must be written once more to get one. */
 void consul_entry_granted(struct consul *c, struct consul_entry *entry, uint64_t token, nanos now);
@@ -475,11 +485,11 @@ size_t consul_value_write(const struct consul *c, const struct consul_entry *ent
                           char out[CONSUL_VALUE_MAX + 1], nanos now);
 /* The value of .lock: the attempt, and the value of its entry. */
 size_t consul_value_lock(char out[CONSUL_VALUE_MAX + 1], const char *attempt, const char *value);
-/* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if it is not an
- * entry but a key of another program, which counts for nothing. */
+/* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if the key is not
+ * an entry: such a key of another program is ignored. */
 bool consul_value_read(struct consul_value *value, const struct consul_pair *pair,
                        struct slice tail);
-/* Reads .lock. value: receives the part that describes an entry, if the value is ours; may be
+/* Reads .lock. If the value is ours, `value` receives its part that describes an entry; may be
  * NULL. */
 struct view_lock consul_value_read_lock(const struct consul_pair *pair, struct consul_value *value);
 bool consul_value_is_lock(struct slice tail);

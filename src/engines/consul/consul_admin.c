@@ -200,8 +200,8 @@ static bool make_room(struct consul_admin *admin)
     return true;
 }
 
-/* Adds a pair. A .lock of another program is a row of its own; one of ours is noted in the row
- * of the entry that it names. */
+/* Adds a pair. A .lock of another program becomes a row of its own. A .lock of ours is noted in the
+ * row of the entry that it names. */
 static bool take_row(const struct consul *c, struct consul_admin *admin,
                      const struct consul_pair *pair)
 {
@@ -234,7 +234,7 @@ static bool take_row(const struct consul *c, struct consul_admin *admin,
     return row->name && row->key;
 }
 
-/* Sorts .lock before the entries: if another program has it, that is the holder. */
+/* Sorts .lock before the entries: if another program has .lock, that program is the holder. */
 static int by_name_and_arrival(const void *a, const void *b)
 {
     const struct admin_row *x = a, *y = b;
@@ -329,8 +329,8 @@ static bool judge_all(struct consul_admin *admin)
 
 /* ---- Showing ---- */
 
-/* Consul does not say how long a session will last. It is known for our own holds; for holds of
- * other clients their ttl is the upper bound; for other programs nothing is known. */
+/* Consul does not say how long a session will last. For holds of this client the time is known. For
+ * holds of other clients the ttl is the upper bound. For other programs nothing is known. */
 static int64_t left_ms_of(const struct consul *c, const struct admin_row *row)
 {
     for (const struct consul_entry *entry = c->entries; entry; entry = entry->next) {

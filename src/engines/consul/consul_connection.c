@@ -77,8 +77,8 @@ struct consul_call *consul_call(struct consul_connection *connection, enum call_
     return call;
 }
 
-/* Sends a transaction. One that only reads needs "?consistent", or a deposed leader could answer
- * it. */
+/* Sends a transaction. A transaction that only reads needs "?consistent", or a deposed leader could
+ * answer it. */
 struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool reads, nanos now)
 {
     text_clear(&c->head);
@@ -292,7 +292,7 @@ static void refuse_internal(struct consul_connection *connection, const struct c
         return;
 
     if (status == HF_UNAVAILABLE || call->kind == CALL_QUERY)
-        /* This agent has no leader. Another one may have: redial. */
+        /* This agent has no leader. Another agent may have one: redial. */
         connection->is_broken = true;
     else
         consul_entries_fail_unsent(connection->consul, connection);

@@ -36,7 +36,7 @@ static const char *text_in(const json_t *object, const char *name)
     return text ? text : "";
 }
 
-/* Judges what the agent reports about itself. A token without the right to read it is not a
+/* Judges the agent's report about itself. A token without the right to read that report is not a
  * fault. */
 static void judge_self(struct consul *c, struct consul_admin *admin,
                        const struct consul_reply *reply)

@@ -339,7 +339,7 @@ static void advance_acquire(struct consul *c, struct consul_entry *entry, nanos 
         send_acquire(c, entry, now);
 }
 
-/* Returns the session that gives the hold its ttl: the one it has, if that is long enough. */
+/* Returns the session that gives the hold its ttl: the present session, if it is long enough. */
 static struct consul_session *session_to_extend(struct consul *c, const struct consul_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
@@ -353,7 +353,7 @@ static void advance_extend(struct consul *c, struct consul_entry *entry, nanos n
 {
     bool checks = entry->verb == OP_CHECK && entry->session && entry->session->proven_at;
     if (!entry->created || !entry->session || checks) {
-        /* The read also shows which session has the entry. */
+        /* The read also shows the session that has locked the entry. */
         consul_entry_send_verify(c, entry, now);
         return;
     }
@@ -512,7 +512,7 @@ void consul_entry_forget(struct consul *c, struct engine_op *op)
     }
 
     bool is_known = has_place && !entry->call && !entry->is_ending;
-    /* If the outcome is unknown, this is sent once it is known. */
+    /* If the outcome is unknown, the removal is sent once the outcome is known. */
     entry->verb = is_known ? OP_LEAVE : OP_RELEASE;
     entry->sent.may_be_in_flight |= !is_known;
     c->leaving++;

@@ -8,7 +8,7 @@ struct json_t;
 
 enum {
     CONSUL_SESSION_TEXT = 36, /* length of a UUID */
-    /* longest value that this engine writes; a longer one is truncated on reading, and counts as
+    /* longest value that this engine writes; a longer value is truncated on reading and counts as
      * another program's */
     CONSUL_VALUE_MAX = 511
 };
@@ -20,7 +20,7 @@ struct slice {
 
 /* ---- Writing ---- */
 
-/* A text that grows. A zeroed one is empty. */
+/* A text that grows. A zeroed text is empty. */
 struct consul_text {
     char *at;
     size_t len, room;
@@ -32,7 +32,7 @@ void text_free(struct consul_text *text);
 void text_bytes(struct consul_text *text, const char *bytes, size_t len);
 __attribute__((format(printf, 2, 3))) void text_print(struct consul_text *text, const char *format,
                                                       ...);
-/* Appends a key to a URL's path: everything is percent-encoded but letters, digits and "-._~/". */
+/* Appends a key to a URL's path: percent-encodes everything except letters, digits and "-._~/". */
 void text_path(struct consul_text *text, struct slice key);
 
 /* One operation of a transaction. Fields that are zero are left out. */

@@ -57,7 +57,7 @@ static void send_delete(struct consul *c, struct consul_entry *entry, nanos now)
     consul_entry_attach_call(entry, consul_call_txn(c, CALL_DELETE, false, now));
 }
 
-/* Replies to a request that ends a wait without a place, or a hold without keys. */
+/* Replies to a LEAVE of a waiter without a place, or to a RELEASE of a hold without keys. */
 static void reply_no_place(struct consul *c, struct consul_entry *entry, nanos now)
 {
     char text[UNHEARD_TEXT_MAX];
@@ -67,8 +67,8 @@ static void reply_no_place(struct consul *c, struct consul_entry *entry, nanos n
     consul_entry_reply(c, entry, reply);
 }
 
-/* An attempt of unknown outcome is removed only after its epoch has changed: then it cannot take
- * effect any more. */
+/* Removes an attempt of unknown outcome only after its epoch has changed: from then on the late
+ * request cannot take effect. */
 void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now)
 {
     bool is_unknown = entry->stage == ENTRY_UNKNOWN || entry->sent.may_be_in_flight;
@@ -82,8 +82,8 @@ void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos no
         return;
 
     bool leaves = entry->stage == ENTRY_QUEUED && entry->verb == OP_LEAVE && entry->changed;
-    /* A waiter that was told that it holds has a token, and one may have taken .lock out of turn
-     * with its place: .lock may name them although the view does not show it. */
+    /* .lock may name this entry although the view does not show that yet: the entry has a token
+     * because it was granted, or it took .lock out of turn together with its place. */
     bool may_have_lock = entry->token || entry->asked_for_lock || consul_view_has_lock(entry);
     bool is_known = entry->sent.kind == HF_EXCLUSIVE
                         ? leaves && !may_have_lock
@@ -105,9 +105,9 @@ static void check_row(struct consul *c, const struct consul_name *name, const st
                                        .index = row->changed});
 }
 
-/* Gives the entry of another client a new modify index: it is locked again for the session that
- * has it, with other Flags, because Consul ignores a write that changes nothing. The check prevents
- * the write from restoring a deleted entry. */
+/* Gives the entry of another client a new modify index: the entry is locked again for its own
+ * session, with other Flags, because Consul ignores a write that changes nothing. The check
+ * prevents the write from restoring a deleted entry. */
 static void touch_row(struct consul *c, const struct consul_name *name, const struct view_row *row)
 {
     assert(name->count <= name->room);
@@ -224,7 +224,7 @@ static void finish(struct consul *c, struct consul_entry *entry, bool was_held)
         consul_entry_advance(c, entry, c->last_now);
 }
 
-/* A deposed leader answers a usual read from old data, which may lack a key that exists. */
+/* A deposed leader answers a default read from old data, which may lack a key that exists. */
 static void on_read(struct consul *c, struct consul_entry *entry, enum call_kind kind,
                     const struct consul_reply *reply, nanos now)
 {
@@ -240,8 +240,8 @@ static void on_read(struct consul *c, struct consul_entry *entry, enum call_kind
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
     entry->ends_hold = own >= 0 && (!exclusive || has_lock);
 
-    /* Two workers that take turns: the former holder is about to come back. If it came between this
-     * read and the end, it would need a write of its own to take .lock. */
+    /* If two workers take turns, the former holder is about to come back. If it came between this
+     * read and the deletion of .lock, it would need a write of its own to take .lock. */
     bool is_alone = has_lock && own == 0 && entry->name->count == 1;
     if (kind == CALL_READ_END && is_alone && entry->has_waited && entry->name->index)
         consul_entry_attach_call(entry, consul_call_tree(c, CALL_READ_LATE, entry->name, now));

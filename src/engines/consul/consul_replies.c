@@ -26,7 +26,7 @@ static void reply_granted(struct consul *c, struct consul_entry *entry, nanos no
                                              .token = entry->token});
 }
 
-/* A grant on a session that may have ended would be worthless: the session is proven first. */
+/* Prove the session before the grant: if the session has ended, the hold has ended with it. */
 static bool is_session_good(struct consul *c, struct consul_entry *entry, nanos now)
 {
     assert(entry->name);
@@ -215,7 +215,7 @@ static bool is_overtaken(const struct consul_entry *entry)
     return entry->verb != OP_ACQUIRE && entry->verb != OP_NONE;
 }
 
-/* Updates what is known about the entry from what the server has. */
+/* Copies the state of the entry on the server into the client's entry. */
 static void learn(struct consul *c, struct consul_entry *entry, const char *session_id,
                   uint64_t created, uint64_t changed)
 {
@@ -231,8 +231,8 @@ static void learn(struct consul *c, struct consul_entry *entry, const char *sess
         consul_entry_set_stage(entry, ENTRY_QUEUED);
 }
 
-/* The server says that the session of the entry has ended. If a reply to another call said so
- * before, the entry has no session any more. */
+/* The server says that the session of the entry has ended. If an earlier reply already said so, the
+ * entry has no session any more. */
 static void lose_session(struct consul *c, struct consul_entry *entry)
 {
     assert(entry->name);
@@ -266,8 +266,8 @@ static void on_place(struct consul *c, struct consul_entry *entry, const struct 
         refuse(c, entry, HF_NO_MEMORY, "no memory for the queue", now);
 }
 
-/* The transaction failed. Finds out which part: the epoch, an entry that exists already, .lock,
- * or the session. */
+/* The transaction failed. Finds the part that failed: the epoch, an entry that exists already,
+ * .lock, or the session. */
 static void on_no_place(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
@@ -299,7 +299,8 @@ static void on_no_place(struct consul *c, struct consul_entry *entry,
         consul_entry_again(c, entry, now);
 }
 
-/* The reply to the read of a request that does not wait: would it hold if it were appended? */
+/* Reply to the read of a request that does not wait: if appended to the queue, would the request
+ * hold? */
 static void on_try_read(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
@@ -346,8 +347,8 @@ static void on_refresh(struct consul *c, struct consul_entry *entry,
     consul_entry_decide(c, entry, now);
 }
 
-/* The reply to a try to take .lock. It failed if another client was faster, the place is gone,
- * or Consul's lock-delay is running. */
+/* Reply to a try to take .lock. The try fails if another client was faster, the place is gone, or
+ * Consul's lock-delay is running. */
 static void on_take(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                     nanos now)
 {
@@ -421,7 +422,7 @@ void consul_entry_lose(struct consul *c, struct consul_entry *entry)
                                              .text = waits ? NULL : "its key in Consul is gone"});
 }
 
-/* If the entry is gone, its place is lost. Otherwise the next read of the queue decides. */
+/* If the entry was deleted, the place is lost. Otherwise the next read of the queue decides. */
 static void on_claimed(struct consul *c, struct consul_entry *entry,
                        const struct consul_reply *reply, nanos now)
 {
@@ -472,7 +473,7 @@ static void reply_extended(struct consul *c, struct consul_entry *entry, nanos n
         consul_view_need(c, entry->name, now);
 }
 
-/* The read has shown the keys. An EXTEND also needs a proven renewal: replies if it has that. */
+/* The read has shown the keys. Replies to an EXTEND if the renewal is proven, too. */
 static void on_seen(struct consul *c, struct consul_entry *entry, nanos now)
 {
     assert(entry->name);

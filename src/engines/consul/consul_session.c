@@ -52,7 +52,7 @@ static void set_alive(struct consul_session *session, const char *id, nanos prov
     session->must_raise_epoch = false;
 }
 
-/* The remaining time of the session is not known: it is renewed before it counts. */
+/* The remaining time of the session is not known, so the session is renewed before it counts. */
 struct consul_session *consul_session_adopt(struct consul *c, const struct consul_entry *entry,
                                             const char *id)
 {
@@ -193,8 +193,8 @@ bool consul_session_keep(struct consul *c, struct consul_session *session, nanos
 }
 
 /* A deposed leader may still acknowledge a renewal, but it cannot answer a consistent read or a
- * write. If it is leader again within one ttl, the session still exists: Consul keeps it for up to
- * two. */
+ * write. If it becomes leader again within one ttl, the session still exists, because Consul keeps
+ * a session for up to two. */
 void consul_session_prove(struct consul_session *session)
 {
     if (session->kept_at > session->proven_at)
@@ -361,8 +361,8 @@ nanos consul_session_tick(struct consul *c, nanos now)
     return next;
 }
 
-/* Returns true if closing must not end the session: a hold was left on it or is being released,
- * or its end would close locks for the lock-delay. */
+/* Returns true if closing must not end the session. Either a hold was left on the session or is
+ * being released, or the end of the session would start Consul's lock-delay. */
 static bool is_needed(const struct consul *c, const struct consul_session *session, bool hurries)
 {
     if (session->is_private || session->has_left_hold || (c->lock_delay_ms && session->entries))

@@ -2,9 +2,9 @@
  *
  * A value is one line: hf1 KIND UNITS CAPACITY TTL_MS FLAGS TOKEN AT_MS PID HOST LABEL. KIND is e,
  * s, r or w. FLAGS are d (detached) and h (confirmed), or "-". TOKEN is "=" for the index of the
- * last change, or digits if the keys were written once more. AT_MS is the wall clock of the client
- * when the request came: it is shown, and decides nothing. The label is last because it may have
- * blanks. The value of .lock is the attempt, a blank, and the same line. */
+ * last change, or digits if the keys were written once more. AT_MS is the client's wall clock at
+ * the time of the request; it is only shown. The label comes last because it may contain blanks.
+ * The value of .lock is the attempt, a blank, and the same line. */
 #include "consul.h"
 
 #include <ctype.h>

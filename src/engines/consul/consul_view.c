@@ -1,5 +1,5 @@
-/* consul_view.c - what this client knows about the queue of a name, and the blocking query that
- * reports changes. */
+/* consul_view.c - this client's copy of the queue of a name, and the blocking query that reports
+ * changes. */
 #include "consul.h"
 
 #include <assert.h>
@@ -156,8 +156,8 @@ void consul_view_take_lock(struct consul_name *name, const struct consul_pair *p
     name->lock = consul_value_read_lock(pair, NULL);
 }
 
-/* If another program holds .lock, adds it as an entry to the queue of a shared lock. It arrived
- * when .lock was locked. */
+/* If another program holds .lock, adds that program as an entry to the queue of a shared lock. Its
+ * arrival is the time when .lock was locked. */
 static bool add_native(struct consul_name *name)
 {
     assert(name->count <= name->room);
@@ -232,9 +232,9 @@ static bool is_before(const struct consul_pair *a, const struct consul_pair *b)
     return order < 0 || (order == 0 && a->key_len < b->key_len);
 }
 
-/* Returns the index of the first result of the get-tree at the end of a transaction. Its results
- * are sorted by key, and an earlier result is repeated among them: the tree begins where the order
- * breaks. */
+/* Returns the index of the first result of the get-tree at the end of a transaction. The tree's
+ * results are sorted by key and repeat a result from before the tree, so the tree begins where the
+ * order breaks. */
 static size_t first_of_tree(const struct consul_reply *reply)
 {
     struct consul_pair pair, next;
@@ -357,7 +357,7 @@ static void decide_all(struct consul *c, struct consul_name *name, nanos now)
         next = entry->beside;
         if (entry->stage == ENTRY_HELD && !entry->is_ending && is_missing(name, entry))
             holds_are_whole = false;
-        if (!can_send) /* Waiters ask again once they can. */
+        if (!can_send) /* Waiters read the queue again once a call can be sent. */
             continue;
         bool awaits = entry->awaits_view && entry->verb == OP_ACQUIRE && !entry->call &&
                       entry->stage == ENTRY_QUEUED && entry->created <= name->index;
@@ -405,14 +405,14 @@ void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now)
     if (!is_behind)
         return;
 
-    /* Only once: the index reported for an absent key is not that key's index. */
+    /* Read again only once: the index reported for an absent key is not that key's index. */
     name->caught_up_to = name->query_index;
     consul_view_read(c, name, now);
 }
 
 /* ---- Queries ---- */
 
-/* Returns the key whose change matters next to this client. */
+/* Returns the key to watch: its next change decides about this client's waiters or holds. */
 static enum query_target target_of(struct consul_name *name, const struct consul_entry *waiter)
 {
     assert(name->count <= name->room);
@@ -427,7 +427,8 @@ static enum query_target target_of(struct consul_name *name, const struct consul
     return row == 0 || behind_holder ? QUERY_LOCK : QUERY_ENTRY;
 }
 
-/* Returns the index to wait beyond. 0: the agent answers at once. */
+/* Returns the index for the query: the agent replies once the key's index exceeds it. 0: the agent
+ * replies at once. */
 static uint64_t index_of(const struct consul_name *name, enum query_target target,
                          const struct consul_entry *waiter)
 {
@@ -468,7 +469,8 @@ static void send_query(struct consul *c, struct consul_name *name, nanos now)
         call->patience += NANOS_OF_MS(CONSUL_QUERY_S * 1000 / 16 * 17);
 }
 
-/* Finds a connection for a query: an unused one, or one that only watches a hold. */
+/* Finds a connection for a query: an unused connection, or a connection that only watches a
+ * hold. */
 static struct consul_connection *find_connection(struct consul *c, bool waits)
 {
     struct consul_connection *found = NULL;
@@ -509,8 +511,8 @@ static void give_connection(struct consul *c, struct consul_name *name, nanos no
     name->target = QUERY_NONE;
 }
 
-/* Returns true while shared holds are being confirmed. That changes their keys one by one, and a
- * query would read the whole queue for each. */
+/* Returns true while shared holds are being confirmed. Confirming changes their keys one by one,
+ * and a query would return the whole queue after each change. */
 static bool is_confirming(const struct consul_name *name)
 {
     assert(name->count <= name->room);
@@ -541,8 +543,8 @@ static struct consul_entry *entry_with_lock(struct consul_name *name)
     return NULL;
 }
 
-/* Grants .lock to the waiter of this client that it names, whichever reply has shown that. .lock is
- * only passed to the first in the queue. If nothing can be sent, waiters ask again once they can.
+/* Grants .lock to the waiter of this client that it names, whatever reply has shown that. .lock is
+ * only passed to the first in the queue. If nothing can be sent now, waiters ask again later.
  */
 static void grant_named(struct consul *c, struct consul_name *name, nanos now)
 {
@@ -576,8 +578,8 @@ void consul_view_need(struct consul *c, struct consul_name *name, nanos now)
         send_query(c, name, now);
 }
 
-/* A query has returned .lock. If it names a waiter of ours, that waiter is granted. If nobody
- * has it, the first waiter tries to take it. */
+/* A query has returned .lock. If it names a waiter of ours, that waiter is granted. If nobody has
+ * .lock, the first waiter tries to take it. */
 static void on_lock(struct consul *c, struct consul_name *name, const struct consul_reply *reply,
                     nanos now)
 {
@@ -616,7 +618,7 @@ void consul_view_on_query(struct consul *c, struct consul_name *name,
     consul_view_need(c, name, now);
 }
 
-/* The query was cut: changes since then may have been missed. */
+/* The query was cut: changes since the cut may have been missed. */
 void consul_view_query_lost(struct consul *c, struct consul_connection *connection)
 {
     assert(connection->number < CONSUL_CONNECTIONS);

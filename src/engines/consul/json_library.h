@@ -1,7 +1,7 @@
 /* json_library.h - jansson, loaded when the first client of a Consul is opened.
  *
- * A program that uses another engine needs no jansson, and the package for Node, which must not
- * depend on libraries of the system, has the engine all the same. */
+ * A program that uses another engine needs no jansson. The package for Node must not depend on
+ * libraries of the system, yet it has this engine. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@ extern struct json_library consul_json;
  * consul_json_error() says why. */
 bool consul_json_load(void);
 const char *consul_json_error(void);
-/* Like json_decref(), for values that this engine has parsed and nobody else refers to. */
+/* Like json_decref(), for values that this engine has parsed and that have no other owner. */
 void consul_json_free(json_t *json);
 
 #ifndef JSON_LIBRARY_LOADER

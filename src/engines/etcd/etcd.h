@@ -293,7 +293,7 @@ struct etcd {
     struct timing_overrides overrides;
     nanos connect_timeout, call_timeout;
     nanos lock_delay;       /* value of the setting; 0: none */
-    int64_t wall_offset_ms; /* wall clock minus this process's monotonic clock */
+    int64_t wall_offset_ms; /* wall clock minus the boot clock that `now` comes from */
     char about[160];        /* "pid host" */
     uint64_t cluster;       /* id of the cluster; 0: not known yet */
     uint64_t revision;      /* highest revision that was seen */

@@ -99,7 +99,8 @@ struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now)
 
 /* ---- Rows ---- */
 
-/* Returns the entry of a hold of this client: it is newer than the data of its node. */
+/* Returns the entry of a hold of this client, because the entry is newer than the data of the
+ * node. */
 static const struct zk_entry *own_entry(const struct zk *zk, const struct admin_row *row)
 {
     for (const struct zk_entry *entry = zk->entries; entry; entry = entry->next)
@@ -447,7 +448,7 @@ static bool set_name(struct zk_admin *admin)
     return true;
 }
 
-/* Sends a sync, so that the list is as new as everything that was answered before it. */
+/* Sends a sync, so that the list is as new as every reply before the sync. */
 static void send_sync(struct zk *zk, struct zk_admin *admin, nanos now)
 {
     zk_put_sync(&zk->message, zk_call_begin(admin->session), zk->root);

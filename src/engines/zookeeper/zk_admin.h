@@ -8,7 +8,7 @@ struct admin_row {
     struct zk_place place;
     struct zk_data data;
     struct zk_stat stat;
-    bool is_gone; /* it was deleted before its data could be read */
+    bool is_gone; /* the place was deleted before its data could be read */
 };
 
 enum admin_step { STEP_NAMES, STEP_PLACES, STEP_DATA, STEP_DELETE, STEP_DIAGNOSE };

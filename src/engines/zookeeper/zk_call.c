@@ -104,8 +104,8 @@ static void on_beat(struct zk_session *s, const struct zk_header *header, nanos 
     zk_session_advance(s, now);
 }
 
-/* Returns true for errors that end the connection: another server may do better, or the session
- * has expired. */
+/* Returns true for errors that end the connection: another server may answer, or the session has
+ * expired. */
 static bool ends_connection(struct zk_session *s, int32_t error)
 {
     assert(s->number < (int)s->zk->numbers.room);

@@ -180,7 +180,7 @@ void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, cons
                        .kind = REPLY_FAILED, .status = status, .text = text, .retry_at = retry_at});
 }
 
-/* A forgotten entry is kept: it continues when there is a connection again. */
+/* A forgotten entry is kept: its deletion is sent once there is a connection again. */
 void zk_entries_fail_unsent(struct zk_session *s)
 {
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
@@ -288,8 +288,8 @@ void zk_entry_send_watch(struct zk_entry *entry, nanos now)
     zk_call_claim_none(s, call);
 }
 
-/* Looks for a place of this attempt. The sync makes the list at least as new as everything that
- * this session, or another process that has ended, has sent. */
+/* Looks for a place of this attempt. The sync makes the list at least as new as every request of
+ * this session, and of another process that has ended. */
 static void send_find(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     struct zk_session *s = entry->lock->session;
@@ -322,8 +322,8 @@ void zk_entry_send_note(struct zk *zk, struct zk_entry *entry, struct jute_bytes
 
 /* ---- What a verb needs ---- */
 
-/* Returns true if the session's timeout allows the ttl. If not, it is raised, and the entry
- * waits for that. */
+/* Returns true if the session's timeout allows the ttl. If not, asks for a longer timeout, and the
+ * entry waits for it. */
 static bool has_ttl(struct zk *zk, struct zk_entry *entry)
 {
     struct zk_session *s = entry->lock->session;
@@ -392,8 +392,8 @@ static bool is_extended(const struct zk_entry *entry)
     return s->proven_at >= entry->asked_at || (is_recent && is_long);
 }
 
-/* A process that goes on with a private session asks for the timeout that the data of the place
- * say. So an EXTEND beyond that writes its ttl there before the reply; otherwise the next process
+/* A process that continues a private session asks for the timeout in the data of the place. So an
+ * EXTEND beyond that timeout writes its ttl there before the reply. Otherwise the next process
  * would shorten the hold. */
 bool zk_entry_must_note(const struct zk_entry *entry)
 {
@@ -434,7 +434,7 @@ static bool is_being_deleted(const struct zk *zk, const struct zk_entry *entry)
     return false;
 }
 
-/* Replies to the end of a request that has no place. */
+/* Replies to a LEAVE or RELEASE of a request that has no place. */
 static void reply_released(struct zk *zk, struct zk_entry *entry, enum reply_kind kind)
 {
     char text[UNHEARD_TEXT_MAX];
@@ -586,7 +586,7 @@ void zk_entry_forget(struct zk *zk, struct engine_op *op)
     entry->sent.label_len = 0;
     entry->is_granted = false;
     entry->refusal = HF_OK;
-    /* If it is unknown whether the place exists, the release waits until that is known. */
+    /* While it is unknown whether the place exists, the release is delayed. */
     entry->verb = OP_RELEASE;
     zk_calls_unclaim(entry);
     zk_entry_advance(zk, entry, zk->last_now);

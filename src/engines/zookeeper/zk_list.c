@@ -1,5 +1,5 @@
-/* zk_list.c - lists of the places of a lock: reading them, what they decide, and the watches
- * that follow. */
+/* zk_list.c - lists of the places of a lock: reads them, decides who holds, and sets the
+ * watches. */
 #include "zookeeper.h"
 
 #include "base/error.h"
@@ -402,8 +402,8 @@ static void on_own_place(struct zk_entry *entry, nanos now)
         zk_lock_list(entry->lock, now);
 }
 
-/* The place ahead is gone. The list is read even if no other was ahead, because somebody may
- * have deleted our own place. */
+/* The place ahead was deleted. The list is read even if no other place was ahead, because somebody
+ * may have deleted our own place. */
 static void on_place_ahead(struct zk_entry *entry, nanos now)
 {
     free(entry->ahead);

@@ -1,11 +1,11 @@
 /* zk_place.c - names and data of places.
  *
- * The name of a place is hf1.KIND UNITS.CAPACITY.ATTEMPT-lock-NUMBER: all that the judge needs is
- * in the list. KIND is e, s, r or w. Its data is one line for lists: hf1 TTL_MS FLAGS SESSION
- * PASSWORD AT_MS PID HOST LABEL. FLAGS are d (detached) or "-". SESSION and PASSWORD are those of a
- * private session in hexadecimal, or "-"; who may read them may delete the place, too. AT_MS is the
- * wall clock of the client: it is shown, and decides nothing. The label is last because it may have
- * blanks. */
+ * The name of a place is hf1.KIND UNITS.CAPACITY.ATTEMPT-lock-NUMBER: so a list of names is enough
+ * to decide who holds. KIND is e, s, r or w. Its data is one line for lists: hf1 TTL_MS FLAGS
+ * SESSION PASSWORD AT_MS PID HOST LABEL. FLAGS are d (detached) or "-". SESSION and PASSWORD are
+ * those of a private session in hexadecimal, or "-"; any program that may read them may also delete
+ * the place. AT_MS is the client's wall clock; it is only shown. The label comes last because it
+ * may contain blanks. */
 #include "zookeeper.h"
 
 #include <assert.h>

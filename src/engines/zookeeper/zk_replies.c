@@ -55,7 +55,7 @@ static void reply_granted(struct zk *zk, struct zk_entry *entry, nanos now)
                                          .token = entry->created});
 }
 
-/* A grant on a session that may have ended would be worthless: the session is proven first. */
+/* Prove the session before the grant: if the session has ended, the hold has ended with it. */
 void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     assert(entry->is_granted);
@@ -96,7 +96,7 @@ void zk_entry_refuse(struct zk *zk, struct zk_entry *entry, hf_status status, co
 {
     assert(status != HF_OK);
     if (entry->verb != OP_ACQUIRE)
-        return; /* the refusal follows when the waiter asks next */
+        return; /* the refusal is sent when the waiter asks next */
 
     entry->refusal = status;
     snprintf(entry->refusal_text, sizeof entry->refusal_text, "%s", text);
@@ -248,8 +248,8 @@ static void on_read(struct zk *zk, struct zk_entry *entry, const struct zk_heade
 
 /* ---- Holding and leaving ---- */
 
-/* Reads from the data of a private hold which ttl another process may have given it. Returns true
- * if the ttl of this EXTEND is written there first. */
+/* Reads the ttl in the data of a private hold, which another process may have changed. Returns true
+ * if this EXTEND must first write its own ttl there. */
 static bool notes_ttl(struct zk *zk, struct zk_entry *entry, struct jute_reader *body, nanos now)
 {
     struct zk_session *s = entry->lock->session;
@@ -395,7 +395,7 @@ static void reply_unknown(struct zk *zk, struct zk_entry *entry)
                                          .text = entry->lock->session->why});
 }
 
-/* The session has expired, so nothing of it is left: the request was not executed, or was
+/* The session has expired, and all of its nodes are gone: the request was not executed, or was
  * undone. */
 static void on_cut_by_expiry(struct zk *zk, struct zk_entry *entry, nanos now)
 {

@@ -1,5 +1,5 @@
-/* zk_session.c - sessions: their connections, how they are kept alive, and until when they are
- * believed to live. */
+/* zk_session.c - sessions: their connections, how they are kept alive, and the time until which the
+ * client believes that they live. */
 #include "zookeeper.h"
 
 #include <stdio.h>
@@ -538,8 +538,8 @@ static void ping(struct zk_session *s, nanos now)
     s->sent_at = now;
 }
 
-/* Returns when the server will have been silent for too long. Replies to pings do not count for
- * requests: a server that is cut off from its leader still answers pings. */
+/* Returns the time at which the server's silence becomes too long. Replies to pings do not count
+ * for requests: a server that is cut off from its leader still answers pings. */
 static nanos silence_end(const struct zk_session *s)
 {
     nanos end = TIME_NEVER;

@@ -69,7 +69,7 @@ static void name_client(struct zk *zk)
     snprintf(zk->about, sizeof zk->about, "%lld %s", (long long)process_id(), host[0] ? host : "-");
 }
 
-/* "off" uses the same names as Curator and go-zk: every program knows that recipe. */
+/* "off" uses the same names as Curator and go-zk, a recipe that other programs know, too. */
 static hf_status read_interop(struct zk *zk, const char *mode)
 {
     bool is_kazoo = strcmp(mode, "kazoo") == 0;
@@ -214,7 +214,7 @@ static connection_set listening_connections(void *self)
     connection_set set = 0;
     for (const struct zk_session *s = zk->sessions; s; s = s->next) {
         bool begins = s->state == SESSION_DIALLED || s->state == SESSION_GREETING;
-        /* An op may be given to a private session after its submit, when no caller knows that it
+        /* An op may move to a private session after its submit; then no parked caller knows that it
          * should read this connection. */
         bool serves = s->is_private && s->state == SESSION_UP;
         set |= begins || serves || s->watched ? zk_session_bit(s) : 0;

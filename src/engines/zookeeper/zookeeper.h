@@ -13,23 +13,23 @@
  * is in flight for it.
  *
  * Belief. A follower that is cut off from its leader answers pings for seconds after the leader has
- * ended the session. So a ping proves nothing; an answered quorum write does. But a write that goes
- * through a follower does not restart the leader's timer either: the follower reports its sessions
- * when the leader asks, every half tick, and half a tick is at most a quarter of a session's
- * timeout. So a hold is good for the timeout, counted from when the newest request was sent whose
- * reply came at least a quarter of the timeout before an answered write was sent; or from the
- * greeting of the connection, which the leader itself confirms. A request without a reply counts
- * for nothing: it may reach the follower together with the write. Pings at a sixteenth of the
- * timeout keep that loss small.
+ * ended the session. So a ping proves nothing, and an answered quorum write does. But a write that
+ * goes through a follower does not restart the leader's timer either: the follower reports its
+ * sessions when the leader asks, every half tick, and half a tick is at most a quarter of a
+ * session's timeout. So a hold is good for the timeout, counted from when the newest request was
+ * sent whose reply came at least a quarter of the timeout before an answered write was sent; or
+ * from the greeting of the connection, which the leader itself confirms. A request without a reply
+ * counts for nothing: it may reach the follower together with the write. Pings at a sixteenth of
+ * the timeout keep that loss small.
  *
  * Unknown outcome. If a connection breaks with the creation of a place unanswered, the session is
- * taken up again, here or on another server. What the old connection sent is carried out or refused
- * by then: a list behind a sync shows whether the place is there, by the attempt in its name. If
- * the session expired, nothing is left of it.
+ * taken up again, here or on another server. By then every request of the old connection has been
+ * carried out or refused: a list behind a sync shows whether the place is there, by the attempt in
+ * its name. If the session expired, nothing is left of it.
  *
- * Old lists. A server may lag behind. The reply to a creation says that this server has everything
- * before it, so a list behind it has every place ahead that is not gone for good. An old list only
- * delays a grant.
+ * Old lists. A server may lag behind. A server that replies to a creation has all earlier changes.
+ * So a list read after that reply has every place ahead that was not deleted for good. An old list
+ * only delays a grant.
  *
  * Tokens. The token of a hold is the creation (czxid) of its place. Grants follow the order of
  * creation, so tokens rise.
@@ -95,12 +95,12 @@ enum zk_call_kind {
     CALL_MAKE,   /* creates a node above a place */
     CALL_CREATE, /* creates a place */
     CALL_LIST,   /* reads the places of a lock, for all its waiters */
-    CALL_SYNC,   /* goes before CALL_FIND; its reply says nothing */
+    CALL_SYNC,   /* sent before CALL_FIND; its reply is ignored */
     CALL_FIND,   /* reads the places, to see whether an attempt has one */
     CALL_READ,   /* reads the data of a place that another process made */
     CALL_WATCH,  /* sets a watch on the place ahead */
     CALL_SEE,    /* checks the entry's own place and sets a watch on it */
-    CALL_NOTE,   /* writes a longer ttl into the data of its place */
+    CALL_NOTE,   /* writes a longer ttl into the data of the place */
     CALL_DELETE,
     CALL_ADMIN,
     CALL_CLOSE, /* ends the session */
@@ -108,16 +108,16 @@ enum zk_call_kind {
 
 /* One request in flight. Replies come in the order of the requests. */
 struct zk_call {
-    struct flight flight; /* its id is the xid */
+    struct flight flight; /* message header; its id is the xid */
     enum zk_call_kind kind;
-    bool unclaimed; /* no op waits for it; counted in session->unclaimed */
-    bool deletes;   /* it deletes a place; counted in zk->deleting */
-    /* if this write is answered, the leader knows of the session at this time */
+    bool unclaimed; /* no op waits for the reply; counted in session->unclaimed */
+    bool deletes;   /* the request deletes a place; counted in zk->deleting */
+    /* time at which the leader knew the session, if this write is answered */
     nanos touched_at;
     struct zk_entry *entry;
     struct zk_lock *lock;
     struct zk_admin *admin;
-    uint32_t index; /* CALL_ADMIN: index of the row that it reads */
+    uint32_t index; /* CALL_ADMIN: index of the row that is read */
 };
 
 /* ---- Sessions ---- */
@@ -125,16 +125,17 @@ struct zk_call {
 struct zk_session {
     struct zk_session *next;
     struct zk *zk;
-    int number; /* number of its connection; -1: none */
+    int number; /* number of the session's connection; -1: none */
     int64_t ttl_ms;
-    struct id attempt; /* is_private: attempt id of its hold */
+    struct id attempt; /* is_private: attempt id of the one hold of the session */
     bool is_private;
     enum { SESSION_DOWN, SESSION_DIALLED, SESSION_GREETING, SESSION_UP } state;
     int64_t id; /* id at the server; 0: none yet */
     char password[ZK_PASSWORD_MAX];
     size_t password_len;
-    int32_t wanted_ms, timeout_ms; /* timeout to ask for; timeout that was granted */
-    int64_t zxid;                  /* newest zxid that was seen */
+    /* timeout to ask the server for; timeout that the server granted */
+    int32_t wanted_ms, timeout_ms;
+    int64_t zxid; /* newest zxid that was seen */
     int32_t xid;
 
     unsigned first; /* index of the server to dial if no dial failed */
@@ -142,10 +143,10 @@ struct zk_session {
     char where[ENDPOINT_TEXT_MAX];
     nanos since;      /* time of the dial */
     nanos greeted_at; /* time when the greeting was sent */
-    hf_status status; /* reason why it is down */
-    char why[320];    /* the same in words */
-    bool is_broken;   /* it is dropped before the engine returns to its driver */
-    bool is_over;     /* private: its hold was released */
+    hf_status status; /* reason why the session is down */
+    char why[320];    /* that reason in words */
+    bool is_broken;   /* the connection is dropped before the engine returns to its driver */
+    bool is_over;     /* is_private: the hold was released */
     bool is_closing;  /* CALL_CLOSE was sent */
     bool must_redial; /* redials for a longer timeout once nothing is in flight */
 
@@ -155,7 +156,7 @@ struct zk_session {
     nanos answered_at;  /* time of the last reply, pings aside */
     nanos pinged_at;    /* time when the first unanswered ping was sent; 0: none */
     nanos sent_at;      /* time when anything was sent */
-    /* ring with requests on this connection that were answered */
+    /* ring of the answered requests on this connection */
     struct {
         nanos sent_at, answered_at;
     } touch[ZK_TOUCHES];
@@ -166,9 +167,9 @@ struct zk_session {
     nanos beat_sent_at;
 
     struct zk_lock *locks, *bucket[ZK_BUCKETS];
-    /* number of entries; of waiters among them; of holds with a watch */
+    /* number of entries, of waiters among them, and of holds with a watch */
     unsigned entries, waiters, watched;
-    nanos unused_at; /* time when the last entry went */
+    nanos unused_at; /* time when the last entry left */
 };
 
 /* A lock as one session knows it. */
@@ -183,7 +184,7 @@ struct zk_lock {
     struct zk_entry *entries;
     uint32_t lists;   /* number of reads in flight */
     bool lists_again; /* something happened since the last read was sent: read again */
-    bool has_permits; /* it is a semaphore: every change of the children matters */
+    bool has_permits; /* the lock is a semaphore: every change of the children matters */
 };
 
 /* ---- Entries ---- */
@@ -206,26 +207,27 @@ struct zk_entry {
     enum entry_stage stage;
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
     nanos asked_at;    /* time when `verb` was submitted */
-    /* when the ACQUIRE that the present verb has overtaken was submitted; 0: it was answered */
+    /* submit time of an unanswered ACQUIRE that `verb` has replaced; 0: there is none */
     nanos unheard_since;
-    uint32_t in_flight; /* number of its own calls in flight */
-    char *place;        /* path of its place; NULL: not known */
-    char *ahead;        /* path of the place ahead that it watches; NULL: none */
+    uint32_t in_flight; /* number of the entry's own calls in flight */
+    char *place;        /* path of the entry's place; NULL: not known */
+    char *ahead;        /* path of the place ahead that is watched; NULL: none */
     int32_t sequence;
-    uint64_t created;     /* czxid of its place; 0: not known */
-    nanos good_until;     /* end of the hold as replied; 0: not known */
-    int64_t noted_ttl_ms; /* ttl in the data of its place */
+    uint64_t created;     /* czxid of the entry's place; 0: not known */
+    nanos good_until;     /* end of the hold as told to the client; 0: not known */
+    int64_t noted_ttl_ms; /* ttl in the data of the entry's place */
     unsigned tries;
-    bool is_granted; /* the list says that it holds; the session must be proven before the reply */
-    bool is_seen;    /* its place is watched on this connection */
-    bool is_elsewhere;      /* its place was made by another process, or may have been */
+    /* the list shows the entry as a holder; the session must be proven before the reply */
+    bool is_granted;
+    bool is_seen;           /* the entry's place is watched on this connection */
+    bool is_elsewhere;      /* another process made the place, or may have made it */
     bool makes_parents;     /* the next creation also creates the nodes above */
-    bool was_held;          /* it has held since it took its place */
+    bool was_held;          /* the request became a holder as soon as it took its place */
     bool was_deleted;       /* a deletion with unknown outcome was sent */
     int32_t make_error;     /* error of the creation of a node above */
     bool is_done;           /* forgotten, and nothing is left to send */
-    hf_status refusal;      /* status to reply once its place is deleted */
-    char refusal_text[320]; /* the same in words */
+    hf_status refusal;      /* status to reply once the place is deleted */
+    char refusal_text[320]; /* that reason in words */
 };
 
 /* ---- The engine ---- */
@@ -238,19 +240,19 @@ struct zk {
     struct engine_limits limits;
     struct timing_overrides overrides;
     nanos connect_timeout, call_timeout;
-    int64_t wall_offset_ms; /* offset of the wall clock from our clock */
+    int64_t wall_offset_ms; /* wall clock minus the boot clock that `now` comes from */
     int64_t default_ttl_ms;
     char about[160]; /* "pid host" */
 
     struct zk_session *sessions;
     struct connection_numbers numbers; /* of the sessions */
-    struct zk_lock *loose;             /* locks that may be unused */
+    struct zk_lock *loose;             /* list of locks that may be unused */
     struct zk_entry *entries;
     struct zk_admin *admins;
     struct jute_writer message;
     uint32_t deleting; /* number of deletions in flight */
     bool has_done;     /* some forgotten entry can be freed */
-    bool has_backlog;  /* some request stays unsent until others are answered */
+    bool has_backlog;  /* some request is held back until others are answered */
     nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
 };
 
@@ -262,9 +264,9 @@ int32_t zk_call_begin(struct zk_session *session);
  * The pointer is valid until the next call is sent. */
 struct zk_call *zk_call_send(struct zk_session *session, enum zk_call_kind kind, nanos now);
 void zk_call_claim_none(struct zk_session *session, struct zk_call *call);
-/* No op waits for the replies to calls of the entry any more. */
+/* The replies to calls of the entry are no longer needed by an op. */
 void zk_calls_unclaim(const struct zk_entry *entry);
-/* The owner of these calls goes away. */
+/* The owner of these calls is freed. */
 void zk_calls_abandon_entry(struct zk_session *session, const struct zk_entry *entry);
 void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin);
 /* Handles a frame. Returns false if it is malformed. */
@@ -276,26 +278,26 @@ void zk_calls_cut(struct zk_session *session, nanos now);
 
 /* Returns the session of that ttl, or of that attempt. NULL: no memory, or too many. */
 struct zk_session *zk_session_of(struct zk *zk, int64_t ttl_ms, const struct id *attempt);
-/* Returns any session that can read a list. */
+/* Returns a session, whichever it is, that can read a list. */
 struct zk_session *zk_session_any(struct zk *zk);
 /* Dials if the session is down and may be dialled. Returns true if it is up. */
 bool zk_session_need(struct zk_session *session, nanos now);
-/* Returns the longest ttl that its timeout allows. */
+/* Returns the longest ttl that the session's timeout allows. */
 int64_t zk_session_ttl_max(const struct zk_session *session);
-/* Asks for a timeout that allows the ttl. Returns true if the session has it; false: the caller
- * must wait. */
+/* Asks for a timeout that allows the ttl. Returns true if the session already has such a timeout;
+ * false: the caller must wait. */
 bool zk_session_raise(struct zk_session *session, int64_t ttl_ms);
 /* Sends a quorum write, unless one is in flight. */
 void zk_session_beat(struct zk_session *session, nanos now);
 /* Returns the latest time at which the leader knows the session to have been alive, once a quorum
  * write that is sent now is answered. */
 nanos zk_session_touched(const struct zk_session *session, nanos now);
-/* A request that was sent at `sent_at` was answered at `now`. */
+/* Notes that a request that was sent at `sent_at` was answered at `now`. */
 void zk_session_touch(struct zk_session *session, nanos sent_at, nanos now);
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
 void zk_session_break(struct zk_session *session, hf_status status, const char *why);
 void zk_session_expired(struct zk_session *session);
-/* Counts the entry in the numbers it belongs to. */
+/* Updates the session's counters for the entry. */
 void zk_session_count(struct zk_entry *entry, int by);
 void zk_session_up(struct zk_session *session, nanos now);
 void zk_session_bytes(struct zk_session *session, const char *bytes, size_t len, nanos now);
@@ -317,9 +319,9 @@ void zk_entry_submit(struct zk *zk, struct engine_op *op, nanos now);
 void zk_entry_forget(struct zk *zk, struct engine_op *op);
 /* Sends what the entry's verb needs next, if nothing of it is in flight. */
 void zk_entry_advance(struct zk *zk, struct zk_entry *entry, nanos now);
-/* The same for all entries of a session. */
+/* Calls zk_entry_advance() for all entries of a session. */
 void zk_session_advance(struct zk_session *session, nanos now);
-void zk_entries_advance(struct zk *zk, nanos now); /* The same for all entries. */
+void zk_entries_advance(struct zk *zk, nanos now); /* Calls zk_entry_advance() for all entries. */
 void zk_entry_reply(struct zk *zk, struct zk_entry *entry, struct engine_reply reply);
 void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, const char *text,
                    nanos retry_at);
@@ -372,16 +374,16 @@ void zk_locks_free(struct zk_session *session);
 
 /* ---- zk_place.c ---- */
 
-/* What the name of a place says. */
+/* The name of a place, parsed. */
 struct zk_place {
     struct queue_entry queue;
     int32_t sequence;
     char id[ZK_ID_TEXT + 1]; /* attempt id; "": a place of another program */
 };
-/* Reads the name of a node. Returns false if it has no number: then it is no place and counts
- * for nothing. */
+/* Reads the name of a node. Returns false if the name has no number: such a node is not a place and
+ * is ignored. */
 bool zk_place_read(struct zk_place *place, struct jute_bytes name);
-/* Converts a number, which wraps, into an order that begins at `from`. */
+/* Converts a number that wraps into a position counted from `from`. */
 uint64_t zk_place_arrival(int32_t sequence, int32_t from);
 /* Returns the path of a place, without the number that the server adds. NULL: no memory. */
 char *zk_place_path(const struct zk *zk, const struct zk_entry *entry);
@@ -390,16 +392,16 @@ char *zk_place_path(const struct zk *zk, const struct zk_entry *entry);
 struct zk_data {
     int64_t ttl_ms, at_ms, pid;
     bool detached;
-    int64_t session; /* id of its private session; 0: it is not private */
+    int64_t session; /* id of the private session; 0: the session is shared */
     char password[ZK_PASSWORD_MAX];
     size_t password_len;
     char host[65], label[HF_LABEL_MAX + 1];
 };
 size_t zk_data_write(const struct zk *zk, const struct zk_entry *entry, char out[ZK_DATA_MAX],
                      nanos now);
-/* Copies the data with another ttl. Returns the length; 0: another program wrote it. */
+/* Copies the data with another ttl. Returns the length; 0: another program wrote the data. */
 size_t zk_data_with_ttl(struct jute_bytes data, int64_t ttl_ms, char out[ZK_DATA_MAX]);
-/* Reads the data. Returns false if another program wrote it. */
+/* Reads the data. Returns false if another program wrote the data. */
 bool zk_data_read(struct zk_data *data, struct jute_bytes bytes);
 
 /* Appends the name as one component of a path. Returns its length; `out` needs three bytes for
