@@ -133,7 +133,7 @@ static hf_status open_cluster(void **self, const struct url *url, const struct s
 /* Called after every event. Returns when to call it again. */
 static nanos settle(struct cluster *c, nanos now)
 {
-    assert(c->shards > 0); /* shards_open() made the first one */
+    assert(c->shards > 0); /* shards_open() made the first shard */
     shards_settle(c, now);
     surveys_settle(c, now);
 
@@ -188,7 +188,7 @@ static struct cluster_shard *shard_of(struct cluster *c, unsigned connection)
     return shard;
 }
 
-/* The number that the shard's engine has for it. */
+/* Returns the number of the connection in the shard's engine. */
 static unsigned number_in(const struct cluster_shard *shard, unsigned connection)
 {
     assert(shard->first >= 0 && connection >= (unsigned)shard->first);
@@ -241,7 +241,7 @@ static void connection_down(void *self, unsigned connection, hf_status status, c
     settle(c, now);
 }
 
-/* From the numbers of the shard's engine to those of this one. */
+/* Converts connection numbers of the shard's engine to numbers of this engine. */
 static connection_set raised(const struct cluster_shard *shard, connection_set set)
 {
     assert(shard->redis && shard->first >= 0);
@@ -259,7 +259,8 @@ static connection_set connections(void *self)
     return all;
 }
 
-/* Connections whose bytes belong to no op: maps of slots, and the greeting of a new primary. */
+/* Returns the connections whose bytes belong to no op: maps of slots, and the greeting of a new
+ * primary. */
 static connection_set listening_connections(void *self)
 {
     struct cluster *c = self;

@@ -4,11 +4,10 @@
  * keeps a map of slots, and a Redis engine (redis/cluster_member.h) for each primary. An op goes to
  * the primary that has the slot of its lock. That engine knows locks; this room knows slots.
  *
- *   cluster.c         the door (engines/wire_engine.h): URL, ops, connection events, tick
- *   shards.c          the primaries: their engines, redirects, ops that move
- *   slot_map.c        reads a map of slots and says which shard has which
- *   map_query.c       asks nodes for the map: when, whom, and what if nobody answers
- *   cluster_survey.c  list and diagnose: one request to every primary
+ *   cluster.c the door (engines/wire_engine.h): URL, ops, connection events, tick shards.c the
+ *   primaries: their engines, redirects, ops that move slot_map.c reads a map of slots and says
+ *   which shard has which slot map_query.c asks nodes for the map: when to ask, which node, and
+ *   what to do if none answers cluster_survey.c list and diagnose: one request to every primary
  *
  * Policies:
  *
@@ -16,8 +15,8 @@
  *   shard has another address, and its engine follows: holds are checked there, waiters ask again.
  * - Before the first map all slots belong to the first shard, which has no address yet: ops wait
  *   there, unsent, and move when the map has come.
- * - A redirect names the server that has the slot, and is believed at once. For MOVE_LIFE only a
- *   map of that server counts more: nodes learn of a move one after the other.
+ * - A redirect names the server that has the slot, and is believed at once. For MOVE_LIFE it counts
+ *   more than a map, except a map of that server: nodes learn of a move one after the other.
  * - If a map names no owner for a slot, the slot stays with its last owner.
  * - A primary that is cut off says that the cluster is down, but its own map still names it as an
  *   owner. So after such a reply another node is asked first.
@@ -52,17 +51,17 @@ struct cluster_node {
 struct cluster_shard {
     struct cluster *cluster;
     uint16_t index;
-    int first;   /* number of its first connection; -1: no op has come yet */
+    int first;   /* number of the shard's first connection; -1: no op has come yet */
     void *redis; /* the shard's Redis engine; NULL: this place is unused */
     struct wire_engine_host host;
-    struct cluster_node primary; /* its primary; host "": not known yet */
+    struct cluster_node primary; /* address of the primary; host "": not known yet */
     char replica[CLUSTER_REPLICAS_MAX][CLUSTER_NODE_ID + 1];
     unsigned replicas;
-    bool is_named; /* the newest map names it, or a redirect did since */
-    /* its primary has a new address: shards_settle() makes the engine follow */
+    bool is_named; /* the shard is named by the newest map or a later redirect */
+    /* the primary has a new address: shards_settle() makes the engine follow */
     bool has_moved;
-    nanos lost_at; /* time since when it is down; 0: it is up, or no op needed it */
-    nanos takes;   /* time that its requests take */
+    nanos lost_at; /* time since when the shard is down; 0: it is up, or no op needed it */
+    nanos takes;   /* time that requests to the shard take */
 };
 
 enum cluster_query_state { CLUSTER_QUERY_DOWN, CLUSTER_QUERY_DIALLING, CLUSTER_QUERY_UP };
@@ -82,7 +81,7 @@ struct cluster_search {
     bool is_on, is_wanted;
     bool found;
     unsigned next;   /* number of nodes that were asked */
-    nanos next_at;   /* time when the next one is asked */
+    nanos next_at;   /* time when the next node is asked */
     nanos again_at;  /* earliest time of the next search */
     uint32_t rounds; /* number of searches since all shards were last up */
     hf_status status;
@@ -105,7 +104,7 @@ struct cluster {
     const char *prefix; /* prefix of all keys; points into `settings` */
     bool polls;
     unsigned stride;                   /* number of connections of a shard */
-    struct connection_numbers numbers; /* of the connections of all shards */
+    struct connection_numbers numbers; /* numbers of the connections of all shards */
     /* TLS files of all nodes; host and port are filled in for each dial */
     struct endpoint endpoint;
     char user[256], password[512];
@@ -115,22 +114,24 @@ struct cluster {
 
     bool is_mapped; /* a map has arrived */
     uint16_t owner[CLUSTER_SLOTS];
-    struct cluster_shard **shard; /* by index; a place stays where it is once it was used */
-    void **member;                /* their engines, for redis_cluster_move_strays() */
-    unsigned shards, shard_room;  /* number of places that were ever used; room for places */
+    struct cluster_shard **shard; /* indexed by shard; a used place is never moved */
+    void **member;                /* engines of the shards, for redis_cluster_move_strays() */
+    /* number of places that were ever used; number of allocated places */
+    unsigned shards, shard_room;
     struct cluster_move move[CLUSTER_MOVES_MAX];
     unsigned next_move;
 
     struct cluster_node *node; /* known servers, those of the URL first */
-    /* number of servers, room for them, number of those of the URL; index of the one to ask first
+    /* number of servers, of allocated places, and of servers in the URL; index of the server to ask
+     * first
      */
     unsigned nodes, node_room, seeds, first;
     struct cluster_query query[CLUSTER_QUERIES];
     struct cluster_search search;
-    /* a primary said that the cluster is down: it may be the one that is cut off, so the next
-     * search begins at another node */
+    /* a primary said that the cluster is down: perhaps that primary is cut off, so the next search
+     * begins at another node */
     bool is_doubted;
-    nanos review_at; /* time to ask for the map after redirects; TIME_NEVER: none came */
+    nanos review_at; /* time to ask for the map after redirects; TIME_NEVER: no redirect came */
     struct resp_command command; /* command that is being written */
     struct cluster_survey *surveys;
 };
@@ -145,10 +146,10 @@ bool cluster_shard_has_replica(const struct cluster_shard *shard, const char *id
 /* Makes the first shard, which has no address yet. */
 hf_status shards_open(struct cluster *c);
 void shards_close(struct cluster *c);
-/* Hands out the numbers of a shard's connections, because an op will come to it. */
+/* Gives the shard numbers for its connections, because an op will come to it. */
 void shards_need(struct cluster_shard *shard);
-/* Returns the shard whose primary has that id or address, or has it as a replica; makes one if
- * there is none. NULL: no room or no memory. */
+/* Returns the shard whose primary or replica has that id, or whose primary has that address. Makes
+ * a shard if there is none. NULL: no room or no memory. */
 struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, const char *port);
 /* Opens an engine at an unused place. NULL: no room or no memory. */
 struct cluster_shard *shards_make(struct cluster *c);
@@ -156,7 +157,7 @@ struct cluster_shard *shards_make(struct cluster *c);
 struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nanos now);
 /* After every event: follows primaries, moves ops, notes which shards are lost. */
 void shards_settle(struct cluster *c, nanos now);
-/* Some slots have another owner: goes through the ops of every shard. */
+/* Some slots have another owner: moves the ops of every shard to the present owners. */
 void shards_review(struct cluster *c);
 /* Returns true if some shard is down and ops need it. */
 bool shards_are_lost(const struct cluster *c);
@@ -181,7 +182,7 @@ void map_query_down(struct cluster *c, unsigned number, hf_status status, const 
 nanos map_query_tick(struct cluster *c, nanos now);
 /* Returns the connections that ask for the map. */
 connection_set map_query_connections(const struct cluster *c);
-/* Adds a node to those that are asked. Without memory it is not asked. */
+/* Adds a node to those that are asked for the map. Without memory the node is left out. */
 void map_query_add_node(struct cluster *c, const struct cluster_node *node);
 /* Makes that node the first one to ask. */
 void map_query_prefer(struct cluster *c, const char *host, const char *port);

@@ -1,7 +1,8 @@
 /* cluster_survey.c - list, diagnose and the care for the library: one request to every primary, one
  * reply to the client.
  *
- * If a primary fails, the rows of the others are reported, and the reply says which one is missing.
+ * If a primary fails, the rows of the others are reported, and the reply names the primary that is
+ * missing.
  */
 #include "cluster.h"
 
@@ -14,14 +15,14 @@
 
 struct part {
     struct admin_op op;
-    bool is_out; /* the engine of its shard knows it */
-    bool is_due; /* its reply is awaited */
+    bool is_out; /* the part was submitted to the engine of its shard */
+    bool is_due; /* the reply to this part is awaited */
 };
 
 struct cluster_survey {
     struct cluster_survey *next;
     struct engine_op *op; /* op of the client */
-    bool has_begun;       /* the requests were sent; false: it waits for the map */
+    bool has_begun;       /* true: the requests were sent; false: the survey waits for the map */
     nanos asked_at;
     hf_status status; /* status of the first part that failed */
     char why[CLUSTER_WHY_MAX];

@@ -1,7 +1,7 @@
 /* map_query.c - asks nodes for the map of slots.
  *
- * The node that answered last, or that a redirect named, is asked first. If it is silent for
- * NEXT_AFTER, the next one is asked as well. */
+ * The node that answered last, or that a redirect named, is asked first. If that node is silent for
+ * NEXT_AFTER, the next node is asked as well. */
 #include "cluster.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 #define PAUSE NANOS_OF_MS(80)        /* pause between two searches */
 #define PAUSE_LONG NANOS_OF_MS(1000) /* pause when a shard has been lost for long */
 enum {
-    ROUNDS_OFTEN = 200,   /* number of searches with the short pause */
+    ROUNDS_OFTEN = 200,   /* number of searches before the pause becomes longer */
     REPLY_MOST = 8 << 20, /* bytes in a map */
 };
 
@@ -54,7 +54,7 @@ connection_set map_query_connections(const struct cluster *c)
     return all;
 }
 
-/* Notes the status to report. A refusal is more useful than silence, which may end. */
+/* Notes the status to report. A refusal comes before silence, because silence may end. */
 static void note_failure(struct cluster *c, const struct cluster_node *node, hf_status status,
                          const char *why)
 {
@@ -74,7 +74,7 @@ static void fail_query(struct cluster *c, struct cluster_query *q, hf_status sta
 {
     if (c->search.is_on)
         note_failure(c, &q->node, status, why);
-    close_query(c, q); /* frees `why`, if that is a reply */
+    close_query(c, q); /* frees `why` if it points into a reply */
 }
 
 static bool send_command(struct cluster *c, const struct cluster_query *q)
@@ -269,7 +269,7 @@ static void give_up(struct cluster *c, nanos now)
 
     c->search.is_on = false;
     if (c->is_mapped)
-        return; /* if no node answers, the last map is used further on */
+        return; /* if no node answers, the last map stays in use */
 
     snprintf(why, sizeof why, "no node of the cluster says which server has which slot: %s",
              c->search.why);

@@ -93,7 +93,7 @@ static uint32_t shard_random(void *ctx)
     return shard->cluster->host->random(shard->cluster->host->ctx);
 }
 
-/* Passes on how long requests take: the slowest shard counts. */
+/* Reports the time that requests take on the slowest shard. */
 static void shard_takes(void *ctx, nanos length)
 {
     struct cluster_shard *shard = ctx;
@@ -153,7 +153,7 @@ static int shard_redirected(void *ctx, enum redis_redirect how, unsigned slot, c
 
 /* ---- Shards ---- */
 
-/* Room for the shard and for the numbers of its connections. */
+/* Makes room for the shard and for the numbers of its connections. */
 static bool make_room(struct cluster *c)
 {
     unsigned room = c->shards < 8 ? 8 : 2 * c->shards;
@@ -173,7 +173,7 @@ static bool make_room(struct cluster *c)
     return connection_numbers_reserve(&c->numbers, numbers, c->host);
 }
 
-/* An unused place, or a new one. NULL: there is no memory. */
+/* Returns an unused place, or a new one. NULL: there is no memory. */
 static struct cluster_shard *find_place(struct cluster *c)
 {
     for (unsigned i = 0; i < c->shards; i++)
@@ -296,7 +296,7 @@ struct cluster_shard *shards_find_or_make(struct cluster *c, const char *host, c
 
     for (unsigned i = 0; i < c->shards && !shard; i++)
         if (c->shard[i]->redis && cluster_shard_has_replica(c->shard[i], id))
-            shard = c->shard[i]; /* found as the replica that was promoted */
+            shard = c->shard[i]; /* the node was found as a replica, which was promoted */
 
     shard = shard ? shard : shards_make(c);
     if (shard)
@@ -314,8 +314,8 @@ uint32_t shards_slots_of(const struct cluster *c, const struct cluster_shard *sh
 
 /* ---- Ops ---- */
 
-/* Returns the shard for an op. While a request of the op is in flight it stays where it is: that
- * server will redirect it. */
+/* Returns the shard for an op. While a request of the op is in flight, the op stays on its shard:
+ * that server will redirect the request. */
 struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nanos now)
 {
     int home = redis_cluster_home(op);

@@ -26,7 +26,7 @@ struct map {
 
 /* ---- Reading ---- */
 
-/* Reads {host, port, id, {name, value ...}}. An empty or nil host is the server that was asked;
+/* Reads {host, port, id, {name, value ...}}. An empty or nil host means the server that was asked;
  * with "?" the address is in the list of names and values. */
 static bool read_node(const struct resp_reply *resp, const struct cluster_node *from,
                       struct cluster_node *node)
@@ -126,7 +126,7 @@ static bool matches(const struct cluster_shard *shard, const struct found *found
     switch (sign) {
     case BY_ID:
         return a->id[0] && strcmp(a->id, b->id) == 0;
-    case BY_ADDRESS: /* a redirect named it, or the server was set up again */
+    case BY_ADDRESS: /* a redirect named the address, or the server was set up again */
         return cluster_node_is_at(a, b->host, b->port);
     case BY_REPLICA: /* the replica was promoted */
         return cluster_shard_has_replica(shard, b->id);
@@ -235,8 +235,8 @@ static void set_probes(struct cluster *c)
     }
 }
 
-/* Makes holds be checked where their slots are now: a shard that no map names any more may have
- * lost them. */
+/* Has holds checked on the present owners of their slots: a shard that no map names any more may
+ * have lost the holds. */
 static void check_holds(struct cluster *c)
 {
     for (unsigned i = 0; i < c->shards; i++) {

@@ -59,7 +59,7 @@ static void send_change(struct postgres *p, struct pg_op *a, const char *functio
     send_admin(p, a, function, 2, values, now);
 }
 
-/* The greeting has made the schema, or has found it. */
+/* The greeting has created or found the schema. */
 static void on_installed(struct postgres *p, struct pg_op *a, nanos now)
 {
     pg_diagnose_installation(p, a);

@@ -1,8 +1,8 @@
 /* pg_connection.c - the connection to the server: dialling, the greeting, installing the schema,
  * the requests in flight, and its end.
  *
- * Replies come in the order of the requests, and nothing else ties them together. So if a reply
- * makes no sense, no later reply on this connection can be trusted. */
+ * Replies come in the order of the requests, and nothing else ties them together. So after a reply
+ * that does not fit its request, no later reply on this connection can be trusted. */
 #include "postgres.h"
 
 #include <assert.h>
@@ -90,7 +90,7 @@ void pg_connection_drop(struct postgres *p, hf_status status, nanos now, const c
     redial_lost(&connection->redial, lasted ? REDIAL_AFTER_LONG : REDIAL_AFTER_FAILURE, now,
                 &p->limits, &p->overrides, lasted ? 0 : p->host->random(p->host->ctx));
     reply_to_all(p, now);
-    if (p->interop) /* the session's advisory locks have ended with it */
+    if (p->interop) /* the session's advisory locks have ended with the session */
         p->host->recheck(p->host->ctx);
 }
 
@@ -160,7 +160,7 @@ static bool add_request(struct pg_connection *connection, const struct pg_reques
     return true;
 }
 
-/* Tells the driver to poll the session's socket, and for what. */
+/* Tells the driver to poll the session's socket, and for which events. */
 static void adopt(struct postgres *p)
 {
     const struct pg_session *s = p->connection.session;
@@ -232,8 +232,8 @@ bool pg_connection_need(struct postgres *p, nanos now)
 {
     assert((p->connection.state == PG_DOWN) == !p->connection.session);
     struct pg_connection *connection = &p->connection;
-    /* Servers and firewalls close connections that were idle for long. The next op must not lose
-     * its request to find out. */
+    /* Servers and firewalls close connections that were idle for long. Find out now: otherwise the
+     * next op would lose its request. */
     bool was_idle = connection->state == PG_UP && !connection->count &&
                     now - connection->received_at > IDLE_AFTER;
 
@@ -300,8 +300,8 @@ static void prepare(struct postgres *p, const char *name, const char *sql, nanos
         greet(p, PG_REQ_PREPARE, name, sql, now);
 }
 
-/* The schema is there: sets up the session. Behind a pooler a setting could reach the sessions
- * of other clients. */
+/* The schema exists: sets up the session. Behind a pooler no setting is made: it could reach the
+ * sessions of other clients. */
 static void finish_setup(struct postgres *p, nanos now)
 {
     char sql[200];
@@ -326,8 +326,8 @@ static bool is_boolean(const char *value)
     return strcmp(value, "t") == 0 || strcmp(value, "f") == 0;
 }
 
-/* A pooler handed on a session with replies that another client did not wait for. It closes that
- * session if its client leaves now, in the middle of the greeting. */
+/* A pooler handed on a session with replies that another client did not wait for. If this client
+ * leaves now, in the middle of the greeting, the pooler closes that session. */
 static void drop_out_of_step(struct postgres *p, nanos now)
 {
     pg_connection_drop(p, HF_UNAVAILABLE, now, "a greeting that makes no sense");
@@ -381,8 +381,8 @@ static char *replace_word(const char *text, const char *word, const char *by)
     return out;
 }
 
-/* Returns one statement that runs a file of sql/, so that it is one transaction. Clients that
- * install at the same time wait for each other, and the second one finds nothing to do. */
+/* Returns one statement that runs a file of sql/ as one transaction. Clients that install at the
+ * same time wait for each other, and the second client finds the work done. */
 static char *install_text(const struct postgres *p, int number)
 {
     char is_due[160];
@@ -448,7 +448,7 @@ static void on_setup_error(struct postgres *p, const struct pg_reply *reply, nan
         pg_connection_drop(p, error.status, now, "%s", error.text);
 }
 
-/* Reads the version of the schema, and whether it is in memory (UNLOGGED). */
+/* Reads the version of the schema, and whether its tables are in memory (UNLOGGED). */
 static void on_setup(struct postgres *p, const struct pg_reply *reply, nanos now)
 {
     if (reply->rows != 1) {
@@ -479,14 +479,15 @@ static void on_setup(struct postgres *p, const struct pg_reply *reply, nanos now
         finish_setup(p, now);
 }
 
-/* If it failed, another client may have installed the schema meanwhile: asks again which version
- * is there. */
+/* If the installation failed, another client may have installed the schema meanwhile: asks for the
+ * version again. */
 static void on_installed(struct postgres *p, const struct pg_reply *reply, nanos now)
 {
     if (!reply->sqlstate)
         return;
 
-    /* 40001: by its default isolation this session does not see the other one's version */
+    /* 40001: under its default isolation this session does not see the version of the other client
+     */
     bool exists = strncmp(reply->sqlstate, "42P0", 4) == 0 ||
                   strcmp(reply->sqlstate, "42710") == 0 || strcmp(reply->sqlstate, "23505") == 0 ||
                   strcmp(reply->sqlstate, "40001") == 0;
@@ -527,7 +528,7 @@ static void finish_greeting(struct postgres *p, nanos now)
     if (connection->ups || p->host->random(p->host->ctx) % 64)
         p->swept_at = now;
 
-    if (connection->ups++) { /* after a reconnect: holds may have been lost, too */
+    if (connection->ups++) { /* after a reconnect, also check holds: they may have been lost */
         p->host->recheck(p->host->ctx);
         pg_reply_notify_all(p);
     }
@@ -560,8 +561,8 @@ void pg_connection_listen(struct postgres *p, nanos now)
 
 /* ---- Replies ---- */
 
-/* Notes how long requests take, in steps, so that it changes rarely. The value falls only if the
- * time became much less. */
+/* Notes how long requests take. The value moves in steps, so it changes rarely, and falls only if
+ * requests became much faster. */
 static void note_takes(struct postgres *p, nanos takes)
 {
     nanos steps = (takes + TAKES_STEP - 1) / TAKES_STEP * TAKES_STEP;
@@ -588,8 +589,7 @@ static void on_verb_error(struct postgres *p, const struct pg_request *request,
 {
     struct pg_error error = pg_error_of(p, reply);
     if (error.drop) {
-        /* The statement had no effect, but this client cannot know whether the server noticed
-         * that in time. */
+        /* The server rolled the statement back, and the connection cannot be used any more. */
         pg_op_reply(p, request->op,
                     &(struct engine_reply){.kind = REPLY_FAILED,
                                            .asked_at = request->sent_at,
@@ -602,8 +602,8 @@ static void on_verb_error(struct postgres *p, const struct pg_request *request,
     pg_op_fail(p, request->op, request->sent_at, error.status, error.text);
 }
 
-/* Returns true if the commit was not confirmed by a standby: it is done, but may be lost with
- * this server. */
+/* Returns true if no standby confirmed the commit: the change is made, but may be lost with this
+ * server. */
 static bool is_unconfirmed(const struct pg_request *request, const struct pg_reply *reply)
 {
     bool relies = request->verb == OP_ACQUIRE || request->verb == OP_EXTEND ||
@@ -753,7 +753,7 @@ static nanos later(nanos a, nanos b)
     return a > b ? a : b;
 }
 
-/* Returns the request that runs out of patience first. */
+/* Returns the request whose time limit ends first. */
 static const struct pg_request *most_impatient(const struct pg_connection *connection)
 {
     const struct pg_request *least = NULL;

@@ -1,5 +1,5 @@
-/* pg_diagnose.c - findings about the server for an operator: each says what it means for locks
- * and what to do about it. */
+/* pg_diagnose.c - findings about the server for an operator: each says what the fact means for
+ * locks, and what to do. */
 #include "postgres.h"
 
 #include "sys/clock.h"

@@ -1,10 +1,10 @@
 /* pg_interop.c - mutual exclusion with programs that use pg_advisory_lock (interop=).
  *
  * A lease takes the advisory lock of its name in the same statement. The session keeps that lock
- * until the release, which gives back both. If the lease is held but the advisory lock belongs to
- * another session, the waiter tries again after a pause, which grows from 20 to 250 ms; it keeps
- * the lease meanwhile, so no other waiter overtakes it. A request that does not wait gives the
- * lease back. */
+ * until the release, which gives back both. If the lease is granted while another session has the
+ * advisory lock, the waiter tries again after a pause that grows from 20 to 250 ms. Meanwhile it
+ * keeps the lease, so no other waiter overtakes it. A request that does not wait gives the lease
+ * back. */
 #include "postgres.h"
 
 #include "base/error.h"
@@ -41,7 +41,8 @@ hf_status pg_interop_read(struct postgres *p, const char *mode)
 
 /* ---- Statements ---- */
 
-/* Writes a call of `function` with the key. first: number of the first argument that is ours. */
+/* Writes a call of `function` with the key. first: number of our first argument in the
+ * statement. */
 static void write_call(const struct postgres *p, const char *function, int first, char *call,
                        size_t size)
 {
@@ -100,7 +101,7 @@ static bool read_key(const struct engine_op *op, char numbers[2][24], bool *has_
     snprintf(numbers[1], sizeof numbers[1], "%" PRId64, two);
     char again[50];
     snprintf(again, sizeof again, *has_two ? "%s,%s" : "%s", numbers[0], numbers[1]);
-    /* only the usual spelling of a number, so that one key has one name */
+    /* accept only the usual spelling of a number, so that one key has one name */
     return is_read && strcmp(again, text) == 0;
 }
 

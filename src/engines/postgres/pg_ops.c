@@ -1,4 +1,4 @@
-/* pg_ops.c - the struct of an op, and the statement that an op is sent as. */
+/* pg_ops.c - the struct of an op, and the statement by which an op is sent. */
 #include "postgres.h"
 
 #include <assert.h>
@@ -200,7 +200,7 @@ static const char *truth(bool is_true)
     return is_true ? "t" : "f";
 }
 
-/* The numbers of a statement as text: one buffer for all of them. */
+/* The numbers of a statement as text, in one buffer. */
 struct numbers {
     char text[12][24];
     int count;
@@ -292,8 +292,8 @@ static bool send_acquire(struct postgres *p, struct pg_op *a, nanos now)
     return send_verb(p, a, "hf_acquire", p->acquire, count, values, now);
 }
 
-/* A handoff that nobody has confirmed is not durable yet, so in a durable schema a waiter that
- * leaves gives back whatever it was granted. */
+/* An unconfirmed handoff is not durable yet. So in a durable schema a waiter that leaves releases
+ * whatever it was granted. */
 bool pg_op_gives_back(const struct postgres *p, const struct pg_op *a)
 {
     return a->sent_op.verb == OP_LEAVE && (!p->memory || p->interop);
@@ -352,7 +352,7 @@ static bool send_release(struct postgres *p, struct pg_op *a, nanos now)
     return send_release_as(p, a, PG_REQ_VERB, now);
 }
 
-/* If this does not arrive, the lease ends with its ttl. */
+/* If this request does not arrive, the lease ends with its ttl. */
 void pg_op_give_back(struct postgres *p, struct pg_op *a, nanos now)
 {
     enum op_verb verb = a->sent_op.verb;
@@ -410,7 +410,8 @@ static void send_op(struct postgres *p, struct pg_op *a, nanos now)
 
     a->unsent = false;
     bool sent = send(p, a, now);
-    a->sent = true; /* set even if that failed: a part of it may have reached the server */
+    /* set even if the send failed: a part of the request may have reached the server */
+    a->sent = true;
 
     if (sent)
         pg_op_settle(p, a);
@@ -431,7 +432,7 @@ static void send_or_begin(struct postgres *p, struct pg_op *a, nanos now)
     (diagnoses ? pg_diagnose_begin : pg_admin_begin)(p, a, now);
 }
 
-/* Ends an op of which nothing was sent. */
+/* Ends an op that was never sent. */
 static void end_unsent(struct postgres *p, struct pg_op *a, nanos now)
 {
     assert(!a->sent && !a->in_flight);

@@ -4,7 +4,8 @@
  * A hold that begins with a notification is counted from a request that we timed ourselves. Let s
  * be the time when our last request was sent, T the server's time in the reply to it, and E the end
  * of the hold in the notification: the hold is good for E - T from s on, and at most for the time
- * that the handoff gave, counted from now. If that cannot be trusted, the waiter asks the server.
+ * that the handoff gave, counted from now. If these times cannot be trusted, the waiter asks the
+ * server.
  */
 #include "postgres.h"
 
@@ -256,8 +257,8 @@ bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
     else if (understood)
         understood = read_extended(p, a, &n, &own);
 
-    /* A grant that reaches a waiter which has left is released by the request behind it. That one's
-     * reply decides. */
+    /* A grant may reach a waiter that has left. The request behind the grant's releases it, and the
+     * reply to that later request decides. */
     if (understood && is_given_back)
         pg_op_settle(p, a);
     else if (understood)
@@ -308,7 +309,7 @@ static nanos good_for(const struct pg_op *a, const struct notification *n, nanos
 }
 
 /* Returns true if the notification alone proves the hold; otherwise the server is asked. In a
- * durable schema a handoff is not on disk yet, so it never does. */
+ * durable schema it never proves the hold, because the handoff is not on disk yet. */
 static bool can_be_trusted(struct postgres *p, const struct pg_op *a, nanos good, nanos now)
 {
     const struct timing *t = pg_op_timing(p, a);
@@ -347,8 +348,8 @@ static void notify_waiter(struct postgres *p, struct pg_op *a, const struct noti
     pg_op_reply(p, a, &reply);
 }
 
-/* A notification has arrived. If a request of the waiter is in flight, its reply will be newer
- * and decides. */
+/* A notification has arrived. If a request of the waiter is in flight, the reply to that request is
+ * newer and decides. */
 void pg_reply_notified(struct postgres *p, const char *payload, nanos now)
 {
     assert(payload);

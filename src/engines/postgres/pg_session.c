@@ -12,7 +12,7 @@
 struct pg_session {
     PGconn *conn;
     PostgresPollingStatusType polling;
-    /* the reply that awaits its Sync, and the one that was passed on last */
+    /* reply that awaits its Sync, and reply that was passed on last */
     PGresult *held, *passed_on;
     uint32_t syncs; /* number of Syncs in flight */
     bool up, writes, warned;
@@ -125,7 +125,7 @@ static bool fail(struct pg_session *s)
     const char *why = pq.PQerrorMessage(s->conn);
     snprintf(s->why, sizeof s->why, "%s", *why ? why : "the server closed the connection");
 
-    s->why[strcspn(s->why, "\n")] = 0; /* keep the first line; the rest is advice */
+    s->why[strcspn(s->why, "\n")] = 0; /* keeps the first line, because the rest is advice */
     return false;
 }
 

@@ -17,7 +17,7 @@ enum pg_progress { PG_CONNECTING, PG_CONNECTED, PG_FAILED };
 struct pg_reply {
     const char *sqlstate; /* SQLSTATE of the error; NULL: the statement succeeded */
     const char *text;     /* the error in the server's words */
-    /* a warning of class 01 came with it: the commit may not have been replicated */
+    /* a warning of class 01 came with the reply: the commit may not have been replicated */
     bool warned;
     int rows;
     const void *result;
@@ -43,8 +43,8 @@ void pg_keywords_free(struct pg_keywords *keywords);
 /* Returns true if a keyword of that name may stand in a URL. */
 bool pg_keyword_is_known(const char *name, size_t len);
 
-/* Returns NULL without memory. A session that has failed already is returned, too:
- * pg_session_connect() says so. */
+/* Returns NULL without memory. May return a session that has already failed; pg_session_connect()
+ * then reports the failure. */
 struct pg_session *pg_session_open(const struct pg_keywords *keywords);
 void pg_session_close(struct pg_session *s);
 enum pg_progress pg_session_connect(struct pg_session *s); /* Continues to connect. */
@@ -57,8 +57,8 @@ const char *pg_session_error(const struct pg_session *s);
 /* Returns the id of the server process, as the handshake said. */
 int pg_session_pid(const struct pg_session *s);
 
-/* Sends a statement: the prepared one called `name`; NULL: the text `sql`. Returns false if the
- * session failed. */
+/* Sends the prepared statement called `name`, or the text `sql` if `name` is NULL. Returns false if
+ * the session failed. */
 bool pg_session_prepare(struct pg_session *s, const char *name, const char *sql);
 bool pg_session_execute(struct pg_session *s, const char *name, const char *sql, int count,
                         const char *const *values);

@@ -140,7 +140,7 @@ static hf_status read_wake(struct postgres *p, const char *text)
     return error_set(HF_CONFIG, "wake=%s: postgres: has notify and poll", text);
 }
 
-/* Sets a keyword unless the URL sets it. */
+/* Sets a keyword unless the URL has set the same keyword. */
 static bool set_unless_given(struct postgres *p, const char *name, const char *value)
 {
     return *pg_keywords_get(&p->keywords, name) || !*value ||
@@ -287,7 +287,7 @@ static void forget(void *self, struct engine_op *op)
     pg_op_forget(self, op);
 }
 
-/* The engine dials nothing itself: libpq does. */
+/* libpq dials, not the engine. */
 static void connection_up(void *self, unsigned connection, nanos now)
 {
     (void)self, (void)connection, (void)now;

@@ -20,15 +20,15 @@
  *   request of the waiter is in flight, the reply to that request decides.
  * - The grant is state, the notification only informs. In a durable schema a handoff commits
  *   lazily, so a notified waiter asks again, and that request commits synchronously.
- * - Replies are matched to requests by their order. A reply that makes no sense ends the
+ * - Replies are matched to requests by their order. A reply that does not fit its request ends the
  *   connection, and every op in flight gets an unknown outcome.
- * - With interop= a lease is held only while this session has its advisory lock, too. A session
- *   that ends takes that lock with it, so the lease is lost then, whatever its row says.
- * - Behind a pooler a session is not ours: no prepared statement, no notification, no session
- *   key. The engine recognises a pooler by its process id, which is not that of the server
- *   process. A pooler may hand on a session with replies that another client did not wait for
- *   (seen with PgBouncer 1.18). So each reply about a lease repeats a number of its request, or
- *   is not believed.
+ * - With interop= a lease is held only while this session has its advisory lock, too. If the
+ *   session ends, the advisory lock ends, too: then the lease is lost, whatever its row says.
+ * - Behind a pooler a session is not ours: no prepared statement, no notification, no session key.
+ *   The engine recognises a pooler by its process id, which is not that of the server process. A
+ *   pooler may hand on a session with replies that another client did not wait for (seen with
+ *   PgBouncer 1.18). So each reply about a lease must repeat a number of its request; other replies
+ *   are not believed.
  */
 #pragma once
 #include "base/settings.h"
@@ -66,7 +66,7 @@ enum pg_request_kind {
     PG_REQ_VERB,      /* a verb of a lock */
     PG_REQ_ADMIN,     /* a statement of an admin op */
     PG_REQ_UNCLAIMED, /* a statement for whose reply no op waits */
-    PG_REQ_HELLO,     /* this kind and the next ones belong to the greeting */
+    PG_REQ_HELLO,     /* this kind and the following kinds belong to the greeting */
     PG_REQ_SETUP,
     PG_REQ_INSTALL,
     PG_REQ_PREPARE,
@@ -79,7 +79,7 @@ struct pg_request {
     struct pg_op *op; /* NULL: no op waits for the reply, or no longer */
     nanos sent_at, patience;
     int64_t ttl_ms; /* ttl that the request asks for */
-    bool measures;  /* no other request was in flight when it was sent */
+    bool measures;  /* no other request was in flight when this request was sent */
     /* PG_REQ_VERB behind a pooler: number that the reply must repeat; otherwise 0 */
     uint64_t echo;
 };
@@ -89,10 +89,10 @@ enum pg_connection_state { PG_DOWN, PG_DIALLING, PG_GREETING, PG_UP };
 struct pg_connection {
     enum pg_connection_state state;
     struct pg_session *session; /* libpq's connection; NULL: DOWN */
-    nanos since;                /* DIALLING, GREETING: time when that began */
-    nanos received_at;          /* time when it was last readable */
+    nanos since;                /* DIALLING, GREETING: time when this state began */
+    nanos received_at;          /* time when the socket was last readable */
     struct redial redial;
-    uint32_t ups; /* number of times it came up */
+    uint32_t ups; /* number of times the connection came up */
     /* ring of requests in flight, in the order in which they are sent and answered */
     struct pg_request *queue;
     uint32_t first, count, room;
@@ -100,8 +100,9 @@ struct pg_connection {
     bool pooled;        /* a pooler stands in between */
     uint64_t echo;      /* number of the last request behind a pooler */
     bool installed;     /* the files of sql/ were run on this connection */
-    int found_version;  /* of the schema, before that; 0: there was none */
-    bool listens;       /* the session has its key and listens to the channel */
+    /* version of the schema before the files were run; 0: there was no schema */
+    int found_version;
+    bool listens; /* the session has its key and listens to the channel */
     int64_t session_key;
     int version; /* version of the server, as in 150018 */
     struct rtt rtt;
@@ -123,8 +124,8 @@ struct pg_connection {
 struct pg_queued_reply {
     bool set;
     nanos asked_at, due; /* time when the request was sent; time of the next poll */
-    int64_t at;          /* the server's clock then, in microseconds */
-    int64_t number;      /* the lock's token counter then */
+    int64_t at;          /* the server's clock at the time of the reply, in microseconds */
+    int64_t number;      /* the lock's token counter at the time of the reply */
 };
 
 /* What the engine keeps of an op from its first submit until forget(). */
@@ -136,23 +137,24 @@ struct pg_op {
     struct pg_queued_reply queued_reply; /* the newest QUEUED reply, while the op waits */
     char *list_after;                    /* PG_REQ_ADMIN: name after which the next page begins */
     int64_t first_ttl_ms;                /* ttl that sets op_timeout; extends do not change it */
-    int64_t ticket;                      /* its place in the queue; 0: unknown */
+    int64_t ticket;                      /* the op's place in the queue; 0: unknown */
     uint32_t in_flight, acquiring;       /* number of requests, and of ACQUIREs among them */
-    bool active;                         /* is in postgres.active */
-    bool unsent;                         /* waits for the connection to come up */
-    bool sent;                           /* some request was sent for it */
-    /* interop: value of connection.ups when the session took the advisory lock; 0: it has none */
+    bool active;                         /* the op is in postgres.active */
+    bool unsent;                         /* the op waits for the connection to come up */
+    bool sent;                           /* some request was sent for the op */
+    /* interop: value of connection.ups when the session took the advisory lock; 0: the session does
+     * not have it */
     uint32_t key_ups;
-    uint32_t key_given; /* interop: the same for a lock whose release is in flight */
+    uint32_t key_given; /* interop: that value for an advisory lock whose release is in flight */
     uint32_t key_polls; /* interop: number of tries in a row to take the lock */
-    bool cut;           /* an ACQUIRE that went out was never answered, and may still arrive */
+    bool cut;           /* an ACQUIRE was sent and never answered, and may still arrive */
     bool queued;        /* the server put it into the queue */
 };
 
 /* The newest replies about a name. Names may share a cell: wrong values only cost time. */
 struct pg_seen {
     int32_t era;
-    bool contended; /* there were waiters */
+    bool contended; /* the lock had waiters */
 };
 
 /* The advisory lock that a lease takes as well (setting interop). */
@@ -164,7 +166,7 @@ struct postgres {
     char where[300]; /* "host:port/database", for messages */
     char schema[PG_SCHEMA_MAX + 1], prefix[PG_PREFIX_MAX + 1];
     char commit[16];
-    /* memory: the setting; polls: wake=poll, or behind a pooler */
+    /* memory: value of the setting; polls: wake=poll, or the server is behind a pooler */
     bool memory, may_install, polls;
     struct engine_limits limits;
     struct timing_overrides overrides;
@@ -190,7 +192,8 @@ struct postgres {
 /* Dials the connection if it is down. Returns false if it cannot be dialled now; connection->why
  * says why. */
 bool pg_connection_need(struct postgres *p, nanos now);
-/* An administrator asks for it: the next connection makes the schema, whatever the setting says. */
+/* An administrator asks for the schema: the next connection creates it, whatever the setting
+ * says. */
 void pg_connection_may_install(struct postgres *p, nanos now);
 /* Sends a statement (like pg_session_execute()) and adds the request to the queue. */
 bool pg_connection_send(struct postgres *p, struct pg_request request, const char *name,
@@ -200,7 +203,7 @@ nanos pg_connection_tick(struct postgres *p, nanos now);
 /* Closes a connection that cannot be used any more, and replies to all ops in flight on it. */
 __attribute__((format(printf, 4, 5))) void pg_connection_drop(struct postgres *p, hf_status status,
                                                               nanos now, const char *format, ...);
-/* The op is going away: its requests get no op. */
+/* The op is about to be freed: clears it in its requests. */
 void pg_connection_forget(struct postgres *p, const struct pg_op *a);
 /* Makes the server notify this client: takes a session key and listens to its channel. */
 void pg_connection_listen(struct postgres *p, nanos now);
@@ -218,7 +221,7 @@ struct pg_error pg_error_of(const struct postgres *p, const struct pg_reply *rep
 /* Returns NULL without memory. */
 struct pg_op *pg_op_find_or_make(struct postgres *p, struct engine_op *op);
 void pg_op_submit(struct postgres *p, struct pg_op *a, nanos now);
-/* Returns true if the op leaves, and its request releases whatever it was granted. */
+/* Returns true if the op is a LEAVE whose request releases whatever the op was granted. */
 bool pg_op_gives_back(const struct postgres *p, const struct pg_op *a);
 /* Releases a lease that the client does not know about; no reply follows. */
 void pg_op_give_back(struct postgres *p, struct pg_op *a, nanos now);
@@ -232,21 +235,22 @@ void pg_op_fail(struct postgres *p, struct pg_op *a, nanos asked_at, hf_status s
 /* The connection is down: fails the op. */
 void pg_op_fail_with_connection(struct postgres *p, struct pg_op *a, nanos now);
 void pg_op_set_queued(struct postgres *p, struct pg_op *a, bool queued);
-/* Adds the op to the list of active ops or removes it, as its fields say. */
+/* Adds the op to the list of active ops or removes it, according to its fields. */
 void pg_op_settle(struct postgres *p, struct pg_op *a);
 const struct timing *pg_op_timing(struct postgres *p, const struct pg_op *a);
 struct pg_seen *pg_seen_of(struct postgres *p, const struct engine_op *op);
 void pg_id_text(const struct id *id, char text[PG_ID_TEXT + 1]);
-/* Writes the name with its prefix, as the server knows it. */
+/* Writes the name with its prefix, as it is stored on the server. */
 void pg_full_name(const struct postgres *p, const struct engine_op *op, char name[PG_NAME_MAX + 1]);
 
 /* ---- pg_interop.c ---- */
 
-/* Reads the setting. HF_CONFIG: another setting excludes it. */
+/* Reads the setting interop. HF_CONFIG: another setting excludes it. */
 hf_status pg_interop_read(struct postgres *p, const char *mode);
 /* Makes the statements of acquire and release include the advisory lock. */
 void pg_interop_statements(struct postgres *p);
-/* Fills in the last arguments of these statements. Returns their number; numbers: room for two. */
+/* Fills in the last arguments of these statements, in text. Returns the number of arguments;
+ * `numbers` has room for two. */
 int pg_interop_values(const struct postgres *p, const struct pg_op *a, const char **values,
                       char numbers[2][24]);
 /* If the op cannot be done with interop=, or its advisory lock is lost, replies and returns
@@ -256,15 +260,15 @@ bool pg_interop_refuses(struct postgres *p, struct pg_op *a, nanos now);
 bool pg_interop_has_key(const struct postgres *p, const struct pg_op *a);
 /* The lease is held, but another session has its advisory lock. Fills in the reply. */
 void pg_interop_key_is_taken(struct postgres *p, struct pg_op *a, struct engine_reply *reply);
-/* The op goes away: releases its advisory lock. */
+/* The op is about to be freed: releases its advisory lock. */
 void pg_interop_forget(struct postgres *p, struct pg_op *a);
 
 /* ---- pg_replies.c ---- */
 
-/* Returns false if the reply makes no sense. */
+/* Returns false if the reply does not fit the request. */
 bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
                       const struct pg_reply *reply);
-/* Notes that an acquire took its advisory lock, whether or not its commit can be relied on. */
+/* Notes that an acquire took its advisory lock, even if its commit is not certain. */
 void pg_reply_note_key(struct postgres *p, const struct pg_request *request,
                        const struct pg_reply *reply);
 void pg_reply_notified(struct postgres *p, const char *payload, nanos now);
@@ -277,7 +281,7 @@ void pg_admin_begin(struct postgres *p, struct pg_op *a, nanos now);
 bool pg_admin_reply(struct postgres *p, const struct pg_request *request,
                     const struct pg_reply *reply, nanos now);
 void pg_diagnose_begin(struct postgres *p, struct pg_op *a, nanos now);
-/* Reports what became of the schema on this connection. */
+/* Reports whether the schema was created or changed on this connection. */
 void pg_diagnose_installation(struct postgres *p, struct pg_op *a);
 void pg_diagnose_reply(struct postgres *p, const struct pg_request *request,
                        const struct pg_reply *reply);

@@ -5,15 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* a sentinel that is silent for this long: the next one is asked as well */
+/* time after which the next sentinel is asked as well, if one is silent */
 #define NEXT_AFTER NANOS_OF_MS(50)
 #define QUERY_PAUSE_MIN NANOS_OF_MS(100)  /* first pause between two searches */
 #define QUERY_PAUSE_MAX NANOS_OF_MS(1000) /* longest pause */
 /* longest time from the choice of a primary to its announcement */
 #define HOLD_BACK_MAX NANOS_OF_MS(3000)
-/* time after which a client subscribes: a short command never does */
+/* age at which a client subscribes; a short command never lives that long */
 #define LISTEN_AFTER NANOS_OF_MS(1000)
-/* time for which the epoch of a lost primary counts unconfirmed */
+/* time for which the epoch of a lost primary counts without confirmation */
 #define EPOCH_LIFE NANOS_OF_MS(30000)
 
 /* ---- Following ---- */
@@ -55,7 +55,7 @@ void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer,
 }
 
 /* The announcement does not contain the epoch of the failover, and it may come late: all sentinels
- * are asked, without a pause. Answers on their way are older than the announcement. */
+ * are asked, without a pause. Answers in flight are older than the announcement. */
 void primary_on_switch(struct sentinel *s, const char *host, const char *port, nanos now)
 {
     assert(host[0] && port[0]);
@@ -107,7 +107,7 @@ void primary_query_all(struct sentinel *s, nanos now)
     if (begins)
         begin(s, now);
     else
-        s->search.is_wanted = true; /* the answers on their way are older than the call */
+        s->search.is_wanted = true; /* answers in flight are older than this call */
     if (!s->search.is_on)
         return;
 
@@ -124,7 +124,7 @@ static bool all_answered(const struct sentinel *s)
     return s->search.next == s->nodes;
 }
 
-/* Picks the status to report: a refusal is more useful than silence, which may end. */
+/* Picks the status to report. A refusal comes before silence, because silence may end. */
 static void fail(struct sentinel *s, nanos now)
 {
     assert(!s->search.found);

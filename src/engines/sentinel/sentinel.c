@@ -130,7 +130,7 @@ static void sentinel_reply(struct sentinel *s, struct sentinel_node *node,
                            const struct sentinel_connection *connection,
                            const struct resp_reply *resp, nanos now)
 {
-    bool is_login = resp->type == RESP_STATUS; /* the OK to AUTH, on a subscription */
+    bool is_login = resp->type == RESP_STATUS; /* the OK in reply to AUTH, on a subscription */
     if (is_query(s, connection))
         sentinel_query_reply(s, node, resp, now);
     else if (!is_login)
@@ -168,7 +168,7 @@ static void sentinel_down(struct sentinel *s, unsigned number, hf_status status,
     put_down(connection);
     if (!is_query(s, connection)) {
         plan_redial(s, connection, now);
-        primary_query_all(s, now); /* announcements are missed while it is down */
+        primary_query_all(s, now); /* announcements are missed while the subscription is down */
         return;
     }
 

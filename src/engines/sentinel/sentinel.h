@@ -3,7 +3,8 @@
  * Sentinels are processes that watch one primary and its replicas. When the primary dies, they
  * agree on a replica that takes its place. This engine asks them which server is the primary,
  * listens to what they announce, and tells the Redis engine inside it (redis/followed_server.h)
- * whom to follow. Ops go straight to that engine, which knows locks; this room knows sentinels.
+ * which server to follow. Ops go straight to that engine, which knows locks; this room knows
+ * sentinels.
  *
  *   sentinel.c         the door (engines/wire_engine.h): URL, ops, connection events, tick
  *   sentinel_query.c   asks a sentinel for the primary, one question a connection
@@ -13,14 +14,14 @@
  * Policies:
  *
  * - The first answer is believed, because the greeting verifies the role. After that an answer
- *   counts only if its epoch is higher than the one that is followed: every failover has a higher
- *   epoch, and a sentinel that was cut off still names the old primary with the old one.
- * - The announcement of a failover only makes this engine ask, because it has no epoch: a late one
- *   may be of a failover that another one has undone.
+ *   counts only if its epoch is higher than that of the present primary. Every failover has a
+ *   higher epoch; a sentinel that was cut off still names the old primary with the old epoch.
+ * - The announcement of a failover only makes this engine ask, because an announcement has no
+ *   epoch: a late one may be about a failover that a later failover has undone.
  * - From the choice of a new primary until its announcement, or for 3 s, requests for new locks are
- *   held back: the old primary may grant what the new one will never know.
- * - If no sentinel answers, the server that was named last is followed. Sentinels are not needed
- *   while the primary works. */
+ *   held back: the new primary may never learn of a lock that the old primary grants now.
+ * - If no sentinel answers, the server that was named last is followed. While the primary works, no
+ *   sentinel is needed. */
 #pragma once
 #include "core/timing.h"
 #include "engines/redis/followed_server.h"
@@ -44,13 +45,13 @@ enum sentinel_setting_id {
 /* UP: connected. A connection for queries is DOWN again after its answer. */
 enum sentinel_connection_state { SENTINEL_DOWN, SENTINEL_DIALLING, SENTINEL_UP };
 
-/* What the next replies on a connection answer. */
+/* The question that the next replies on a connection answer. */
 enum sentinel_request {
     SENTINEL_REQ_AUTH,
     SENTINEL_REQ_MASTER, /* SENTINEL MASTER name */
     /* SENTINEL GET-MASTER-ADDR-BY-NAME name, for users without the right to SENTINEL MASTER */
     SENTINEL_REQ_ADDRESS,
-    /* SENTINEL MASTERS: which names the sentinel knows, because it does not know ours */
+    /* SENTINEL MASTERS: the names that the sentinel knows; asked because it does not know ours */
     SENTINEL_REQ_NAMES,
     SENTINEL_REQ_EVENTS, /* messages of the subscription */
 };
@@ -84,7 +85,7 @@ struct sentinel_answer {
 /* A search for the primary. */
 struct sentinel_search {
     bool is_on;
-    bool is_wanted;  /* another search follows this one */
+    bool is_wanted;  /* another search follows at once */
     bool found;      /* a sentinel named the primary */
     nanos next_at;   /* time when the next sentinel is asked */
     unsigned next;   /* index of that sentinel, counted from `first` */
@@ -98,7 +99,7 @@ struct sentinel {
     char scheme[24];
     char name[SENTINEL_NAME_MAX + 1]; /* name of the primary at the sentinels */
     char user[256], password[512];    /* login at the sentinels */
-    struct endpoint primary;          /* server that is followed; host "": none yet */
+    struct endpoint primary;          /* the present primary; host "": none yet */
     uint64_t epoch;                   /* epoch of the answer that named the primary */
     nanos epoch_at;                   /* time when a sentinel last confirmed the primary */
     nanos listen_from;                /* time when to subscribe; 0: before the first op */
@@ -106,7 +107,8 @@ struct sentinel {
     nanos connect_timeout;
     struct sentinel_search search;
     struct resp_command command; /* command that is being written */
-    unsigned first;              /* index of the sentinel that answered last: it is asked first */
+    /* index of the sentinel that answered last, which is asked first next time */
+    unsigned first;
     unsigned nodes;
     struct sentinel_node node[SENTINELS_MAX];
 };

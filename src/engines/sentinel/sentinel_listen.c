@@ -37,8 +37,8 @@ void sentinel_listen_up(struct sentinel *s, struct sentinel_node *node, nanos no
         return;
     }
 
-    /* Announcements before the subscription were missed. And the first answer of all, which named
-     * the primary, may have come from a sentinel that was cut off. */
+    /* Ask all sentinels: announcements before the subscription were missed, and the very first
+     * answer may have come from a sentinel that was cut off. */
     node->listen.failures = 0;
     primary_query_all(s, now);
 }

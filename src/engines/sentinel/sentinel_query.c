@@ -106,7 +106,7 @@ static void on_master(struct sentinel *s, struct sentinel_node *node, const stru
     answer.epoch = epoch ? strtoull(epoch, NULL, 10) : 0;
 
     /* The sentinel that leads a failover names the old primary with the new epoch until all
-     * replicas follow the new one. The address is of the epoch before. */
+     * replicas follow the new primary. So the address belongs to the epoch before. */
     if (is_failing_over && answer.epoch > 0)
         answer.epoch--;
 

@@ -108,7 +108,7 @@ enum zk_call_kind {
 
 /* One request in flight. Replies come in the order of the requests. */
 struct zk_call {
-    struct flight flight; /* message header; its id is the xid */
+    struct flight flight; /* send time and number; the number is the xid */
     enum zk_call_kind kind;
     bool unclaimed; /* no op waits for the reply; counted in session->unclaimed */
     bool deletes;   /* the request deletes a place; counted in zk->deleting */
