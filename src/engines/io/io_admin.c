@@ -7,11 +7,11 @@
 
 /* Time for a reply; a list may have many rows. */
 #define LIST_PATIENCE NANOS_OF_MS(5000)
-/* No server notifies of changes, so a watch reads again after this time. */
+/* Servers do not notify of changes, so a watch reads again after this time. */
 #define WATCH_PERIOD NANOS_OF_MS(200)
 
 struct io_admin {
-    struct admin_op op; /* must be the first field, see admin_of() */
+    struct admin_op op; /* must be the first field: admin_of() converts a pointer to it */
     hf_row_fn *fn;
     hf_server_state_fn *server_state;
     hf_finding_fn *find;

@@ -1,6 +1,6 @@
-/* io_background.c - the background thread: it reads connections for ops without a caller, those on
- * which the server may speak unasked, and replies that nobody waits for. Also the last reading
- * before the engine closes.
+/* io_background.c - the background thread: it reads replies to ops without a caller, messages that
+ * a server sends unasked, and replies that nobody waits for. Also the last reading before the
+ * engine closes.
  *
  * A reply that nobody waits for is *unclaimed*: its op was forgotten, or never had a caller (a
  * release whose handle was freed). The next driver of the connection reads such replies. If nobody
@@ -13,11 +13,11 @@
 /* Longest wait for a request while the engine closes; a hung server does not make closing
  * longer. */
 #define FINISH_MAX NANOS_OF_MS(500)
-/* Shortest wait for a near server, even if the caller gave no time: this long after the start
- * and after each reply, but no longer than FINISH_ANSWERING in all. */
+/* Shortest wait for a near server, even if the caller gave no time. It counts from the start and
+ * anew from each reply, but ends after FINISH_ANSWERING in all. */
 #define FINISH_MIN NANOS_OF_MS(50)
 #define FINISH_ANSWERING NANOS_OF_MS(1000)
-/* The same for an engine that ends its session only after the reply to an earlier request. */
+/* Shortest wait for an engine that ends its session only after the reply to an earlier request. */
 #define FAREWELL_MIN NANOS_OF_MS(1000)
 /* Interval of the checks whether servers still answer. */
 #define FINISH_STEP NANOS_OF_MS(10)
@@ -78,7 +78,7 @@ static connection_set neglected_connections(const struct io *io, nanos now)
 
 /* ---- Parking ---- */
 
-/* Chooses what to drive, and drives it until `bound` at the latest. */
+/* Chooses the connections to drive, and drives them until `bound` at the latest. */
 static void drive_in_background(struct io *io, nanos now, nanos bound)
 {
     struct io_waiter *me = &io->background;
@@ -110,8 +110,8 @@ void io_background_park(void *self, nanos until)
         drive_in_background(io, now, again < until ? again : until);
     }
 
-    /* Callbacks run next and may take long. So offer also what was offered to this thread and not
-     * yet taken. */
+    /* Callbacks run next and may take long. So also offer connections that were offered to this
+     * thread and not yet taken. */
     io_leave_connections(io, me, me->connections);
     io_offer(io, io->open);
     io_unlock(io);
@@ -128,7 +128,7 @@ static connection_set used_connections(const struct io *io)
     return io->unclaimed & ~unused;
 }
 
-/* Returns those of them on which a reply is likely. */
+/* Returns the unclaimed connections on which a reply is likely. */
 static connection_set awaited_connections(const struct io *io, connection_set used, nanos now)
 {
     connection_set silent =
@@ -137,7 +137,7 @@ static connection_set awaited_connections(const struct io *io, connection_set us
     return used & ~silent;
 }
 
-/* True if one of these connections was cut and not dialled since: its server may well be up. */
+/* True if one of these connections was cut and not dialled since: its server is probably up. */
 static bool may_come_back(const struct io *io, connection_set awaited)
 {
     for (connection_set connections = awaited & ~io->open; connections;) {
@@ -159,8 +159,8 @@ static nanos later(nanos a, nanos b)
     return a > b ? a : b;
 }
 
-/* Many waits mean many requests, and a server answers one after the other: wait while it does.
- * Closing the connection earlier would make it drop the requests that it has not read. */
+/* Many waits mean many requests, and a server answers them one by one: wait as long as answers
+ * come. Closing the connection earlier would make it drop the requests that it has not read. */
 static nanos while_answering(const struct io *io, nanos begin, nanos bound)
 {
     return later(bound, earlier(io->read_at + FINISH_MIN, begin + FINISH_ANSWERING));

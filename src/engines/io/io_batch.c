@@ -21,8 +21,9 @@
 /* Longer than most replies take. A reply wakes the caller that deferred. */
 #define DEFER_MAX NANOS_OF_MS(5)
 
-/* With 4 callers batching saved a seventh of the sends and made turns 10 to 30 % slower; with 8 it
- * saved 10 % of the CPU and made turns 8 % slower. With 16 it gains. */
+/* With 4 callers, batching saved a seventh of the sends and made turns 10 to 30 % slower. With 8
+ * callers it saved 10 % of the CPU and made turns 8 % slower. With 16 callers turns become
+ * faster. */
 enum { BATCH_CALLERS_MIN = 8 };
 
 static bool is_batch_full(const struct io *io)

@@ -93,7 +93,7 @@ bool io_send(void *ctx, unsigned number, const void *bytes, size_t len)
     return true;
 }
 
-/* A failure shows when the connection is driven next. */
+/* The next driver of the connection notices a failure. */
 void io_start_tls(void *ctx, unsigned number)
 {
     struct io *io = ctx;
@@ -104,7 +104,8 @@ void io_start_tls(void *ctx, unsigned number)
     conn_start_tls(connection->conn);
 }
 
-/* True if the driver waits on this connection. If there is a closing one, it waits on that one. */
+/* True if the driver waits on this connection. If a socket is still `closing`, the driver waits on
+ * that socket. */
 static bool is_waited_on(const struct io_connection *connection)
 {
     return connection->is_waited_on && !connection->closing;
@@ -139,7 +140,8 @@ void io_hang_up(void *ctx, unsigned number)
     connection->conn = NULL;
 }
 
-/* A driver that polls already must poll anew. One that is awake sees the change when it polls. */
+/* A driver that is already in poll() must poll anew. A driver that is awake sees the change when it
+ * polls. */
 void io_adopt(void *ctx, unsigned number, int fd, unsigned interest)
 {
     struct io *io = ctx;
@@ -243,7 +245,8 @@ static bool read_connection(struct io *io, struct io_connection *connection, nan
     bool more = true, any = false;
     connection->read_at = io->read_at = now;
 
-    /* It ends if the engine hangs up because it cannot decode the bytes, or begins TLS. */
+    /* The loop ends if the engine hangs up because it cannot decode the bytes, or if it begins TLS.
+     */
     while (more && connection->conn == conn && connection->up) {
         size_t got;
         if (!conn_read(conn, io->bytes, sizeof io->bytes, &got, &more)) {
@@ -293,7 +296,7 @@ void io_take_bytes(struct io *io, struct io_connection *connection, const char *
         read_connection(io, connection, now);
 }
 
-/* An error or the end of the file is for the library to find by reading. */
+/* The library finds an error or the end of the file when it reads. */
 static void serve_adopted(struct io *io, struct io_connection *connection, nanos now)
 {
     bool writable = connection->happened & POLLOUT, readable = connection->happened & ~POLLOUT;
@@ -320,8 +323,8 @@ void io_serve(struct io *io, struct io_connection *connection, nanos now)
     }
 }
 
-/* A server closes connections that were idle for long. The next op must not find out by losing its
- * request. */
+/* A server closes connections that were idle for long. Find out now: otherwise the next op would
+ * lose its request. */
 void io_read_idle(struct io *io, nanos now)
 {
     connection_set idle = io->open & ~io->driven;

@@ -30,10 +30,10 @@ void io_loop_end(void *self);
 void io_finish(void *self, nanos until);
 
 hf_status io_list(void *self, const struct admin_target *what, nanos now, hf_row_fn *fn, void *arg);
-/* For some engines; not in IO_ENGINE_FUNCTIONS. */
+/* Used by some engines only, so not in IO_ENGINE_FUNCTIONS. */
 hf_status io_care_for_library(void *self, enum admin_verb verb, const char *in_use, nanos now,
                               hf_finding_fn *fn, void *arg);
-/* For engines with several servers; not in IO_ENGINE_FUNCTIONS. */
+/* Used by engines with several servers only, so not in IO_ENGINE_FUNCTIONS. */
 hf_status io_list_servers(void *self, const struct admin_target *what, nanos now,
                           hf_server_state_fn *fn, void *arg);
 hf_status io_break_hold(void *self, const struct admin_target *what, uint64_t token, nanos now);

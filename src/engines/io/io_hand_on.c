@@ -1,12 +1,12 @@
 /* io_hand_on.c - policy: a driver that leaves a connection hands it on to a parked caller.
  *
  * Why. A driver leaves when it has its own reply, and replies for other ops may still be due on the
- * connection. Somebody must read them: a thread that sleeps while its connection has no driver
+ * connection. Some thread must read them: a caller that sleeps while its connection has no driver
  * would sleep for ever. If the next driver is a parked caller, its own reply comes to it directly.
  *
- * How. io_offer() wakes one thread that is interested. It takes the connection when it has the
- * lock, unless another thread came first; then that one drives, and hands on in turn. Callers come
- * before the background thread, which gets the connection if only ops without a caller are
+ * How. io_offer() wakes one thread that is interested. The woken thread takes the connection when
+ * it has the lock. If another thread came first, that thread drives, and hands on in turn. Callers
+ * come before the background thread, which gets the connection if only ops without a caller are
  * interested, or if replies that nobody waits for have been unread for a while (io_is_neglected).
  *
  * Off. The background thread comes before callers, and drives the connection as long as a caller

@@ -9,10 +9,10 @@
  *
  * Rules. There is no I/O thread.
  * - A parked caller drives those of its connections that have no driver. It reads the replies to
- *   all ops, and puts each into the mailbox of its op. If all its connections have a driver, the
+ *   all ops, and puts each into the mailbox of its op. If all its connections have drivers, the
  *   caller sleeps on a futex word.
- * - The background thread drives connections in which ops without a caller are interested, and
- *   those on which the server may speak unasked, if these connections have no driver.
+ * - The background thread drives connections without a driver if an op without a caller is
+ *   interested in them, or if the server may speak on them unasked.
  * - The caller's own event loop, if it has one, reads replies to ops without a caller before the
  *   background thread does (io_loop.c). It never drives.
  * - A driver that leaves a connection hands it on to a thread that is interested.
@@ -75,14 +75,15 @@ struct io_waiter {
     struct io_waiter *next, *prev; /* list io->waiters of parked callers */
     struct io_waiter *beside;      /* next caller that parks for the same op */
     struct io_mailbox *mailbox;    /* mailbox of the op it parks for; NULL: the background thread */
-    connection_set connections;    /* that it drives */
+    connection_set connections;    /* groups that the thread drives */
     enum io_waiter_state state;
-    bool recv_waited;     /* its last recv() ended without bytes: it polls from now on */
-    bool waking;          /* woken from IO_SLEEPING, and does not have the lock again yet */
-    bool woken;           /* io_wake() ended the park */
-    int wake_fd;          /* eventfd that it polls together with its connections */
-    bool wake_fd_written; /* a thread has woken it by wake_fd since it began to poll */
-    futex_word word;      /* 1 once another thread has woken it from IO_SLEEPING */
+    bool recv_waited; /* the thread's last recv() ended without bytes: it polls from now on */
+    bool waking;      /* woken from IO_SLEEPING, and does not have the lock again yet */
+    bool woken;       /* io_wake() ended the park */
+    int wake_fd;      /* eventfd that the thread polls together with its connections */
+    /* another thread has written to wake_fd since this thread began to poll */
+    bool wake_fd_written;
+    futex_word word; /* 1 once another thread has woken it from IO_SLEEPING */
 };
 
 /* A reply that was not taken out yet. */
@@ -100,7 +101,7 @@ struct io_mailbox {
     uint32_t index, generation;
     /* number of replies so far, including those that later ones replaced */
     uint32_t reply_count;
-    connection_set interest;          /* that it is counted for in interest_count */
+    connection_set interest;          /* groups in whose interest_count the op is counted */
     struct io_message *oldest;        /* list of `count` unread replies */
     struct io_message *spare;         /* message for the next reply, which then needs no memory */
     char *last_text;                  /* text of the reply that was taken out last */
@@ -111,37 +112,40 @@ struct io_mailbox {
     uint8_t count;                    /* number of unread replies */
     bool has_caller;                  /* false: replies are notified to the background thread */
     bool answered;                    /* a reply has arrived since the last submit */
-    bool final;                       /* the last reply was final: no other follows by itself */
-    bool woken;                       /* io_wake() was called while no thread was parked */
-    bool touched;                     /* it is in the list io->touched */
+    /* the last reply was final: no other follows without a request */
+    bool final;
+    bool woken;   /* io_wake() was called while no thread was parked */
+    bool touched; /* the mailbox is in the list io->touched */
 };
 
 struct io_connection {
     unsigned number;
-    bool is_open;          /* dialled or adopted, and not hung up */
-    bool up;               /* the engine was told that it is up */
-    bool dial_failed;      /* there was no memory or descriptor to dial */
-    bool in_loop;          /* the caller's loop polls it */
-    bool is_waited_on;     /* its driver waits in poll() or recv() on it, or on `closing` */
+    bool is_open;     /* the connection was dialled or adopted, and not hung up since */
+    bool up;          /* the engine was told that it is up */
+    bool dial_failed; /* there was no memory or descriptor to dial */
+    bool in_loop;     /* the caller's loop polls it */
+    /* the driver waits in poll() or recv() on this connection, or on `closing` */
+    bool is_waited_on;
     short wanted;          /* events for which a library wants to be called */
     short polled;          /* events that the driver waits for */
     short happened;        /* events that its last poll returned */
     int adopted_fd;        /* descriptor that a library owns; -1: none, and `conn` counts */
     unsigned failed_dials; /* number of failed dials in a row */
-    nanos read_at;         /* time when it was last read */
-    struct conn *conn;     /* its socket; NULL: down, or adopted */
-    struct conn *closing;  /* hung up while its driver waits on it; the driver frees it */
+    nanos read_at;         /* time when the connection was last read */
+    struct conn *conn;     /* socket of the connection; NULL: down, or adopted */
+    /* socket that was hung up while its driver waits on it; the driver frees it */
+    struct conn *closing;
 };
 
 /* The connections whose numbers are the same modulo CONNECTION_GROUPS. */
 struct io_group {
-    struct io_waiter *driver; /* thread that drives it; NULL: none */
-    nanos unclaimed_at;       /* since when a reply that no op waits for has been due */
-    nanos interest_at;        /* since when an op without a caller has been interested */
+    struct io_waiter *driver; /* thread that drives the group; NULL: none */
+    nanos unclaimed_at;       /* time since when a reply that no op waits for has been due */
+    nanos interest_at;        /* time since when an op without a caller has been interested */
     unsigned open_count;      /* number of open connections */
     uint32_t interest_count;  /* number of interested ops without a caller */
-    int wake_fd;              /* eventfd for its driver; -1 before the first dial */
-    struct io_spin spin;      /* whether spinning pays */
+    int wake_fd;              /* eventfd for the group's driver; -1 before the first dial */
+    struct io_spin spin;      /* learns whether spinning pays */
 };
 
 /* One connection of each group. */
@@ -161,7 +165,7 @@ struct io {
     struct io_row **row; /* connection i is in row i / CONNECTION_GROUPS */
     unsigned rows;
     struct io_group group[CONNECTION_GROUPS];
-    connection_set open;         /* connections that were dialled and are not down */
+    connection_set open;         /* groups with a connection that was dialled and is not down */
     connection_set driven;       /* connections with a driver */
     connection_set dirty;        /* connections with bytes that were not flushed */
     connection_set dialled;      /* dialled, and not offered to a thread since */
@@ -174,7 +178,7 @@ struct io {
     connection_set loop_set; /* groups with a connection that the loop polls */
     nanos loop_at;           /* time when the loop read last, or when a first reply became due */
     nanos loop_read_at;      /* time when the loop read last */
-    bool loop_ended;         /* the loop does not come back */
+    bool loop_ended;         /* the loop was closed, and reads no more */
     bool loop_reads;         /* the loop reads now, and then takes the replies itself */
     nanos spin;              /* time for which callers spin; 0: they do not */
 
@@ -191,14 +195,14 @@ struct io {
     uint32_t waking;           /* number of callers with `waking` set */
     uint32_t unsent;           /* number of sends by the engine since the last flush */
     nanos read_at;             /* time when any connection was last read */
-    /* sleepers to wake once the lock is free, because they need it */
+    /* sleepers to wake once the lock is free, because each takes the lock */
     futex_word *wake[IO_WAKES_MAX];
     uint32_t wakes;                /* number of words in `wake` */
     struct io_waiter background;   /* the background thread */
     pthread_t background_thread;   /* valid if `entered` */
     bool entered;                  /* the background thread is inside the engine */
     bool has_background_work;      /* the background thread must return to the client */
-    _Atomic bool background_woken; /* the same, set without the lock */
+    _Atomic bool background_woken; /* the same request to return, set without the lock */
     char bytes[IO_READ_SIZE];      /* buffer for one read */
 };
 
@@ -336,10 +340,10 @@ void io_take_bytes(struct io *io, struct io_connection *connection, const char *
                    ssize_t got, nanos now);
 /* Reads connections that nobody has read for 1 s, mainly to notice that the server closed them. */
 void io_read_idle(struct io *io, nanos now);
-/* For the caller's loop: reads a connection that is up. Returns true if there were bytes. */
+/* Called by the caller's loop: reads a connection that is up. Returns true if there were bytes. */
 bool io_read_now(struct io *io, struct io_connection *connection, nanos now);
-/* For the driver, after its wait on that connection. Returns false if the connection was hung up
- * meanwhile: then the events of the wait belong to the old socket. */
+/* Called by the driver after its wait on that connection. Returns false if the connection was hung
+ * up meanwhile: then the events of the wait belong to the old socket. */
 bool io_end_wait(struct io_connection *connection);
 void io_connections_close(struct io *io);
 
@@ -354,11 +358,11 @@ nanos io_drive(struct io *io, struct io_waiter *me, nanos now, nanos until);
 /* ---- io_park.c ---- */
 
 void io_wake_waiter(struct io *io, struct io_waiter *waiter);
-void io_write_wake_fd(int fd); /* Needs no lock. */
+void io_write_wake_fd(int fd); /* May be called without the lock. */
 
 /* ---- io_loop.c ---- */
 
-/* The first: a connection came up. The second: it is about to go down. */
+/* Call io_loop_watch() when a connection came up, io_loop_unwatch() before it goes down. */
 void io_loop_watch(struct io *io, struct io_connection *connection);
 void io_loop_unwatch(struct io *io, struct io_connection *connection);
 /* Connections that the background thread leaves to the loop for now. */
@@ -420,7 +424,8 @@ void io_offer(struct io *io, connection_set connections);
 connection_set io_background_share(const struct io *io);
 void io_leave_connections(struct io *io, struct io_waiter *me, connection_set connections);
 void io_give_up(struct io *io, struct io_waiter *me,
-                connection_set connections); /* and offers them */
+                /* takes the connections from their driver and offers them */
+                connection_set connections);
 
 /* ---- io_admin.c ---- */
 

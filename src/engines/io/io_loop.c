@@ -1,7 +1,8 @@
 /* io_loop.c - the caller's own event loop reads replies while it is awake.
  *
- * Why. A reply that the background thread reads wakes two threads: that one, and then the loop for
- * the callback. A loop that polls the sockets reads its reply itself, with one system call.
+ * Why. A reply that the background thread reads wakes two threads: the background thread, and then
+ * the loop for the callback. A loop that polls the sockets reads its reply itself, with one system
+ * call.
  *
  * How. The loop polls an epoll descriptor that holds the connections, and reads whatever has come
  * when it calls hf_process. It never drives: it does not sleep here, and another thread may poll
@@ -29,7 +30,7 @@ static nanos later(nanos a, nanos b)
 
 /* ---- The connections that the loop polls ---- */
 
-/* Without memory for it the loop does without this connection, and the background thread reads. */
+/* Without memory the loop does not poll this connection, and the background thread reads it. */
 void io_loop_watch(struct io *io, struct io_connection *connection)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
@@ -97,7 +98,7 @@ void io_loop_end(void *self)
 
 /* ---- Whose turn it is ---- */
 
-/* A group with a connection that the loop does not poll is not left to it. */
+/* A group is left to the loop only if the loop polls all its connections. */
 static bool is_left_to_loop(const struct io *io, unsigned group, nanos now)
 {
     connection_set set = connection_set_of(group);
@@ -108,7 +109,8 @@ static bool is_left_to_loop(const struct io *io, unsigned group, nanos now)
         if (!connection->in_loop)
             return false;
 
-        /* Bytes that hf_flush will send do not count; a socket that took too few of them does. */
+        /* Bytes that hf_flush will send do not count. Bytes that a full socket did not take do
+         * count. */
         bool writes = conn_events(conn) != POLLIN && !is_dirty;
         if (writes || conn_ready(conn))
             return false;
@@ -151,7 +153,7 @@ void io_loop_announce(struct io *io, connection_set connections)
 
 /* ---- Reading ---- */
 
-/* Reads the watched connections that are readable. If they are more than READ_AT_ONCE, the loop
+/* Reads the watched connections that are readable. If there are more than READ_AT_ONCE, the loop
  * finds its descriptor readable again. */
 static void read_readable(struct io *io, nanos now)
 {
@@ -162,7 +164,7 @@ static void read_readable(struct io *io, nanos now)
             io_read_now(io, event[i].data.ptr, now);
 }
 
-/* Mostly replies are due by one connection alone: then no epoll_wait() is needed to find it. */
+/* Usually replies are due on one connection only: then no epoll_wait() is needed to find it. */
 static void read_what_came(struct io *io, nanos now)
 {
     connection_set due = io->interest_set & io->loop_set;

@@ -45,7 +45,7 @@ static void rerouted(void *ctx, struct engine_op *op)
     if (!mailbox)
         return;
     io_mailbox_touch(io, mailbox);
-    /* as for new connections, some thread must begin to read them */
+    /* as with new connections, some thread must begin to read them */
     io->dialled |= op->connections;
 }
 
@@ -204,7 +204,7 @@ static void finish_submit(struct io *io, const struct engine_op *op)
         io_flush_or_defer(io);
 }
 
-/* Returns true if *reply is the reply already. */
+/* Returns true if the engine replied at once; then *reply has the reply. */
 static bool submit(struct io *io, struct io_mailbox *mailbox, nanos now, struct engine_reply *reply)
 {
     struct engine_op *op = mailbox->op;
@@ -298,7 +298,8 @@ void io_flush(void *self)
     connection_set flushed = io->dirty & io->loop_set;
     io_flush_connections(io);
     if (flushed)
-        io_offer(io, flushed); /* the background thread drives those whose socket is full */
+        /* the background thread drives the connections whose socket is full */
+        io_offer(io, flushed);
     io_unlock(io);
 }
 

@@ -12,12 +12,13 @@ void io_write_wake_fd(int fd)
 {
     static const uint64_t one = 1;
     if (write(fd, &one, sizeof one) < 0) {
-        /* An eventfd refuses a write only if it is full, and then it is readable already. */
+        /* A write to an eventfd fails only if the eventfd is full, and then it is already readable.
+         */
     }
 }
 
-/* A thread that is IO_AWAKE sees the change when it takes the lock; one that is IO_RECEIVING cannot
- * be woken and sees it when its recv() ends (io_recv_wait.c). */
+/* A thread that is IO_AWAKE sees the change when it takes the lock. A thread that is IO_RECEIVING
+ * cannot be woken and sees the change when its recv() ends (io_recv_wait.c). */
 void io_wake_waiter(struct io *io, struct io_waiter *waiter)
 {
     assert(waiter->state != IO_POLLING || waiter->wake_fd >= 0);
@@ -35,8 +36,8 @@ void io_wake_waiter(struct io *io, struct io_waiter *waiter)
     }
 }
 
-/* A sleeper may have returned by itself meanwhile, and its word may be gone with its stack. The
- * wake uses the address alone, so it does no harm. */
+/* A sleeper may have returned by itself meanwhile, and its futex word may be gone with its stack.
+ * The wake only uses the address, so that is harmless. */
 void io_unlock_and_wake(struct io *io)
 {
     futex_word *wake[IO_WAKES_MAX];
@@ -70,7 +71,7 @@ static bool sleep_unlocked(struct io *io, struct io_waiter *me, nanos until)
     return atomic_load(&me->word);
 }
 
-/* All connections of the op have drivers, or are down. */
+/* Sleeps: all connections of the op have drivers, or are down. */
 static void sleep_until_woken(struct io *io, struct io_waiter *me, nanos now, nanos until)
 {
     io_flush_or_defer(io);
@@ -102,7 +103,7 @@ static void leave_park(struct io *io, struct io_waiter *me)
     struct io_waiter **at = &me->mailbox->parked;
     while (*at && *at != me)
         at = &(*at)->beside;
-    if (*at) /* otherwise the op was forgotten meanwhile */
+    if (*at) /* NULL: the op was forgotten meanwhile */
         *at = me->beside;
 
     *(me->prev ? &me->prev->next : &io->waiters) = me->next;
@@ -110,14 +111,14 @@ static void leave_park(struct io *io, struct io_waiter *me)
         me->next->prev = me->prev;
     io->parked--;
 
-    /* Offer all of them: another connection may have been offered to this thread while it was
-     * leaving. */
+    /* Offer all connections: another one may have been offered to this thread while it was leaving.
+     */
     io_leave_connections(io, me, me->connections);
     io_offer(io, io->open);
 }
 
-/* Returns the time if it was read just now, or 0 if another thread brought the reply: that may be
- * long ago. */
+/* Returns the time if this thread read the clock just now. Returns 0 if another thread brought the
+ * reply, perhaps long ago. */
 static nanos wait_for_reply(struct io *io, struct io_waiter *me, uint64_t slot, uint32_t seen,
                             nanos until)
 {

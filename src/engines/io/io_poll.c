@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* How long a thread polls that has no memory to poll all its connections. */
+/* Longest poll of a thread that lacks the memory to poll all its connections. */
 #define SHORT_LIST_MAX NANOS_OF_MS(10)
 
 /* ---- Taking connections ---- */
@@ -39,7 +39,7 @@ void io_choose_connections(struct io *io, struct io_waiter *me, connection_set w
 /* The eventfd of the thread, and connections. */
 struct wait_list {
     struct pollfd few[CONNECTION_GROUPS + 1], *fds;
-    struct io_connection *first[CONNECTION_GROUPS], **connection; /* that of fds[i + 1] */
+    struct io_connection *first[CONNECTION_GROUPS], **connection; /* connection of fds[i + 1] */
     unsigned count;                                               /* number of connections */
     bool is_short; /* some connections are missing, because there is no memory */
 };
@@ -52,7 +52,7 @@ static unsigned count_open(const struct io *io, connection_set set)
     return count;
 }
 
-/* Without memory only the first ones are polled, and those for a short time. */
+/* Without memory only the first connections are polled, and only for a short time. */
 static void make_room(struct wait_list *list, unsigned count)
 {
     list->fds = list->few;
@@ -120,8 +120,8 @@ static int poll_limit(nanos until)
     return ms < INT32_MAX ? (int)ms : INT32_MAX;
 }
 
-/* Signals may end it early. It is not ppoll(2): that one does not count the time for which the
- * process is stopped, so a lease that expired meanwhile would be noticed late. */
+/* Signals may end the poll early. Not ppoll(2), which does not count the time for which the process
+ * is stopped: a lease that expired meanwhile would be noticed late. */
 static void poll_until(struct pollfd *fds, nfds_t count, nanos until)
 {
     int limit = poll_limit(until);
@@ -136,7 +136,7 @@ static void empty_wake_fd(struct io_waiter *me, bool readable)
     uint64_t writes;
     bool full = me->wake_fd_written || readable;
     if (full && read(me->wake_fd, &writes, sizeof writes) < 0) {
-        /* Somebody else emptied it. */
+        /* Another thread has already emptied the eventfd. */
     }
     me->wake_fd_written = false;
 }
@@ -163,7 +163,7 @@ static void poll_unlocked(struct io *io, struct io_waiter *me, struct pollfd *fd
     empty_wake_fd(me, fds[0].revents);
 }
 
-/* Polls the connections of the list, and keeps those on which something happened. */
+/* Polls the connections of the list, and keeps those with events. */
 static void poll_list(struct io *io, struct io_waiter *me, struct wait_list *list, nanos until)
 {
     list->fds[0] = (struct pollfd){.fd = me->wake_fd, .events = POLLIN};

@@ -3,9 +3,9 @@
  * Why. A recv() that sleeps is one system call. A poll() with a time limit and the recv() after it
  * are two, and take twice as long.
  *
- * When. The caller drives exactly one connection, also of its group, its op is interested in no
- * other, the connection is up without TLS, and nothing is due before the recv() would end. So times
- * stay exact.
+ * When. The caller drives exactly one connection, the only one of its group, and its op is
+ * interested in no other. The connection is up without TLS, and nothing is due before the recv()
+ * would end. So times stay exact.
  *
  * Cost. Nobody can wake a thread in recv(). The socket has a time limit of CONN_RECV_WAIT_MS (20
  * ms), after which recv() returns. The caller then takes the lock, sees whatever happened
@@ -22,7 +22,7 @@
 
 enum { RECV_SIZE = 4096 };
 
-/* The only open connection of a group. */
+/* Returns the only open connection of a group. */
 static struct io_connection *only_open(const struct io *io, unsigned group)
 {
     assert(io->group[group].open_count == 1);

@@ -1,13 +1,12 @@
-/* io_settle.c - what follows from a call of the engine: replies are delivered, and threads learn
- * which connections they must read.
+/* io_settle.c - after each call of the engine: delivers replies, and tells threads which
+ * connections they must read.
  *
  * Each op that got a reply or changed its connections stands in io->touched until it is settled. */
 #include "io_internal.h"
 
 #include "sys/clock.h"
 
-/* Brings io->interest_count up to date: which connections ops without a caller are interested in.
- */
+/* Updates io->interest_count: the connections in which ops without a caller are interested. */
 static void update_interest(struct io *io, struct io_mailbox *mailbox)
 {
     connection_set now = mailbox->has_caller ? 0 : mailbox->op->connections;
@@ -54,8 +53,8 @@ static void settle_touched(struct io *io)
     }
 }
 
-/* Notes connections on which a reply is due that no op waits for. The background thread reads those
- * that are new in the set after IO_UNCLAIMED_AFTER. */
+/* Notes connections on which a reply is due that no op waits for. The background thread reads
+ * connections that are new in this set after IO_UNCLAIMED_AFTER. */
 static void note_unclaimed(struct io *io, connection_set unclaimed)
 {
     connection_set added = unclaimed & ~io->unclaimed;

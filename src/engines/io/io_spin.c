@@ -4,9 +4,9 @@
  * caller that keeps checking its connection for `spin=` microseconds (default 50) gets most replies
  * of a near server without a sleep.
  *
- * When. Only a caller that is the only parked one spins: where several wait, they need the CPU. The
- * background thread never spins, because nobody waits for its replies. If the process may use only
- * one CPU, nobody spins: the server needs that CPU (io_open).
+ * When. A caller spins only if no other caller is parked: several would need the CPU for their
+ * work. The background thread never spins, because nobody waits for its replies. If the process may
+ * use only one CPU, nobody spins: the server needs that CPU (io_open).
  *
  * Cost. A spin that ends without a reply has wasted its time. So each group counts hits and
  * misses and spins less and less where it does not pay (io_spin.h).

@@ -1,13 +1,14 @@
 /* io_spin.h - learns from past waits whether spinning pays; io_spin.c says what spinning is.
  *
  * A *miss* is a wait whose reply came after the spin had ended. Each miss in a row doubles the
- * number of waits that sleep at once. A *hit* halves the count of misses: one hit may be chance,
- * and after four of them spinning pays again. */
+ * number of waits that sleep at once. A *hit* halves the count of misses: one hit may be chance;
+ * after four hits spinning is tried on every wait again. */
 #pragma once
 #include <assert.h>
 #include <stdbool.h>
 
-/* Where spinning never pays, one wait in 2^12 spins. That costs some 10 ns for each wait. */
+/* Where spinning never pays, one wait in 2^12 spins, which costs about 10 ns per wait on
+ * average. */
 enum { IO_SPIN_MISSES_MAX = 12 };
 
 struct io_spin {

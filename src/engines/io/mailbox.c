@@ -1,8 +1,8 @@
-/* mailbox.c - the mailbox of each op: replies that came and were not taken out yet.
+/* mailbox.c - the mailbox of each op: replies that have arrived and were not taken out yet.
  *
  * Mailboxes lie in chunks that stay in place until the driver is closed, so a slot that was
  * forgotten can still be looked up. A client may hold very many locks and has few ops in flight. So
- * an op has a mailbox, and a mailbox its spare message, only while a reply may come. */
+ * an op has a mailbox only while a reply may come, and so has a mailbox its spare message. */
 #include "io_internal.h"
 
 #include <stdlib.h>
@@ -139,9 +139,9 @@ static bool is_final(const struct engine_reply *reply)
     return reply->kind != REPLY_NOTIFY && reply->kind != REPLY_QUEUED;
 }
 
-/* Returns true if `reply` may be dropped for a new one: a notification for any reply, a place in
- * the queue for a later answer. An answer is never dropped for a notification, because its caller
- * would wait for it for ever. */
+/* Returns true if `reply` may be dropped for a newer reply: a notification for any reply, a place
+ * in the queue for a later answer. An answer is never dropped for a notification, because its
+ * caller would wait for it for ever. */
 static bool is_replaceable(const struct engine_reply *reply, const struct engine_reply *by)
 {
     if (by->kind == REPLY_NOTIFY)
@@ -171,8 +171,8 @@ static struct io_message *take_replaceable(struct io_mailbox *mailbox,
     return message;
 }
 
-/* Returns NULL if there is no room. That happens only to notifications: for an answer the submit
- * has reserved room. */
+/* Returns NULL if there is no room. That happens only to notifications, because the submit has
+ * reserved room for an answer. */
 static struct io_message *find_room(struct io *io, struct io_mailbox *mailbox,
                                     const struct engine_reply *reply)
 {

@@ -1,4 +1,4 @@
-/* connection_numbers.c - which connection numbers are free, and who has the others. */
+/* connection_numbers.c - which connection numbers are free, and the owners of all others. */
 #include "connection_numbers.h"
 
 #include <assert.h>

@@ -1,12 +1,12 @@
 /* connection_numbers.h - hands out the numbers of connections (engines/wire_engine.h) in an engine
- * that has any number of servers, and says which of them a number belongs to. The lowest free
- * numbers come first: up to CONNECTION_GROUPS of them, sets of connections are exact. */
+ * with any number of servers, and says which server a number belongs to. The lowest free numbers
+ * come first, because sets of connections are exact for numbers below CONNECTION_GROUPS. */
 #pragma once
 #include "engines/wire_engine.h"
 
-/* Which numbers are in use; zero: none. */
+/* The numbers in use. A zeroed struct has none. */
 struct connection_numbers {
-    void **owner; /* by number; NULL: free */
+    void **owner; /* owners, indexed by number; NULL: free */
     unsigned room;
 };
 
@@ -20,7 +20,7 @@ void connection_numbers_give_back(struct connection_numbers *numbers, unsigned f
                                   unsigned count);
 void connection_numbers_free(struct connection_numbers *numbers);
 
-/* NULL: nobody has that number. */
+/* Returns the owner of the number; NULL: none. */
 static inline void *connection_numbers_owner(const struct connection_numbers *numbers,
                                              unsigned number)
 {

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is being read. */
+/* The state of the parser. */
 struct reading {
     struct endpoints *into;
     const char *scheme;
@@ -37,7 +37,7 @@ static hf_status take_part(const struct reading *r, const char *what, const char
                : error_set(status, "%s: the URL's %s: %s", r->scheme, what, error_text());
 }
 
-/* The same for a part that messages show, so it must be printable. */
+/* Decodes a part that messages show, so it must be printable. */
 static hf_status take_shown(const struct reading *r, const char *what, const char *text, size_t len,
                             char *out, size_t size)
 {

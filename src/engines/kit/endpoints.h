@@ -15,7 +15,7 @@
 /* The form of one engine's URLs. */
 struct endpoint_form {
     const char *example;      /* for messages, as in "user:password@host:6379/0" */
-    const char *default_host; /* host if the URL names none; NULL: it must name one */
+    const char *default_host; /* host if the URL names none; NULL: the URL must name one */
     const char *default_port;
     unsigned most;    /* number of servers, at most ENDPOINTS_MAX; 1: no list */
     bool tls;         /* the scheme asks for TLS */
@@ -28,7 +28,7 @@ struct endpoints {
     const char *rest;              /* text behind the hosts, within the URL; "": none */
     unsigned count;
     struct endpoint *one; /* array of `count` servers */
-    unsigned first;       /* index of the server to dial if no dial failed */
+    unsigned first;       /* index of the server to dial after no failure */
 };
 
 /* HF_CONFIG: error_text() says what is wrong, without showing a password; HF_NO_MEMORY. On failure
@@ -38,10 +38,11 @@ hf_status endpoints_read(struct endpoints *endpoints, const struct url *url,
 /* Also wipes the password. */
 void endpoints_free(struct endpoints *endpoints);
 
-/* Returns the server to dial after that many failures in a row: each in turn, and in each round
- * another address of its name. Valid until the next call. */
+/* Returns the server to dial after that many failures in a row: the servers take turns, and in each
+ * round another address of the name is used. Valid until the next call. */
 const struct endpoint *endpoints_turn(struct endpoints *endpoints, unsigned failures);
-/* The server that endpoints_turn() returned is up: makes it the first to dial. */
+/* Call it when the server that endpoints_turn() returned is up: makes that server the first to
+ * dial. */
 void endpoints_keep(struct endpoints *endpoints, const struct endpoint *endpoint);
 
 /* Reads a password from the first line of a file that only its owner may read. An empty path

@@ -209,8 +209,8 @@ static void read_text(struct http_response *r)
     }
 }
 
-/* Appends bytes up to the end of the line, or all. A CR stays in the text until its LF has
- * arrived. */
+/* Appends bytes up to the end of the line, or all bytes if no line ends. A CR stays in the text
+ * until its LF has arrived. */
 static size_t take_text(struct http_response *r, const char *bytes, size_t len)
 {
     size_t taken = 0;

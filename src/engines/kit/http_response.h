@@ -2,9 +2,9 @@
  * responses come out.
  *
  * Strict. Lines end with CR LF, the version is HTTP/1.1, a body has a Content-Length or is chunked
- * without extensions and trailers, and never both. A response that says neither, an interim
- * response and a folded field are refused: no server that these engines talk to sends one, and a
- * guess about where a response ends would give the next reply to the wrong request. */
+ * without extensions and trailers, and never both. A response without either, an interim response
+ * and a folded field are refused: no server that these engines talk to sends them. To guess where a
+ * response ends could give the next reply to the wrong request. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ struct http_response {
 
     enum http_stage stage;
     unsigned status; /* 200 to 599 */
-    bool closes;     /* the server will close the connection after it */
+    bool closes;     /* the server will close the connection after this response */
     char *body;      /* ends with NUL; NULL: empty. Valid until http_response_next() */
     size_t body_len;
     const char *flaw; /* HTTP_BAD: reason in words */

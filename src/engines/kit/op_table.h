@@ -1,15 +1,15 @@
 /* op_table.h - the ops that an engine knows, from the first submit until forget(): small while an
  * op is idle, because each hold has one.
  *
- * An engine embeds struct known_op as the first field of what it keeps of an idle op. What it needs
- * only while something is in flight for the op hangs at `active`. */
+ * An engine embeds struct known_op as the first field of what it keeps of an idle op. `active`
+ * points to what the engine needs only while something is in flight for the op. */
 #pragma once
 #include "core/engine_protocol.h"
 
 struct known_op {
-    /* next op in the bucket; in an unused struct: the next unused one */
+    /* next op in the bucket, or next unused struct */
     struct known_op *same_hash;
-    struct engine_op *op; /* its attempt id does not change while the table has it */
+    struct engine_op *op; /* the op's attempt id must not change while the op is in the table */
     void *active;         /* the engine's struct for an active op; NULL: the op is idle */
 };
 
@@ -25,8 +25,8 @@ struct op_table {
 };
 
 struct known_op *op_table_note(struct op_table *table, struct engine_op *op);
-/* Adds the op and sets op->engine_state. The bytes behind the known_op are zero. NULL: no
- * memory. `size` is that of the table: as a constant it saves the call of memset(). */
+/* Adds the op and sets op->engine_state. The bytes behind the known_op are zero. NULL: no memory.
+ * `size` is the table's size, passed as a constant to save the call of memset(). */
 static inline void *op_table_add(struct op_table *table, struct engine_op *op, size_t size)
 {
     struct known_op *known = op_table_note(table, op);

@@ -6,7 +6,7 @@
 #include <assert.h>
 
 enum {
-    ANY_TTL_MS = 1000, /* any ttl will do: the pauses follow from the settings alone */
+    ANY_TTL_MS = 1000, /* any ttl would do: the pauses depend on the settings alone */
     CUTS_MOST = 2      /* number of cuts in a row that lengthen the pause */
 };
 #define CUT_PAUSE NANOS_OF_MS(5)

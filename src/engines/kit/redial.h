@@ -12,9 +12,9 @@ struct redial {
 /* The kind of loss. A connection that was cut is redialled sooner than one that never came up:
  * its server is more likely to be up, and releases wait for it. */
 enum redial_after {
-    REDIAL_AFTER_FAILURE, /* it never came up */
-    REDIAL_AFTER_CUT,     /* it was up, but not for long */
-    REDIAL_AFTER_LONG     /* it was up for long: not a failure */
+    REDIAL_AFTER_FAILURE, /* the connection never came up */
+    REDIAL_AFTER_CUT,     /* the connection was up, but not for long */
+    REDIAL_AFTER_LONG     /* the connection was up for long: not a failure */
 };
 
 /* `since`: time when it came up, if it was up */

@@ -1,4 +1,4 @@
-/* unheard.c - the reply to a LEAVE behind an ACQUIRE that no server answered. */
+/* unheard.c - the reply to a LEAVE that follows an ACQUIRE without an answer. */
 #include "unheard.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
-/* unheard.h - the reply to a LEAVE behind an ACQUIRE that no server answered.
+/* unheard.h - the reply to a LEAVE that follows an ACQUIRE without an answer.
  *
- * Without its status the wait would be reported as timed out, which says that others hold the
- * lock. */
+ * The reply has the status of the failure. Otherwise the wait would be reported as timed out, which
+ * means that others hold the lock. */
 #pragma once
 #include "core/engine_protocol.h"
 

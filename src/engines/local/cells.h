@@ -4,7 +4,7 @@
 #include "table_file.h"
 
 /* Most functions come in two forms: `..._cell` for a caller that already has the cell's address,
- * and one that takes the index alone. */
+ * and without that ending for a caller that has the index only. */
 
 /* A cell with its address, small enough to be returned in registers. */
 struct cell_ref {
@@ -143,8 +143,8 @@ extern _Thread_local nanos walk_began __attribute__((tls_model("initial-exec")))
  * table counts as damaged. */
 bool walk_has_time(struct table *t);
 
-/* A damaged list may be a circle, so a walk has as many steps as there are cells. Walks inside
- * walks could still take for ever: each checks the time every 1024 steps. */
+/* A damaged list may be a circle, so a walk has at most as many steps as there are cells. Walks
+ * inside walks could still take for ever, so each checks the time every 1024 steps. */
 static inline bool walk_goes_on(struct table *t, uint32_t *left)
 {
     if (__builtin_expect(*left % 1024 == 0, false) && (*left == 0 || !walk_has_time(t)))

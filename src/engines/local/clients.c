@@ -1,5 +1,5 @@
-/* clients.c - the clients of a table: which are alive, which watches which, and cleaning up after
- * the dead. */
+/* clients.c - the clients of a table: which clients are alive, which client watches which, and
+ * cleaning up after dead ones. */
 #include "clients.h"
 
 #include "base/error.h"
@@ -14,8 +14,8 @@ static struct table_client *member_at(struct table *t, uint32_t index)
     return &cell_at(t, index)->client;
 }
 
-/* The mutexes that the kernel marks when this process dies: our own life word, and the one of a
- * dead client that we clean up after. */
+/* The mutexes that the kernel marks when this process dies: our own life word, and that of a dead
+ * client that we clean up after. */
 enum { SLOT_OWN, SLOT_REAPED };
 
 static int64_t life_offset(uint32_t client)
@@ -187,8 +187,8 @@ static bool free_entries_in_chunk(struct table *t, uint32_t first, uint32_t clie
     return true;
 }
 
-/* Frees the holds and places in queues of one client in every shard. The client gets no new ones,
- * because its cell is CELL_DEAD. Returns false if some shard could not be locked. */
+/* Frees the holds and places in queues of one client in every shard. The client gets no new
+ * entries, because its cell is CELL_DEAD. Returns false if some shard could not be locked. */
 static bool free_entries(struct table *t, uint32_t client)
 {
     assert(client);
@@ -234,8 +234,8 @@ bool table_client_lives(struct table *t, uint32_t client)
            robust_mutex_held(atomic_load(&cell->client.life.word));
 }
 
-/* Returns true if the life word of the dead client is ours: now, or since an earlier call that
- * answered REAP_LATER. */
+/* Returns true if this process owns the life word of the dead client: now, or since an earlier call
+ * that returned REAP_LATER. */
 static bool take_over(struct table *t, uint32_t client, struct table_client *m)
 {
     if (robust_mutex_is_mine(&t->owner, &m->life))

@@ -1,12 +1,11 @@
-/* clients.h - the clients of a table: which are alive, which watches which, and cleaning up after
- * the dead.
+/* clients.h - the clients of a table: which clients are alive, which client watches which, and
+ * cleaning up after dead ones.
  *
- * Each client has a life word, a robust mutex that is held as long as the client lives. The
- * clients form a ring, and each watches the life word of the next one. A client that sees its
- * neighbour die takes over that life word, frees the neighbour's holds and places in queues,
- * removes it from the ring and watches the next one. If the cleaning client dies too, the kernel
- * marks both life words and its own watcher continues. If every watcher is stopped, the ttl ends
- * the holds. */
+ * Each client has a life word, a robust mutex that is held as long as the client lives. The clients
+ * form a ring, and each watches the life word of the next one. A client that sees its neighbour die
+ * takes over that life word, frees the neighbour's holds and places in queues, removes it from the
+ * ring and watches the next one. If the cleaning client dies too, the kernel marks both life words
+ * and its own watcher continues. If all watchers are stopped, the ttl ends the holds. */
 #pragma once
 #include "table_file.h"
 

@@ -47,14 +47,14 @@ void history_copy_fields(struct entry *note, const struct entry *over)
     memcpy(note->label, over->label, sizeof note->label);
 }
 
-/* Returns the end of a hold. One that expired ended at its end time, even if that was noticed
- * later. */
+/* Returns the time when a hold ended. An expired hold ended at its end time, even if that was
+ * noticed later. */
 static int64_t end_of(const struct entry *note, nanos now)
 {
     return note->end < now ? note->end : now;
 }
 
-/* Makes room for a note with that end time. Returns false if the history is full of later ones. */
+/* Makes room for a note with that end time. Returns false if the history is full of later notes. */
 static bool make_room(struct table *t, struct resource *r, int64_t ended_at, nanos now)
 {
     history_forget(t, r, now);

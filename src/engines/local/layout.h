@@ -28,7 +28,7 @@ enum {
     LOCAL_CHUNK = 4096,
     LOCAL_PER_CHUNK = LOCAL_CHUNK / LOCAL_CELL,
     LOCAL_SHARDS = 64,
-    LOCAL_REGISTRY = LOCAL_SHARDS, /* index of the shard that has the clients */
+    LOCAL_REGISTRY = LOCAL_SHARDS, /* number of the shard that has the clients */
     LOCAL_BUCKETS = 64,
     LOCAL_STATE_AT = LOCAL_PAGE,
     LOCAL_SHARDS_AT = 2 * LOCAL_PAGE,
@@ -40,7 +40,7 @@ enum {
 
 struct table_head {
     char magic[8];
-    uint32_t version, layout; /* layout: signature of the structs below */
+    uint32_t version, layout; /* layout: signature of the structs in this file */
     uint8_t boot_id[16];
     uint64_t pid_namespace, time_namespace;
     char libc[32];
@@ -54,7 +54,7 @@ struct table_state {
     uint32_t room;            /* chunks that the file has space for */
     _Atomic uint32_t
         retired; /* 1 once the file has lost its name: every op on it fails from then on */
-    _Atomic int64_t watched_until; /* until then some client watches every change */
+    _Atomic int64_t watched_until; /* time until which some client watches every change */
     futex_word changes;            /* rises with every change while a client watches */
     _Atomic int64_t reaped_at;     /* time of the last clean-up after a dead client; 0: never */
     _Atomic uint32_t ring; /* version of the ring of clients; rises when one joins or leaves */
@@ -86,7 +86,7 @@ enum cell_state {
     CELL_PAST,  /* a past hold, kept for operators to read; belongs to no client */
     CELL_ENDED, /* the hold expired, was revoked or refused; only its client frees the cell */
     CELL_CLIENT,
-    CELL_DEAD, /* a dead client: it gets no new entries */
+    CELL_DEAD, /* a dead client, which gets no new entries */
 };
 
 struct cell_head {
@@ -104,7 +104,7 @@ struct resource {
     uint64_t hash;
     uint64_t token;   /* last token that was granted */
     uint64_t ticket;  /* the next arrival number */
-    int64_t next_end; /* no hold ends earlier; may lie too early, never too late */
+    int64_t next_end; /* lower bound of the ends of all holds */
     uint32_t used, capacity;
     uint32_t declared; /* the capacity that requests name; differs from `capacity` after a resize */
     uint32_t history;  /* number of past holds to keep */
@@ -125,13 +125,13 @@ struct name_piece {
 };
 
 /* Whether an entry is in its client's ready list. The list has no mutex, so a repair cannot tell
- * whether the dead process had linked the entry. It is then UNKNOWN until its client empties the
- * list, and a notification for it sets `rescan`. */
+ * whether the dead process had linked the entry. The link is then UNKNOWN until the client empties
+ * the list, and a notification for the entry sets `rescan`. */
 enum ready_link { READY_UNLINKED, READY_LINKED, READY_UNKNOWN };
 
 struct entry {
     struct cell_head head;
-    /* cells of its resource and its client; client 0: detached */
+    /* indices of the cells of the entry's resource and client; client 0: detached */
     uint32_t resource, client;
     uint32_t units;
     _Atomic uint32_t ready_next; /* next entry in the client's ready list */
@@ -139,8 +139,8 @@ struct entry {
     _Atomic uint32_t cookie;
     _Atomic uint8_t ready_link; /* enum ready_link; the cell is reused only when UNLINKED */
     uint8_t kind, label_len;
-    /* 1 if other entries may have the same owner: together they are one hold, and one of them
-     * has all its units */
+    /* 1 if other entries may have the same owner. Such entries are one hold, and one of them has
+     * all its units. */
     uint8_t named;
     uint8_t why; /* hf_status: how the hold ended */
     struct id owner, attempt;
@@ -155,8 +155,8 @@ struct table_client {
     futex_word wake_word;     /* rises when the background thread must wake */
     /* entries that were granted and not handled yet, newest first */
     _Atomic uint32_t ready;
-    _Atomic uint32_t recheck; /* 1: a hold was revoked, so check each hold */
-    _Atomic uint32_t rescan;  /* 1: a repair was made, so check every op */
+    _Atomic uint32_t recheck; /* 1: a hold was revoked, so the client must check each hold */
+    _Atomic uint32_t rescan;  /* 1: a repair was made, so the client must check every op */
     int64_t pid;
 };
 

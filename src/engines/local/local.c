@@ -19,15 +19,15 @@
 struct local {
     struct table table;
     struct table_caller who;
-    /* Address of the client's cell. It is kept, so that sleeper and waker use the same word even
-     * if the table is damaged. */
+    /* Address of the client's cell, kept so that sleeper and waker use the same word even if the
+     * table is damaged. */
     struct table_client *me;
     const struct engine_host *host;
     struct async_waiters pending;
     _Atomic bool woken; /* set by background_wake() */
     /* The fields below are used by the background thread only. */
     uint32_t next, ring; /* the watched neighbour, and the version of the ring that named it */
-    nanos next_since;    /* when it became the neighbour */
+    nanos next_since;    /* time when that client became the neighbour */
     bool knows_next;
     bool no_waitv; /* the kernel has no FUTEX_WAITV: poll every 10 ms */
 };
@@ -144,8 +144,8 @@ __attribute__((noinline)) static bool check_retired(struct local *l)
     return true;
 }
 
-/* Returns true if the table was replaced. That costs one load. `check` also calls stat(): used
- * by ops that come after a wait. */
+/* Returns true if the table was replaced, at the cost of one load. With `check` it also calls
+ * stat(); ops after a wait use that. */
 static inline bool is_retired(struct local *l, bool check)
 {
     bool known = atomic_load_explicit(&l->table.state->retired, memory_order_relaxed);
@@ -187,7 +187,8 @@ static void detach(struct local *l, struct engine_op *op)
     if (table_detach(&l->table, op, false))
         return;
     async_waiters_drain(&l->pending, &l->table, l->who.client, l->host->notify, l->host->ctx);
-    background_wake(l); /* wakes it for ops that were notified at the same time */
+    /* wakes the background thread for ops that were notified at the same time */
+    background_wake(l);
     table_detach(&l->table, op, true);
 }
 
@@ -295,7 +296,7 @@ static hf_status list(void *self, const struct admin_target *what, nanos now, hf
 {
     struct local *l = self;
     assert(what && fn);
-    if (is_retired(l, true)) /* its rows describe a table that is not in use any more */
+    if (is_retired(l, true)) /* its rows would describe a table that is no longer in use */
         return error_set(HF_UNAVAILABLE, "%s: the table was deleted or replaced", l->table.path);
     return table_list(&l->table, what, now, fn, arg);
 }
@@ -330,8 +331,8 @@ static void wake(void *self, uint64_t slot)
     futex_wake_all(word);
 }
 
-/* A watcher stores until when it watches. A table without watchers pays one load per change, and a
- * watcher that died costs nothing after that time. */
+/* A watcher stores the time until which it watches. So a table without watchers pays one load per
+ * change, and a dead watcher costs nothing after that time. */
 static void watch(void *self, uint32_t *seen, nanos until)
 {
     struct local *l = self;
@@ -343,9 +344,9 @@ static void watch(void *self, uint32_t *seen, nanos until)
     *seen = atomic_load(&state->changes);
 }
 
-/* The kernel wakes only one watcher of a life word, and while the ring changes there may be two.
- * So the client that was woken reaps the dead one, even if it has another neighbour by now.
- * Returns false if it must try again. */
+/* Cleans up after a dead client. The kernel wakes only one watcher of a life word, and while the
+ * ring changes there may be two. So the woken client does the clean-up even if it has another
+ * neighbour by now. Returns false if it must try again. */
 static bool reap_old_neighbour(struct local *l)
 {
     assert(l->me);
@@ -356,13 +357,12 @@ static bool reap_old_neighbour(struct local *l)
     return table_client_reap(&l->table, l->next) != REAP_LATER;
 }
 
-/* When to check a neighbour that seems alive. The kernel wakes one watcher of a life word. That may
- * be a thread of a client that was killed and still stands in the kernel's queue of the word: of a
- * client that was cleaned up after, or of an earlier watcher that had not yet seen that the ring
- * changed. Such a thread can take the wake only while it exists. So checks at doubling intervals
- * since the last clean-up delay the next one by no more than the time that the thread needed to
- * end. A new neighbour is checked twice within its first 100 ms and then no more: by then the
- * earlier watcher has seen the change, and idle clients sleep. */
+/* Returns when to check a neighbour that seems alive. The kernel wakes only one watcher of a life
+ * word, and the wake may go to a thread of a killed client that is still in the kernel's queue of
+ * that word. Such a thread can take the wake only until it has ended. So the checks come at
+ * doubling intervals after a clean-up: they delay the next clean-up at most by the time that the
+ * thread needed to end. A new neighbour is checked twice within its first 100 ms, until an earlier
+ * watcher has seen that the ring changed. After that idle clients sleep. */
 static nanos next_check(const struct local *l)
 {
     nanos now = clock_boot(), reaped_at = atomic_load(&l->table.state->reaped_at);
@@ -375,7 +375,7 @@ static nanos next_check(const struct local *l)
     return now + (pause > shortest ? pause : shortest);
 }
 
-/* Asks the registry whom to watch. Returns false if it could not be locked. */
+/* Asks the registry which client to watch. Returns false if the registry could not be locked. */
 static bool find_next(struct local *l)
 {
     uint32_t before = l->next;
@@ -411,8 +411,8 @@ static uint32_t watch_neighbour(struct local *l, nanos *until)
                 return value;
             }
             enum reap_result done = table_client_reap(&l->table, l->next);
-            /* After REAP_LATER its life word is ours: keep the neighbour until the clean-up is
-             * done. */
+            /* After REAP_LATER this process owns the neighbour's life word: keep the neighbour
+             * until the clean-up is done. */
             l->knows_next = done == REAP_LATER;
             if (done == REAP_DONE)
                 continue;
@@ -450,8 +450,8 @@ static void background_park(void *self, nanos until)
     struct table_client *me = l->me;
 
     for (;;) {
-        /* Loaded before the flags below: if one of them is set after it was read, the word has
-         * changed, and the sleep ends at once. */
+        /* Load the word before the flags. If a flag is set after it was read, the word has changed,
+         * and the sleep ends at once. */
         uint32_t woken = atomic_load(&me->wake_word);
         bool is_notified = atomic_load(&me->ready) != 0;
         if (is_notified)

@@ -14,8 +14,8 @@ static inline uint8_t resource_kind(hf_kind kind)
     return (uint8_t)(kind == HF_WRITE ? HF_READ : kind);
 }
 
-/* Checks kind and capacity against those in use: they are fixed while a name is held or waited
- * for. */
+/* Compares kind and capacity with those in use, which are fixed while a name has holders or
+ * waiters. */
 static hf_status agree_with_others(const struct resource *r, const struct engine_op *op)
 {
     static const char *const kinds[] = {"exclusive", "a semaphore", "read-write"};
@@ -88,11 +88,11 @@ static void answer_queued(struct shard_op *v)
     struct entry *e = v->entry;
     struct resource *r = &cell_at(t, e->resource)->resource;
     uint64_t ahead = e->ticket -
-                     /* an upper bound: waiters in between may have left */
+                     /* upper bound of the place: waiters in between may have left */
                      cell_at(t, r->waiters.head)->entry.ticket;
 
     ahead = ahead < r->waiters.count ? ahead : r->waiters.count - 1;
-    /* one check is enough unless the waiter ahead is stopped */
+    /* one check is enough, unless the waiter ahead is stopped */
     e->check_at = time_after(r->next_end, (nanos)ahead * TIMING_STAGGER);
     v->op->seen = atomic_load(&e->head.word);
     shard_op_answer(v, REPLY_QUEUED);
@@ -111,8 +111,8 @@ static void check_ahead(struct shard_op *v)
     resource_admit(v->table, r, v->now);
 }
 
-/* Replies with the present state of an op that is there already. Returns false if its hold has
- * ended unnoticed: then the op starts over. */
+/* Replies with the present state of an op that is already in the table. Returns false if its hold
+ * has ended unnoticed: then the op starts over. */
 static bool acquire_again(struct shard_op *v)
 {
     assert(v->entry);
@@ -165,7 +165,7 @@ static enum reply_kind reenter(const struct shard_op *v, struct cell_ref home, s
     return REPLY_GRANTED;
 }
 
-/* Before answering "busy": holders and waiters may have died. */
+/* Before a reply BUSY: removes holders and waiters that have died. */
 static bool check_fit(const struct shard_op *v, struct resource *r)
 {
     resource_reap_dead(v->table, r, v->now);
@@ -215,7 +215,7 @@ static inline enum reply_kind agree_and_decide(const struct shard_op *v, struct 
     if (*status != HF_OK)
         return REPLY_FAILED;
 
-    *status = HF_MISMATCH; /* the status if reenter() refuses */
+    *status = HF_MISMATCH; /* status to reply if reenter() refuses */
     enum reply_kind kind = v->op->named ? reenter(v, home, own) : REPLY_KINDS;
     return kind == REPLY_KINDS ? decide(v, home, own) : kind;
 }

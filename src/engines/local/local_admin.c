@@ -59,7 +59,7 @@ static uint32_t count_attempts(struct table *t, const struct resource *r, const 
     return count;
 }
 
-/* Returns the time between two points, which may be any numbers in a damaged table. */
+/* Returns the time between two points. In a damaged table these may be any numbers. */
 static int64_t ms_between(nanos from, nanos to)
 {
     return from >= 0 ? time_until(from, to) / NANOS_OF_MS(1) : 0;
@@ -252,7 +252,7 @@ static void add_names(struct table *t, uint32_t shard, const struct admin_target
     }
 }
 
-/* Shows the names of the page, each as it is at one moment. A name that is free by now has no
+/* Shows the names of the page, each name as of one moment. A name that is free by now has no
  * rows. */
 static hf_status show_page(struct table *t, const struct admin_target *what,
                            const struct name_page *page, struct rows *rows)
@@ -273,7 +273,7 @@ static hf_status show_page(struct table *t, const struct admin_target *what,
     return status;
 }
 
-/* Goes through all names, and shows the first ones of the page. */
+/* Goes through all names, and shows those that come first, as many as fit on the page. */
 static hf_status list_page(struct table *t, const struct admin_target *what, struct rows *rows)
 {
     struct name_page page;

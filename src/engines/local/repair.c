@@ -57,7 +57,7 @@ static void collect_entry(struct table *t, uint32_t shard, uint32_t index)
     struct entry *e = &t->cells[index].entry;
     uint32_t state = cell_state(&t->cells[index]), ri = resource_of(t, e);
 
-    if (state == CELL_ENDED && e->client) { /* its client may not have been told yet */
+    if (state == CELL_ENDED && e->client) { /* the client may not know yet that its hold ended */
         table_client_rescan(t, index);
         table_client_recheck(t, e->client);
         return;
@@ -94,8 +94,8 @@ static void collect_entry(struct table *t, uint32_t shard, uint32_t index)
         r->next_end = e->end;
 }
 
-/* Rebuilds the registry from clients only. Anything else is freed: a hostile user may have put
- * it there. */
+/* Rebuilds the registry from clients only. Any other cell is freed: a hostile user may have put it
+ * there. */
 static void collect_client(struct table *t, uint32_t index)
 {
     assert(index);
@@ -132,8 +132,8 @@ static void collect(struct table *t, uint32_t shard, uint32_t index)
     }
 }
 
-/* The entry with the units is the truth about a hold; copy from it what the dead process may have
- * been about to store in the others. */
+/* The entry with the units is the truth about a hold. The dead process may have been about to store
+ * its values in the other entries, so copy them. */
 static void align_holder(struct table *t, const struct resource *r, struct entry *e)
 {
     uint32_t index = e->named ? resource_carrier(t, r, &e->owner) : 0;
@@ -143,8 +143,8 @@ static void align_holder(struct table *t, const struct resource *r, struct entry
         e->kind = carrier->units == r->capacity ? HF_WRITE : HF_READ;
 }
 
-/* Rebuilds a resource. The dead process may have granted without a notification, so every entry
- * is notified; one too many does no harm. */
+/* Rebuilds a resource. The dead process may have granted without a notification, so every entry is
+ * notified; a needless notification does no harm. */
 static void revive_resource(struct table *t, uint32_t index, nanos now)
 {
     assert(index);

@@ -55,7 +55,7 @@ void resource_name(struct table *t, const struct resource *r, char name[HF_NAME_
     name[len] = 0;
 }
 
-/* Searches the bucket behind its first resource. */
+/* Searches the bucket from its second resource on. */
 static uint32_t find_behind(struct table *t, const struct resource *r, uint64_t hash,
                             const char *name, size_t len)
 {

@@ -17,7 +17,7 @@ static inline uint32_t *resource_bucket(struct table *t, uint64_t hash)
     return &t->shards[shard_of_hash(hash)].bucket[hash / LOCAL_SHARDS % LOCAL_BUCKETS];
 }
 
-/* Compares the rest of a long name, which is in further cells. */
+/* Compares the part of a long name that is in further cells. */
 bool resource_name_rest_equals(struct table *t, const struct resource *r, const char *name,
                                size_t len);
 static inline bool resource_named(struct table *t, const struct resource *r, uint64_t hash,

@@ -6,7 +6,7 @@
 #include "sys/clock.h"
 #include "sys/process.h"
 
-/* an op that may wait for at least this long waits once; an op with less time waits repeatedly */
+/* an op that may wait for this long or longer waits once; an op with less time waits repeatedly */
 #define PATIENT_SLICE NANOS_OF_MS(600)
 #define PATIENT_TOTAL NANOS_OF_MS(2000) /* longest time of the repeated waits */
 enum { PATIENT_TRIES = 20 };
@@ -37,9 +37,9 @@ static hf_status settle_lock(struct table *t, uint32_t shard, enum robust_mutex_
     }
 }
 
-/* Give up only if the mutex owner is stopped (SIGSTOP). If it is runnable but starved, wait as
- * long again, up to PATIENT_TRIES times and PATIENT_TOTAL. A thread id that somebody planted looks
- * the same. */
+/* Give up only if the mutex owner is stopped (SIGSTOP). If it is runnable but starved, wait as long
+ * again, up to PATIENT_TRIES times and PATIENT_TOTAL. A forged thread id looks the same as a
+ * stopped owner. */
 static enum robust_mutex_result lock_patiently(struct table *t, uint32_t shard, int64_t until)
 {
     assert(shard <= LOCAL_REGISTRY);

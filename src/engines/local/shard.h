@@ -5,7 +5,7 @@
 /* Locks the shard, and repairs it if its last owner died inside. Returns HF_UNAVAILABLE if it
  * cannot be locked in time; hf_error_text() names the process that holds it. */
 hf_status shard_lock(struct table *t, uint32_t shard, int64_t until);
-/* The same; *now is updated if locking took time. */
+/* Like shard_lock(), and updates *now if locking took time. */
 hf_status shard_enter_late(struct table *t, uint32_t shard, int64_t until,
                            enum robust_mutex_result tried, nanos *now);
 static inline hf_status shard_enter(struct table *t, uint32_t shard, int64_t until, nanos *now)

@@ -5,7 +5,7 @@
 #include "table_ops.h"
 #include "wait_queue.h"
 
-/* An op and what it found under the shard's mutex. */
+/* An op, and its resource and entry under the shard's mutex. */
 struct shard_op {
     struct table *table;
     const struct table_caller *who;
@@ -15,8 +15,8 @@ struct shard_op {
     nanos now; /* when the mutex was locked */
     struct engine_reply *reply;
 };
-/* The hash of the op's name. The op keeps it, because a handle is mostly used for the same name
- * again. */
+/* Returns the hash of the op's name. The op keeps the hash, because a handle is mostly used for the
+ * same name again. */
 static inline uint64_t shard_op_hash(const struct shard_op *v)
 {
     struct engine_op *op = v->op;
@@ -66,8 +66,8 @@ void shard_op_name_holder(struct shard_op *v, const struct resource *r);
 void shard_op_fail(struct shard_op *v, hf_status status);
 
 /* Locks the op's shard, finds its entry and ends expired holds; or replies why the shard cannot be
- * locked. After true the mutex is held: the op does its work, replies, and calls shard_op_leave().
- * Inline, so that an op with its locking becomes one function. */
+ * locked. If it returns true, the mutex is held: the op does its work, replies, and calls
+ * shard_op_leave(). Inline, so that each op and its locking compile to one function. */
 __attribute__((always_inline)) static inline bool shard_op_enter(struct shard_op *v)
 {
     v->shard = shard_op_shard(v);
@@ -90,7 +90,7 @@ __attribute__((always_inline)) static inline bool shard_op_enter(struct shard_op
     return true;
 }
 
-/* Unlocks. Returns true, because the reply is there. */
+/* Unlocks. Returns true: the op has its reply. */
 static inline bool shard_op_leave(struct shard_op *v)
 {
     assert(v->shard < LOCAL_SHARDS);

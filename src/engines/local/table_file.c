@@ -162,7 +162,7 @@ static hf_status why_not_made(const char *path, int error)
 }
 
 /* Creates a complete table under a temporary name and then renames it to its path, so that no
- * process ever sees an incomplete one. With `old` the new table replaces that one and keeps its
+ * process ever sees an incomplete one. With `old` the new table replaces the old one and keeps its
  * owner and group. Also returns HF_OK if another process was faster. */
 static hf_status make_table(const char *path, mode_t mode, const struct process_domain *here,
                             uint64_t token_floor, const struct shm_file_stat *old)
@@ -269,8 +269,9 @@ static uint64_t highest_token(const struct table *t, int64_t size)
 
 /* ---- Opening ---- */
 
-/* Empties a table that was used before the last boot; its tokens continue to rise. The file lock
- * lets one process do it; others then find the new file under the path and start over. */
+/* Empties a table that was used before the last boot; its tokens continue to rise. The process that
+ * has the file lock does this. Other processes then find the new file under the path and start
+ * over. */
 static hf_status renew_after_boot(struct table *t, const struct shm_file_stat *old,
                                   const struct process_domain *here)
 {
@@ -296,7 +297,7 @@ static bool has_detached_hold(struct table *t)
     return false;
 }
 
-/* Returns true if no process uses the table of another pid namespace any more: its container has
+/* Returns true if no process uses the table of another pid namespace any more: that container has
  * ended and left the volume behind. Then the table is emptied as after a reboot. This process keeps
  * the file lock, so that no other opens the table meanwhile. */
 static bool is_abandoned(struct table *t, const struct process_domain *here)
@@ -309,8 +310,8 @@ static bool is_abandoned(struct table *t, const struct process_domain *here)
     return shm_file_lock_unused(t->fd) == 0 && table_in_place(t) && !has_detached_hold(t);
 }
 
-/* Takes a shared lock on the file, which every process with the table open keeps: it shows
- * others that the table is in use. Returns false if the table is being replaced. */
+/* Takes a shared lock on the file. Every process that has the table open keeps this lock, which
+ * shows others that the table is in use. Returns false if the table is being replaced. */
 static bool mark_used(struct table *t)
 {
     if (shm_file_mark_used(t->fd) == EWOULDBLOCK) {
@@ -487,9 +488,9 @@ uint32_t table_grow(struct table *t, uint32_t shard, int64_t until)
         return 0;
     }
 
-    /* Believe the file's size, not the state page: a process may have died between growing the
-     * file and storing so. If the file is shorter than the state page says, or its size cannot be
-     * read, grow nothing: the next chunk would overlap one in use. */
+    /* Believe the file's size, not the state page: a process may have died after it grew the file
+     * and before it updated the page. If the file is shorter than the state page says, or its size
+     * cannot be read, grow nothing: the next chunk would overlap one in use. */
     uint32_t chunk = t->state->chunks, room = chunks_of_size(shm_file_size(t->fd)), first = 0;
     int error = room < chunk || chunk == 0 ? EIO : 0;
 

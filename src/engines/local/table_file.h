@@ -18,7 +18,7 @@ struct table {
     dev_t device;
     ino_t inode;
     _Atomic uint32_t
-        /* number of chunks that the file is known to have; behind them there is no memory */
+        /* number of chunks that the file is known to have; beyond them no memory is mapped */
         backed;
     _Atomic uint32_t last; /* the highest cell index known to exist */
     /* some value in the file was impossible: every op fails from now on */
@@ -36,7 +36,7 @@ void table_close(struct table *t);
 /* Returns true if the path still names this file. Costs one stat(). */
 bool table_in_place(const struct table *t);
 
-/* Gives a shard, whose mutex the caller holds, one more chunk. Returns the index of its first
+/* Gives a shard one more chunk. The caller holds the shard's mutex. Returns the index of its first
  * cell, or 0 with the reason in hf_error_text(). */
 uint32_t table_grow(struct table *t, uint32_t shard, int64_t until);
 
@@ -59,7 +59,7 @@ static inline uint32_t table_cells(struct table *t)
 union cell *cell_beyond(struct table *t, uint32_t index);
 
 /* Other processes may change the file at any time, even between the check of a value and its use.
- * So a value that is checked is read once: these functions keep the compiler from reading it again.
+ * So these functions read a value once, and keep the compiler from reading it again.
  */
 static inline uint32_t read_once(uint32_t value)
 {
@@ -86,7 +86,7 @@ static inline union cell *cell_at(struct table *t, uint32_t index)
     return cell_beyond(t, index);
 }
 
-/* The same for a shard number that is read from a cell. */
+/* Every shard number that is read from a cell goes through here. */
 static inline struct shard *shard_at(struct table *t, uint32_t shard)
 {
     shard = read_once(shard);

@@ -110,7 +110,7 @@ static void cut_loose(struct shard_op *v)
 
 static void leave(struct shard_op *v)
 {
-    if (is_held(v)) { /* the grant came before the leave */
+    if (is_held(v)) { /* the op was granted before it left */
         shard_op_hold(v, REPLY_GRANTED);
         return;
     }
@@ -149,7 +149,7 @@ static void check(struct shard_op *v)
     }
 
     if (v->op->detached &&
-        /* in case it could not be detached when it was granted */
+        /* detaches the hold if that failed at the grant */
         !atomic_load(&v->entry->ready_link))
         cut_loose(v);
 
@@ -211,7 +211,7 @@ bool table_release(struct table *t, struct engine_op *op, nanos now, struct engi
 
 /* ---- Upgrade and downgrade ---- */
 
-/* Returns the entry with the units of the hold; NULL if another owner holds as well. */
+/* Returns the entry with the units of the hold; NULL if another owner also holds the name. */
 static struct entry *sole_carrier(struct table *t, const struct resource *r, struct entry *e)
 {
     struct entry *carrier = e;
@@ -254,7 +254,7 @@ static enum reply_kind downgrade(struct table *t, struct resource *r, struct ent
 {
     struct entry *carrier = e->kind == HF_WRITE ? sole_carrier(t, r, e) : NULL;
     if (!carrier)
-        return REPLY_EXTENDED; /* it is a reader already */
+        return REPLY_EXTENDED; /* the hold already is a reader */
 
     carrier->units = r->used = 1;
     atomic_signal_fence(memory_order_seq_cst);

@@ -19,7 +19,7 @@
  *   repair_steps.c kills an op after each of its instructions and checks the repair.
  * - Release time. A release takes the time of the clock's last tick, for a fourth of the cost. The
  *   time only decides whether the hold has expired; until some op notes that in the table, no other
- *   client can get the hold. The event log and the history get the exact time.
+ *   client can get the hold. The event log and the history record the exact time.
  * - Wakes are made inside the mutex. If the granter dies before the wake, the mutex is marked and
  *   the repair wakes; after the unlock, the wake would be lost. The woken waiter needs no mutex.
  * - Several attempts of one owner are one hold (wait_queue.h). When the attempt with the units
@@ -29,10 +29,10 @@
  * - A cell belongs to its client. An expired hold becomes ENDED and waits for its client to free
  *   it, because the client's handle and ready list still name the cell. A detached hold has no
  *   client and is freed by the op that notices its end.
- * - Death. Each client watches the life word of the next one (clients.h) with FUTEX_WAITV,
- *   together with its own wake word; without that system call it polls every 10 ms. An op that
- *   finds the lock taken checks the life words of the holders itself, because the watcher may be
- *   stopped. If all else fails, the ttl ends the hold.
+ * - Death. Each client watches the life word of the next one (clients.h) with FUTEX_WAITV, together
+ *   with its own wake word; without that system call it polls every 10 ms. An op that finds the
+ *   lock taken checks the life words of the holders itself, because the watcher may be stopped. If
+ *   nothing of this works, the ttl ends the hold.
  * - Growth. 4 GiB of address space are mapped once and the file grows under them, by
  *   posix_fallocate: a full file system is an error, not a SIGBUS. A shard grows by chunks of 16
  *   cells; before that it drops a resource that nobody uses.
@@ -41,9 +41,9 @@
  *   floor.
  * - Watching. A watcher stores until when it watches; until then each change wakes one word. The
  *   watcher compares two listings (client/watch.c), so the table keeps nothing for it.
- * - Replacement. Each renewal, check and handoff after a wait compares the path's inode. A
- *   table that lost its name is marked as retired for every process that has it open; their
- *   leases are lost. */
+ * - Replacement. Each renewal, check and handoff after a wait compares the path's inode. A table
+ *   that lost its name is marked as retired, for every process that has it open; the leases in it
+ *   are lost. */
 #pragma once
 #include "engines/admin.h"
 #include "table_file.h"

@@ -53,9 +53,9 @@ uint32_t resource_carrier(struct table *t, const struct resource *r, const struc
 
 /* ---- Ending a hold, leaving a queue ---- */
 
-/* Passes the units of a hold to another attempt of its owner. The units are stored there first: a
- * death in between counts them twice, never zero times. A repeated call finds them passed. Returns
- * false if the owner has no other attempt. */
+/* Passes the units of a hold to another attempt of its owner. The units are stored in the other
+ * attempt first: a death in between counts them twice, never zero times. If called again, finds
+ * that the units were passed. Returns false if the owner has no other attempt. */
 static bool pass_units(struct table *t, struct resource *r, const struct entry *e)
 {
     bool is_carrier = e->named && e->units;
@@ -87,7 +87,8 @@ static inline bool remove_holder(struct table *t, struct resource *r, union cell
     return units && !passed;
 }
 
-/* Whether the cell is on a living client's ready list: then only that client may free it. */
+/* Returns true if the cell is on a living client's ready list: then only that client may free
+ * it. */
 static inline bool is_ready_linked(struct table *t, const struct entry *e)
 {
     return atomic_load(&e->ready_link) && e->client &&
@@ -218,8 +219,8 @@ static void become_holder(struct table *t, struct resource *r, uint32_t index, u
 void resource_join(struct table *t, struct resource *r, uint32_t index, uint32_t sibling, nanos now,
                    bool is_notified)
 {
-    /* A waiter without units would fit everywhere. If this process dies here, the repair lets the
-     * waiter join. */
+    /* A waiter without units fits everywhere. So if this process dies at this point, the repair
+     * makes the waiter a holder. */
     entry_at(t, index)->units = 0;
     entry_at(t, index)->kind = entry_at(t, sibling)->kind;
     become_holder(t, r, index, entry_at(t, sibling)->token, now, is_notified);
@@ -231,7 +232,7 @@ void resource_gather(struct table *t, struct resource *r, uint32_t holder, nanos
     FOR_EACH_CELL (t, i, &r->waiters) {
         if (!same_owner(entry_at(t, i), &owner))
             continue;
-        /* the client of a refused waiter asks again, and is then told to upgrade */
+        /* the client of a refused waiter asks again, and gets the reply to upgrade */
         if (entry_at(t, i)->kind == HF_WRITE && entry_at(t, holder)->kind == HF_READ)
             entry_refuse(t, r, i, HF_MISMATCH, now);
         else
@@ -250,11 +251,12 @@ void resource_admit_first(struct table *t, struct resource *r, nanos now)
     while (r->waiters.head && walk_goes_on(t, &left)) {
         uint32_t first = read_once(r->waiters.head);
         if (cell_state(cell_at(t, first)) != CELL_WAITING) {
-            /* Otherwise this entry would be granted again and again. */
+            /* Otherwise this loop would grant the same entry again and again. */
             table_found_damage(t);
             return;
         }
-        if (entry_at(t, first)->units > r->capacity) { /* too big since a resize */
+        /* the request exceeds the capacity since a resize */
+        if (entry_at(t, first)->units > r->capacity) {
             entry_refuse(t, r, first, HF_TOO_BIG, now);
             continue;
         }

@@ -4,8 +4,8 @@
  * The rule that every function keeps: when it returns, the first waiter does not fit.
  *
  * A hold is an owner with a set of attempts. Each attempt has an entry with its own end time. One
- * of them has the hold's units, the others have none. When that entry goes, its units pass to
- * another. */
+ * entry has the hold's units, the others have none. When the entry with the units is removed, the
+ * units pass to another entry. */
 #pragma once
 #include "resource.h"
 
@@ -26,12 +26,12 @@ static inline void resource_admit(struct table *t, struct resource *r, nanos now
     if (r->waiters.head)
         resource_admit_first(t, r, now);
 }
-/* Makes an entry (waiting or new) another attempt of the hold of `sibling`. `is_notified`: its
- * client learns of that in another way. */
+/* Makes an entry (waiting or new) another attempt of the hold of `sibling`. `is_notified`: the
+ * client learns of the grant in another way. */
 void resource_join(struct table *t, struct resource *r, uint32_t entry, uint32_t sibling, nanos now,
                    bool is_notified);
-/* Lets waiters with the owner of `holder` join its hold; otherwise they would wait for
- * themselves. Refuses a waiter that wants to write while its owner reads. */
+/* Lets waiters with the owner of `holder` join the hold; otherwise the owner would wait for itself.
+ * Refuses a waiter that wants to write while its owner reads. */
 void resource_gather(struct table *t, struct resource *r, uint32_t holder, nanos now);
 /* Returns an entry that holds for that owner, or 0. */
 uint32_t resource_owned(struct table *t, const struct resource *r, const struct id *owner);

@@ -2,15 +2,15 @@
  * do not split.
  *
  * A wait has a place on every server (engines/redis/scripts/places.lua). Each server that refuses
- * its first try proposes a ticket above all that it knows. The highest of them is the ticket of the
- * wait, and its next try carries it to all servers. So a wait that a majority knows comes before
- * every wait that begins later: any two majorities share a server, and that server proposes a
- * higher ticket to the later one.
+ * the first try proposes a ticket above all that it knows. The highest proposal becomes the ticket
+ * of the wait, and the next try carries it to all servers. So a wait that a majority knows comes
+ * before every wait that begins later: any two majorities share a server, and that server proposes
+ * a higher ticket to the later wait.
  *
- * After a release each server tells all waiters whose turn it is. The first in the queue asks as
- * soon as a majority has told it so. The others hold back; if one asks early, the servers refuse it
- * for long enough that the first can come. The second holds back for one grace, those behind it for
- * two. If the first is dead or slow, one of them takes its turn. */
+ * After a release each server tells all waiters whose turn it is. The first waiter asks as soon as
+ * a majority has told it so. The others hold back: the second for one grace, those behind it for
+ * two. If one of them asks early, the servers refuse it for long enough that the first can come. If
+ * the first is dead or slow, a later waiter takes its turn. */
 #include "redlock.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@
 /* grace of the first waiter; four times the usual answer time of a majority is added */
 #define GRACE NANOS_OF_MS(50)
 #define GRACE_MOST NANOS_OF_MS(500) /* longest grace */
-#define STEP NANOS_OF_MS(4)         /* interval between waiters that come after the grace */
+#define STEP NANOS_OF_MS(4)         /* interval between the waiters that ask after the grace */
 #define SOON NANOS_OF_MS(1)
 enum { STEPS_MOST = 16, DOUBLINGS_MOST = 7 };
 
@@ -32,7 +32,7 @@ static nanos grace_of(const struct redlock *l)
 void redlock_place_begin_try(struct redlock *l, struct quorum_op *quorum_op)
 {
     struct timing t;
-    assert(quorum_op->asked_before); /* its place has an id */
+    assert(quorum_op->asked_before); /* the wait's place has an id */
 
     timing_fill(&t, quorum_op->op->ttl_ms, &l->limits, &l->overrides);
     quorum_op->place.waits = quorum_op->op->waits;
@@ -44,7 +44,7 @@ void redlock_place_begin_try(struct redlock *l, struct quorum_op *quorum_op)
 
 /* ---- What a failed try has shown ---- */
 
-/* Returns the number of waiters ahead: the median over the servers that know its place. */
+/* Returns the number of waiters ahead: the median over the servers that know the place. */
 static unsigned most_say(const struct redlock *l, const struct quorum_try *b)
 {
     unsigned known = 0;
@@ -117,8 +117,8 @@ static nanos patience_of(struct redlock *l, const struct quorum_op *quorum_op)
     return graces + steps_of(quorum_op) + draw_within(l, STEP);
 }
 
-/* Plans a notification. Of several times for its own turn the earliest counts. A check replaces
- * only another check. */
+/* Plans a notification. Of several times for the waiter's own turn the earliest counts. A check
+ * replaces only another check. */
 static void notify_at(struct redlock *l, struct quorum_op *quorum_op, nanos at, bool is_sooner)
 {
     assert(at != TIME_NEVER);

@@ -43,8 +43,8 @@ nanos quorum_left(const nanos *left, unsigned servers)
 {
     assert(servers > 0 && servers <= QUORUM_SERVERS_MAX);
 
-    /* The largest value that at least a majority reaches. There are nine at most, so counting is as
-     * good as sorting. */
+    /* The largest value that at least a majority reaches. There are at most nine values, so
+     * counting is as fast as sorting. */
     nanos best = 0;
     for (unsigned i = 0; i < servers; i++) {
         unsigned reach = 0;

@@ -103,8 +103,8 @@ static nanos draw_pause(struct redlock *l, const struct quorum_op *quorum_op)
     return spread / 1024 * (l->host->random(l->host->ctx) % 1024);
 }
 
-/* Returns when the last try may begin: one op_timeout after the client asked. The rest of the
- * time for a reply is for that try. */
+/* Returns when the last try may begin: one op_timeout after the client asked. The client waits for
+ * two, so that try has the other one. */
 static nanos last_try_at(const struct redlock *l, const struct quorum_op *quorum_op)
 {
     struct timing t;
@@ -163,8 +163,8 @@ struct quorum_op *redlock_op_make(struct redlock *l, struct engine_op *op)
     return quorum_op;
 }
 
-/* Returns the try that gives up the place of a wait; made if there is none. NULL: no place to
- * give up, or no memory; then the servers drop the place like that of a dead process. */
+/* Returns the try that gives up the place of a wait; makes one if needed. NULL: no place to give
+ * up, or no memory. Without memory the servers drop the place like that of a dead process. */
 static struct quorum_try *try_to_leave(struct redlock *l, struct quorum_op *quorum_op)
 {
     if (!quorum_op->open_try && quorum_op->stands)
@@ -175,8 +175,8 @@ static struct quorum_try *try_to_leave(struct redlock *l, struct quorum_op *quor
     return quorum_op->open_try;
 }
 
-/* The client is done with the op. A hold that nobody released stays, because its exported text
- * may be used; everything else is released. */
+/* The client forgets the op. A hold without a release stays, because another process may import its
+ * text; everything else is released. */
 static void part(struct redlock *l, struct quorum_op *quorum_op)
 {
     bool is_place_alone = !quorum_op->open_try && quorum_op->stands;
@@ -188,7 +188,7 @@ static void part(struct redlock *l, struct quorum_op *quorum_op)
         return;
     }
 
-    /* made by another client and only checked here, so it is not ended here */
+    /* another client made this hold, and here it was only checked: do not end it */
     bool is_elsewhere = b->first_asked == 0;
     if ((b->held || is_elsewhere) && b->round != ROUND_RELEASE) {
         redlock_try_free(l, b);
@@ -288,7 +288,8 @@ static void release(struct redlock *l, struct quorum_op *quorum_op, nanos now)
     redlock_round_judge(l, b, now);
 }
 
-/* Renews or checks a hold. One that another client made gets a try, as if it were our own. */
+/* Renews or checks a hold. A hold that another client made first gets a try, as if it were our
+ * own. */
 static void renew_or_check(struct redlock *l, struct quorum_op *quorum_op, nanos now)
 {
     enum op_verb verb = quorum_op->op->verb;

@@ -72,7 +72,7 @@ static void raise_tokens(struct redlock *l, struct quorum_try *b, nanos now)
     for (unsigned i = 0; i < l->servers; i++) {
         if (asked.vote[i] == VOTE_YES || asked.vote[i] == VOTE_UNCOUNTED)
             redlock_try_send(l, &b->node_op[i], OP_EXTEND, now);
-        /* an open vote may still become yes; its token is raised then */
+        /* an open vote may still become yes; the server's token is raised then */
         else if (asked.vote[i] != VOTE_OPEN)
             b->quorum.vote[i] = asked.vote[i];
     }
@@ -95,9 +95,9 @@ static bool awaits_slow(struct quorum_try *b, nanos now)
 
 /* ---- A hold ---- */
 
-/* Returns the token of a hold that another client made: the expected one if any server has it,
- * or the one that a majority has; 0: neither. Some servers may have proposed a token that was never
- * granted, but every majority has a server that knows the true one. */
+/* Returns the token of a hold that another client made: the expected token if any server has it, or
+ * the token that a majority has; 0: neither. Some servers may have proposed a token that was never
+ * granted, but every majority has a server that knows the true token. */
 static uint64_t agreed_token(const struct redlock *l, const struct quorum_try *b)
 {
     for (unsigned i = 0; i < l->servers; i++) {
@@ -112,7 +112,7 @@ static uint64_t agreed_token(const struct redlock *l, const struct quorum_try *b
     return 0;
 }
 
-/* Gives the key back to a server that lost it, only while the lease is valid. The server's vote
+/* Restores the key on a server that lost it, but only while the lease is valid. The server's vote
  * does not count for the renewal. */
 static void repair(struct redlock *l, struct node_op *node_op, nanos now)
 {
@@ -160,8 +160,8 @@ static void lose_hold(struct redlock *l, struct quorum_try *b, nanos now)
         redlock_op_reply(l, quorum_op, &reply);
 }
 
-/* A renewal or check has its verdict. A lost one stays open while the remaining votes can still
- * show whether too few servers answered or too few hold the lock. */
+/* A renewal or check has its verdict. A lost round stays open as long as the remaining votes can
+ * show why: too few servers answered, or too few hold the lock. */
 static void settle_hold(struct redlock *l, struct quorum_try *b, bool won, nanos now)
 {
     enum round round = b->round;
@@ -224,7 +224,7 @@ static void note_refusal(struct node_op *node_op, const struct engine_reply *rep
     snprintf(node_op->holder, sizeof node_op->holder, "%s", holder);
 }
 
-/* A yes has arrived after the token was agreed on: sends the token to this server, too. */
+/* A late yes, after the token was agreed on: sends the token to this server, too. */
 static void on_granted(struct redlock *l, struct node_op *node_op, bool this_round, uint64_t token,
                        nanos now)
 {
@@ -261,8 +261,8 @@ static void on_acquired(struct redlock *l, struct node_op *node_op, bool this_ro
         redlock_try_poll_later(l, node_op, now);
 }
 
-/* The server granted a moment ago and lacks the key now: it restarted, was flushed, or the key
- * was deleted. That is no refusal, because no other client holds the lock there. */
+/* The server granted a moment ago and lacks the key now: it restarted, was flushed, or the key was
+ * deleted. That does not count as a refusal, because no other client holds the lock there. */
 static enum vote lose_grant(struct redlock *l, const struct node_op *node_op)
 {
     struct node *m = &l->node[node_op->server];

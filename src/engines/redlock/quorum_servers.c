@@ -79,7 +79,7 @@ static void node_on_reply(void *ctx, struct engine_op *op, const struct engine_r
 {
     struct node *m = ctx;
     struct redlock *l = m->lock;
-    if (reply->kind == REPLY_NOTIFY) { /* it is not a reply to a request */
+    if (reply->kind == REPLY_NOTIFY) { /* a notification does not reply to a request */
         note_notify(m, op);
         return;
     }
@@ -141,7 +141,8 @@ static uint32_t node_random(void *ctx)
 
 /* ---- Handling replies ---- */
 
-/* Reserve one more than replies are due: the reply that is being handled still occupies one. */
+/* Reserve one more than the number of replies due: the reply that is being handled still occupies
+ * one. */
 bool redlock_servers_expect(struct redlock *l)
 {
     for (struct pending_reply *h; l->room_for_answers < l->answers_due + 2; l->room_for_answers++) {
@@ -157,7 +158,7 @@ bool redlock_servers_expect(struct redlock *l)
 
 static void handle_one(struct redlock *l, const struct pending_reply *h, nanos now)
 {
-    assert(h->op->slot != SLOT_LISTEN_OP); /* a listening op gets no reply but NOTIFY */
+    assert(h->op->slot != SLOT_LISTEN_OP); /* a listening op gets only NOTIFY replies */
     if (h->op->slot == SLOT_NODE_OP) {
         struct node_op *node_op =
             (struct node_op *)(void *)((char *)h->op - offsetof(struct node_op, member.op));
@@ -205,9 +206,9 @@ void redlock_servers_settle(struct redlock *l, nanos now)
 
 /* ---- Votes that count ---- */
 
-/* Returns another name of the same server that has voted yes already; before any vote (NULL),
- * one that comes earlier in the URL. Two names of one server are recognized by its run id, so only
- * after both connections were made. */
+/* Returns another name of the same server that has already voted yes. Before any vote (NULL) it
+ * returns another name that comes earlier in the URL. Two names of one server are recognized by its
+ * run id, so only after both connections were made. */
 static const struct node *twin(const struct redlock *l, unsigned server, const struct quorum *votes)
 {
     const char *run_id = redis_quorum_member_run_id(l->node[server].redis);
@@ -220,11 +221,11 @@ static const struct node *twin(const struct redlock *l, unsigned server, const s
     return NULL;
 }
 
-/* Returns true if the server's vote counts. A server that restarted may have forgotten holds;
- * its yes counts again when the longest of them must be over. Use the uptime as of the request, so
- * that a client suspended before reading the reply does not overestimate it. Servers report whole
- * seconds, and their clocks may be faster than ours. A single server always counts: no other
- * remembers better. */
+/* Returns true if the server's vote counts. A server that restarted may have forgotten holds; its
+ * yes counts again when the longest of these holds must be over. Use the uptime as of the request,
+ * so that a client suspended before reading the reply does not overestimate it. Servers report
+ * whole seconds, and their clocks may be faster than ours. A single server always counts: no other
+ * server remembers more. */
 bool redlock_server_counts(struct redlock *l, unsigned server, const struct quorum *votes,
                            nanos asked_at)
 {
@@ -267,8 +268,8 @@ static const struct wire_engine_host host_of_nodes = {
     .random = node_random,
 };
 
-/* Reads one server of the list: user:password@host:port. TLS is used if the scheme of the URL
- * says so, or that of the server. */
+/* Reads one server of the list: user:password@host:port. TLS is used if the scheme of the URL or of
+ * this server says so. */
 static hf_status read_server(const struct url *url, const char *text, size_t len, struct url *one)
 {
     static const char *const schemes[] = {"redis", "rediss", "valkey", "valkeys"};

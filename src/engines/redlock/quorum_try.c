@@ -3,15 +3,12 @@
  *
  * Rounds:
  *
- *   ACQUIRE        puts the id on every server.
- *   RAISE          writes the highest token that any server proposed to those that granted. Any
- *                  two majorities share a server, so the next holder's proposals include a higher
- *                  one. Only then is the lock granted, and its validity counts from before the
- *                  first request.
- *   EXTEND, CHECK  renew and check. After a renewal by a majority, servers that lack the key get
- *                  it back (quorum_rounds.c).
- *   RELEASE        goes to every server, also to those that never answered, and again until each
- *                  has confirmed it (release_all.c). */
+ *   ACQUIRE puts the id on every server. RAISE writes the highest proposed token to the servers
+ *   that granted. Any two majorities share a server, so the next holder's proposals include a
+ *   higher token. Only then is the lock granted, and its validity counts from before the first
+ *   request. EXTEND, CHECK renew and check. After a renewal by a majority, servers that lack the
+ *   key get it back (quorum_rounds.c). RELEASE goes to every server, also to those that never
+ *   answered, and again until each has confirmed it (release_all.c). */
 #include "redlock.h"
 
 #include <assert.h>
@@ -88,7 +85,7 @@ struct quorum_try *redlock_try_make(struct redlock *l, struct quorum_op *quorum_
     return b;
 }
 
-/* Updates the numbers of tries that have replies in the background. */
+/* Counts the tries for each connection that has replies in the background. */
 static void count_connections(struct redlock *l, struct quorum_try *b, connection_set connections)
 {
     for (connection_set changed = connections ^ b->background; changed; changed &= changed - 1) {
@@ -127,8 +124,8 @@ void redlock_try_free(struct redlock *l, struct quorum_try *b)
 
 /* ---- Requests ---- */
 
-/* Returns the place to send. A repair takes no turn, so it has none. A release gives the place
- * up, unless the wait goes on. */
+/* Returns the place to send. A repair takes no turn, so it sends no place. A release gives the
+ * place up, unless the wait goes on. */
 static const struct queue_place *place_for(const struct quorum_try *b, enum op_verb verb)
 {
     bool begins = verb == OP_ACQUIRE && !b->held;
@@ -172,8 +169,8 @@ bool redlock_try_send(struct redlock *l, struct node_op *node_op, enum op_verb v
     return true;
 }
 
-/* Plans to send it again. The pause doubles: a cut connection is usually back soon; a server
- * that is down is not. */
+/* Plans to send the request again. The pause doubles: a cut connection is usually back soon; a
+ * server that is down is not. */
 void redlock_try_send_later(struct redlock *l, struct node_op *node_op, nanos now)
 {
     nanos longest = redlock_try_timing(l, node_op->in_try).op_timeout, pause = FIRST_PAUSE;
@@ -184,8 +181,8 @@ void redlock_try_send_later(struct redlock *l, struct node_op *node_op, nanos no
     node_op->again = now + (pause < longest ? pause : longest);
 }
 
-/* Returns when the round must end. The client gives up on a request after two op_timeouts, and
- * all rounds of a try end before. But if this process was stopped meanwhile, ROUND_RAISE still gets
+/* Returns when the round must end. The client gives up on a request after two op_timeouts, and all
+ * rounds of a try end earlier. But if this process was stopped meanwhile, ROUND_RAISE still gets
  * half an op_timeout. */
 static nanos end_of_round(const struct redlock *l, const struct quorum_try *b, enum round round,
                           nanos now)

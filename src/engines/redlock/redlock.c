@@ -38,9 +38,9 @@ static void close_redlock(void *self)
 
     while (l->tries)
         redlock_try_free(l, l->tries);
-    heap_free(&l->quorum_op_alarms); /* its nodes are part of the quorum ops */
+    heap_free(&l->quorum_op_alarms); /* the nodes of this tree are part of the quorum ops */
 
-    /* do not touch the engine_op of a quorum op: it may be freed already */
+    /* do not touch the engine_op of a quorum op: the client may have freed it */
     for (struct quorum_op *quorum_op = l->quorum_ops, *next; quorum_op; quorum_op = next) {
         next = quorum_op->next;
         redlock_admin_free(l, quorum_op);
@@ -179,8 +179,8 @@ static connection_set connections(void *self)
     return all;
 }
 
-/* Returns true if a release was not sent there yet. Only what was sent reaches a server that hangs,
- * when it resumes. */
+/* Returns true if a release was not yet sent to that server. A server that hangs reads, once it
+ * resumes, only what was sent. */
 static bool owes_release(const struct redlock *l, unsigned server)
 {
     for (const struct quorum_try *b = l->tries; b; b = b->next) {
@@ -199,8 +199,8 @@ static connection_set connections_of(unsigned server)
     return all_of_one << server * QUORUM_MEMBER_CONNECTIONS;
 }
 
-/* A server that never greeted this client holds nothing of this client, but may hold a lease of
- * another one that was released here. */
+/* A server that never greeted this client holds nothing for it. But the server may hold a lease of
+ * another client that was released here. */
 static connection_set unused_connections(void *self)
 {
     const struct redlock *l = self;
@@ -212,9 +212,9 @@ static connection_set unused_connections(void *self)
     return unused;
 }
 
-/* A slow server is waited for: it must get the release. One that answered quickly and has then
- * stopped is not, once the release was sent: its kernel has the release, and the server reads it
- * when it resumes. */
+/* Closing waits for a slow server, because it must get the release. It does not wait for a server
+ * that answered quickly and then stopped, once the release was sent: the server's kernel has the
+ * release, and the server reads it when it resumes. */
 static connection_set silent_connections(void *self, nanos now)
 {
     const struct redlock *l = self;

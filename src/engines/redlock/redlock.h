@@ -2,17 +2,14 @@
  *
  * Entry points, in the order in which they run:
  *
- *   redlock.c         the door (engines/wire_engine.h): open, submit, connection events, tick
- *   quorum_servers.c  reads the URL, owns one Redis engine per server, collects their replies,
- *                     and decides whether the vote of a server counts
- *   quorum_op.c       one op of the client: begins tries, and decides when to try again
- *   quorum_try.c      one try: sends a request to every server, and matches the replies
- *   quorum_rounds.c   folds the votes of one round (quorum.c) into a reply to the client
- *   silence.c         decides which servers a round does not wait for
- *   try_failed.c      a try that got no majority: tells the client why, or tries again
- *   release_all.c     undoes a try, or releases a hold, on every server
- *   places.c          the queue of the waiters
- *   redlock_admin.c   list, break, diagnose
+ *   redlock.c the door (engines/wire_engine.h): open, submit, connection events, tick
+ *   quorum_servers.c reads the URL, owns one Redis engine per server, collects their replies, and
+ *   decides whether the vote of a server counts quorum_op.c one op of the client: begins tries, and
+ *   decides when to try again quorum_try.c one try: sends a request to every server, and matches
+ *   the replies quorum_rounds.c folds the votes of one round (quorum.c) into a reply to the client
+ *   silence.c decides which servers a round does not wait for try_failed.c a try that got no
+ *   majority: tells the client why, or tries again release_all.c undoes a try, or releases a hold,
+ *   on every server places.c the queue of the waiters redlock_admin.c list, break, diagnose
  *
  * A *quorum op* is what the engine keeps of one op of the client. A *try* has an attempt id of its
  * own that is put on every server. A try that fails is released everywhere, on the same
@@ -21,18 +18,18 @@
  *
  * Policies:
  *
- * - Token: a majority of grants is not yet a hold. The highest token that any server proposed is
- *   first written to those that granted (ROUND_RAISE). Any two majorities share a server, so the
- *   next holder's token is higher.
+ * - Token: a majority of grants is not yet a hold. The highest proposed token is first written to
+ *   the servers that granted (ROUND_RAISE). Any two majorities share a server, so the next holder's
+ *   token is higher.
  * - Validity counts from before the first request of the try was sent.
- * - BUSY is replied if the servers that refuse are enough to rule out a majority. While nobody is
- *   seen to hold the lock on a majority, a caller that does not wait tries again: a release may
- *   be in flight, or others try at the same time (try_failed.c).
+ * - The reply is BUSY if the servers that refuse are enough to rule out a majority. While no client
+ *   seems to hold the lock on a majority, a caller that does not wait tries again: a release may be
+ *   in flight, or others try at the same time (try_failed.c).
  * - A server that was started less than max_ttl ago is asked, but its vote does not count: it may
  *   have forgotten holds.
  * - A server that is slower than the majority is asked, but no round waits for it (silence.c).
  * - Waiters have a place in a queue on every server, with one ticket each (places.c). The queue
- *   says who asks next. It grants nothing, so exclusion does not rest on it.
+ *   decides which waiter asks next. It grants nothing, so exclusion does not depend on it.
  *
  * docs/redlock.md has the argument why this is safe. */
 #pragma once
@@ -58,8 +55,8 @@ struct node {
     unsigned index;
     void *redis; /* the Redis engine for it */
     struct wire_engine_host host;
-    char error_text[240]; /* the last error there; "": none */
-    bool silent;          /* asked, but no round waits for it: silence.c */
+    char error_text[240]; /* the last error of the server; "": none */
+    bool silent;          /* the server is asked, but no round waits for it: silence.c */
 };
 
 /* Values of engine_op.slot that say which struct an op of a server is part of. The `seen` of a
@@ -68,20 +65,22 @@ enum { SLOT_NODE_OP = 1, SLOT_LISTEN_OP };
 
 enum { REQUESTS_MAX = 8, HOLDER_TEXT = 120 };
 
-/* The requests of one try to one server. Replies come in the order of the requests. */
+/* One try on one server: the requests in flight and the vote. Replies come in the order of the
+ * requests. */
 struct node_op {
     struct quorum_member_op member;
     struct quorum_try *in_try;
     unsigned server;
     uint8_t asked[REQUESTS_MAX];   /* ring with the enum op_verb of each request in flight */
-    uint32_t rounds[REQUESTS_MAX]; /* number of its round */
-    nanos asked_at[REQUESTS_MAX];  /* time when it was sent */
+    uint32_t rounds[REQUESTS_MAX]; /* number of the round that the newest request belongs to */
+    nanos asked_at[REQUESTS_MAX];  /* time when the newest request was sent */
     unsigned first, open;          /* oldest request in the ring; number of requests */
-    uint64_t token;                /* token that the server proposed, or that our hold has there */
-    nanos left;                    /* CHECK: time that the hold has left there */
-    struct quorum_answer answer;   /* VOTE_NO: what the server said beside its refusal */
-    nanos busy_until;              /* VOTE_NO: time when the lock may be free there */
-    char holder[HOLDER_TEXT];      /* VOTE_NO: the holder in words; "": unknown */
+    /* token that the server proposed, or the token of our hold on it */
+    uint64_t token;
+    nanos left;                  /* CHECK: time left of the hold on this server */
+    struct quorum_answer answer; /* VOTE_NO: other facts in the server's refusal */
+    nanos busy_until;            /* VOTE_NO: time when the lock may be free on this server */
+    char holder[HOLDER_TEXT];    /* VOTE_NO: the holder in words; "": unknown */
     /* reply to the release: YES, NO (nothing was held), OPEN (none so far) */
     enum vote freed;
     /* time to send a failed release or a refused request again; TIME_NEVER: not planned */
@@ -92,10 +91,10 @@ struct node_op {
 enum round { ROUND_NONE, ROUND_ACQUIRE, ROUND_RAISE, ROUND_EXTEND, ROUND_CHECK, ROUND_RELEASE };
 
 struct quorum_try {
-    /* list of tries; in an unused try the next unused one */
+    /* next in the list of tries, or in the list of unused tries */
     struct quorum_try *next, *prev;
-    struct heap_node alarm;      /* time when something is due for it */
-    struct quorum_op *quorum_op; /* op that it is for; NULL: none any more */
+    struct heap_node alarm;      /* time of the next step that is due */
+    struct quorum_op *quorum_op; /* quorum op that the try is for; NULL: none any more */
     enum round round;
     uint32_t number; /* number of the round */
     /* begin and end of the round; over_at is TIME_NEVER once it is decided */
@@ -109,12 +108,12 @@ struct quorum_try {
     uint64_t expected; /* hold of another client: token in the imported text */
     int64_t ttl_ms;
     struct queue_place place; /* place of the quorum op when the try began */
-    /* connections with replies that no op waits for; counted in redlock.background */
+    /* connections with replies that no op waits for; redlock.background counts them */
     connection_set background;
-    bool hurried; /* a majority has answered this round: the others get little more time */
+    bool hurried; /* a majority has answered this round: the other servers get little more time */
     bool held;
     bool lost;     /* ROUND_RELEASE: the hold was lost before */
-    bool waits_on; /* ROUND_RELEASE: of a failed try, while the quorum op keeps its place */
+    bool waits_on; /* ROUND_RELEASE: releases a failed try, and the quorum op keeps its place */
     bool quiet;    /* ROUND_RELEASE: the lock was never held, so no waiter is notified */
     bool repairs;  /* the last renewal succeeded: servers that lack the key get it back */
     struct quorum quorum;
@@ -123,42 +122,44 @@ struct quorum_try {
 };
 
 struct quorum_op {
-    /* list of quorum ops; in an unused one the next unused one */
+    /* next in the list of quorum ops, or in the list of unused ones */
     struct quorum_op *next, *prev;
     struct quorum_op *notified; /* next in redlock.notified */
-    struct heap_node alarm;     /* time when something is due for it */
+    struct heap_node alarm;     /* time of the next step that is due */
     struct engine_op *op;
-    struct quorum_try *open_try; /* its present try; NULL: none */
+    struct quorum_try *open_try; /* present try of the op; NULL: none */
     bool tried;                  /* a try has failed: the next one needs another id */
     bool asked_before;           /* its place has an id */
     bool listens;
-    bool is_notified; /* it is in redlock.notified */
+    bool is_notified; /* the op is in redlock.notified */
     struct quorum_member_op listen_op[QUORUM_SERVERS_MAX];
     struct queue_place place;
-    unsigned ahead; /* number of waiters ahead of it: the median of the servers */
-    bool stands;    /* servers may still have its place */
-    uint32_t turns; /* servers that say that it is its turn, as bits */
+    unsigned ahead; /* number of waiters ahead: the median of the servers */
+    bool stands;    /* servers may still have the op's place */
+    uint32_t turns; /* servers that say that it is this op's turn, as bits */
     /* notifications not handled yet, a bit for each value of enum quorum_turn */
     uint32_t pending_turns;
-    bool is_notify_soon; /* notify_at is its own turn, not a check whether another waiter came */
-    unsigned vain;       /* failed tries in a row while nobody held the lock */
-    nanos notify_at;     /* time to notify the client; TIME_NEVER: not planned */
-    nanos asked_at;      /* time when the client asked */
-    nanos try_at;        /* time of the next try of an op that does not wait; TIME_NEVER: none */
+    /* notify_at is the op's own turn, not a check whether another waiter came */
+    bool is_notify_soon;
+    unsigned vain;   /* failed tries in a row while nobody held the lock */
+    nanos notify_at; /* time to notify the client; TIME_NEVER: not planned */
+    nanos asked_at;  /* time when the client asked */
+    nanos try_at;    /* time of the next try of an op that does not wait; TIME_NEVER: none */
     struct redlock_admin *admin; /* state of an admin op, redlock_admin.c */
 };
 
-/* A reply of a server, kept until it can be handled. One is reserved for each reply that is due, so
- * that no reply is lost for want of memory. */
+/* A reply of a server, kept until it can be handled. One struct is reserved for each reply that is
+ * due, so that no reply is lost for lack of memory. */
 struct pending_reply {
     struct pending_reply *next;
-    struct engine_op *op; /* op that it is for; NULL: it was forgotten meanwhile */
+    struct engine_op *op; /* op that the reply is for; NULL: the op was forgotten meanwhile */
     struct engine_reply reply;
     struct quorum_answer answer;
     char text[240];
 };
 
-/* Three holders of two permits may have a majority each: see docs/redlock.md. */
+/* Only exclusive locks: of a semaphore with two permits, three holders could each have a majority
+ * (docs/redlock.md). */
 #define REDLOCK_COUNTS "a quorum of counters is not a counter"
 
 #define REDLOCK_LIMITS                                                                             \
@@ -187,8 +188,9 @@ struct redlock {
     struct quorum_op *notified; /* list of quorum ops with pending_turns */
     struct pending_reply *pending_replies, *pending_replies_last, *unused;
     unsigned answers_due, room_for_answers;
-    uint32_t background[CONNECTION_GROUPS]; /* number of tries that count for each connection */
-    connection_set background_connections;  /* connections whose number in `background` is not 0 */
+    /* for each connection, number of tries whose replies no op waits for */
+    uint32_t background[CONNECTION_GROUPS];
+    connection_set background_connections; /* connections whose count in `background` is not 0 */
 };
 
 /* ---- quorum_servers.c ---- */
@@ -198,9 +200,9 @@ hf_status redlock_servers_open(struct redlock *l, const struct url *url,
 /* Reserves room for one reply. Call it before each request to a server; if it returns false there
  * is no memory, and the request must not be sent. */
 bool redlock_servers_expect(struct redlock *l);
-/* Handles the replies of the servers, also those that arrive meanwhile. */
+/* Handles the replies of the servers, and also replies that arrive meanwhile. */
 void redlock_servers_settle(struct redlock *l, nanos now);
-/* The op is going away: drops the replies for it. */
+/* The op is about to be freed: drops the replies for it. */
 void redlock_servers_drop_replies(struct redlock *l, const struct engine_op *op);
 /* Returns true if the vote of this server counts beside those already cast (NULL: none). If not,
  * its error_text says why. */
@@ -241,19 +243,19 @@ void redlock_place_try_again(struct redlock *l, struct quorum_op *quorum_op, nan
 /* Returns NULL without memory. */
 struct quorum_try *redlock_try_make(struct redlock *l, struct quorum_op *quorum_op);
 void redlock_try_free(struct redlock *l, struct quorum_try *b);
-/* Call it after every change of a try: sets its connections and its alarm. tick() frees it when all
- * is done. */
+/* Sets the connections and the alarm of a try. Call it after every change of the try. tick() frees
+ * the try when all is done. */
 void redlock_try_update(struct redlock *l, struct quorum_try *b, nanos now);
 struct timing redlock_try_timing(const struct redlock *l, const struct quorum_try *b);
 void redlock_try_begin_round(struct redlock *l, struct quorum_try *b, enum round round, nanos now);
-/* Limits the time for slow servers to as long again as the try took so far. */
+/* Gives slow servers as much more time as the try has taken so far. */
 void redlock_try_hurry(struct quorum_try *b, nanos now);
 /* Sends the next request to a server. Returns false if too many are in flight there, or without
  * memory. */
 bool redlock_try_send(struct redlock *l, struct node_op *node_op, enum op_verb verb, nanos now);
 void redlock_try_send_all(struct redlock *l, struct quorum_try *b, enum round round,
                           enum op_verb verb, nanos now);
-/* Plans to repeat a request that failed there. The pause doubles each time. */
+/* Plans to repeat a request that failed on this server. The pause doubles each time. */
 void redlock_try_send_later(struct redlock *l, struct node_op *node_op, nanos now);
 void redlock_try_on_reply(struct redlock *l, struct node_op *node_op,
                           const struct engine_reply *reply, const struct quorum_answer *answer,
@@ -280,11 +282,11 @@ void redlock_round_on_reply(struct redlock *l, struct node_op *node_op, enum op_
 
 /* ---- try_failed.c ---- */
 
-/* Replies FAILED with that text, followed by the servers that failed. */
+/* Replies FAILED with the text, followed by the servers that failed. */
 void redlock_round_fail(struct redlock *l, struct quorum_try *b, hf_status status,
                         const char *what);
-/* A server refuses, others have not answered yet, and the op does not wait: asks that server
- * again. */
+/* Asks a server again that refused an op that does not wait, while other servers have not answered
+ * yet. */
 void redlock_try_poll_later(struct redlock *l, struct node_op *node_op, nanos now);
 void redlock_try_tick(struct redlock *l, struct quorum_try *b, nanos now);
 void redlock_try_fail(struct redlock *l, struct quorum_try *b, nanos now);
@@ -294,7 +296,7 @@ void redlock_try_expire(struct redlock *l, struct quorum_try *b, nanos now);
 /* ---- release_all.c ---- */
 
 void redlock_release_all(struct redlock *l, struct quorum_try *b, nanos now);
-/* The same for a try that no op waits for. */
+/* Handles the verdict of a try that no op waits for. */
 void redlock_release_alone(struct redlock *l, struct quorum_try *b, nanos now);
 void redlock_release_on_reply(struct redlock *l, struct node_op *node_op, bool this_round,
                               const struct engine_reply *reply, nanos now);

@@ -1,7 +1,8 @@
 /* redlock_admin.c - list, break and diagnose on a quorum.
  *
- * Every server is asked. An entry on fewer than a majority of them is no hold, but the rest of one
- * or a try in progress; it is shown only if each server is asked for by itself (LIST_SERVERS). */
+ * Every server is asked. An entry on fewer than a majority is not a hold: it is left from a former
+ * hold, or a try is in progress. Such an entry is shown only if the list is of single servers
+ * (LIST_SERVERS). */
 #include "redlock.h"
 
 #include "base/error.h"
@@ -20,7 +21,7 @@ struct shown {
     char *texts; /* buffer with name, host and label */
     unsigned servers;
     uint32_t on;    /* servers that have the entry, as bits */
-    unsigned first; /* index of the first server that has it */
+    unsigned first; /* index of the first server that has the entry */
     /* time left on each server of `servers`; -1: it has no end */
     int64_t left[QUORUM_SERVERS_MAX];
 };
@@ -29,7 +30,7 @@ struct redlock_admin {
     struct admin_op op[QUORUM_SERVERS_MAX];
     struct quorum quorum;
     unsigned open;           /* number of servers that have not answered yet */
-    nanos asked_at, over_at; /* over_at: time to stop waiting for them */
+    nanos asked_at, over_at; /* over_at: time to stop waiting for more servers */
     bool broken;             /* ADMIN_BREAK: some server had the hold */
     struct shown *shown;
     size_t count, room;
@@ -109,7 +110,8 @@ static struct shown *add(struct redlock_admin *t, const struct hf_row *row)
     return s;
 }
 
-/* The page of a server ends at this name. Behind the first such name the page is incomplete. */
+/* The page of one server ends at this name. The whole page is complete only up to the lowest of
+ * these names. */
 static void end_earlier(struct redlock_admin *t, const char *name)
 {
     assert(strlen(name) < sizeof t->end);
@@ -191,8 +193,8 @@ static int later_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Returns how long a majority has the hold. A minority may have it for less: a server that came
- * back late got the time that was asked for last. */
+/* Returns how long a majority has the hold. A minority may have it for less time: a server that
+ * came back late got the time of the last request. */
 static int64_t majority_left(const struct redlock *l, struct shown *s)
 {
     unsigned majority = quorum_majority(l->servers);
@@ -236,7 +238,7 @@ static const struct hf_row *holder_on(const struct redlock_admin *t, unsigned se
     return NULL;
 }
 
-/* Returns an error text without the name of its server, which is shown beside it. */
+/* Returns an error text without the name of the server, which is shown beside the text. */
 static const char *without_name(const char *text, const char *where)
 {
     size_t len = strlen(where);
@@ -290,7 +292,7 @@ static void find_error(struct redlock *l, struct quorum_op *quorum_op, unsigned 
     l->host->find(l->host->ctx, quorum_op->op, &finding);
 }
 
-/* What cannot be known, or was not done, because this server did not answer. */
+/* Describes, in words, what is unknown or undone because this server did not answer. */
 static void find_silence(struct redlock *l, struct quorum_op *quorum_op, unsigned server)
 {
     const struct redlock_admin *t = quorum_op->admin;
@@ -429,7 +431,8 @@ static bool are_rows_decided(const struct redlock *l, const struct redlock_admin
     return t->open < majority;
 }
 
-/* Hurries a list whose rows are decided: the other servers get as long again as it took so far. */
+/* Hurries a list whose rows are decided: the other servers get as much more time as the list has
+ * taken so far. */
 static void hurry(struct redlock *l, struct quorum_op *quorum_op, nanos now)
 {
     struct redlock_admin *t = quorum_op->admin;

@@ -1,8 +1,8 @@
 /* release_all.c - releases a try or a hold on every server, also on those that never answered.
  *
  * The release goes out on the same connection, behind all earlier requests. If that connection was
- * cut, the release leaves a tombstone against them. It is sent again until each server has
- * confirmed it. */
+ * cut, the release leaves a tombstone against the earlier requests. The release is sent again until
+ * each server has confirmed it. */
 #include "redlock.h"
 
 #include <assert.h>
@@ -15,9 +15,9 @@ static void release_node_op(struct redlock *l, struct node_op *node_op, nanos no
         redlock_try_send_later(l, node_op, now);
 }
 
-/* Returns true if a failed try cannot have been taken for a hold: too many servers refused it,
- * or the op will try again soon and so will those that the try was in the way of. Waiters are not
- * notified of its release; otherwise they would wake each other with failed tries. */
+/* Returns true if waiters need no notification of this release: no client can have taken the try
+ * for a hold, or its op and all clients that it hindered will try again soon. With notifications,
+ * waiters would wake each other with failed tries. */
 static bool is_lost_try(const struct quorum_try *b)
 {
     return b->waits_on || (b->round == ROUND_ACQUIRE && quorum_is_refused(&b->quorum));
@@ -78,7 +78,7 @@ void redlock_release_on_reply(struct redlock *l, struct node_op *node_op, bool t
     bool is_confirmed = is_freed || reply->kind == REPLY_NOT_HELD;
     if (is_confirmed) {
         node_op->freed = is_freed ? VOTE_YES : VOTE_NO;
-        /* A slow server may keep the try for long; the other servers free it now. */
+        /* A slow server may keep the try for long; the other servers release it now. */
         if (!node_op->open)
             redis_wire_engine.forget(l->node[node_op->server].redis, &node_op->member.op);
     } else {

@@ -1,10 +1,10 @@
-/* silence.c - servers that are asked, but that no round waits for.
+/* silence.c - decides which servers a round does not wait for.
  *
- * When a majority has answered a round that is still open, the other servers get as long again as
- * the majority took. A server that does not answer by then is silent. A silent server is asked like
- * all others, and its vote counts if it comes in time; but a round is decided without it as soon as
- * a majority has answered. A server stops being silent when it answers about as fast as the
- * majority.
+ * When a majority has answered a round that is still open, the other servers get as much more time
+ * as the majority took. A server that does not answer by then is *silent*. A silent server is asked
+ * like all others, and its vote counts if it comes in time. But a round is decided without a silent
+ * server as soon as a majority has answered. A server stops being silent when it answers about as
+ * fast as the majority.
  *
  * The try of a waiter also ends if too few servers answer for much longer than a majority usually
  * takes: other clients may reach more servers, and the votes of this try are in their way. */

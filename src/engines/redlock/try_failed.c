@@ -1,13 +1,13 @@
-/* try_failed.c - a try that got no majority: why, and what the client is told.
+/* try_failed.c - a try that got no majority: finds out why, and what to reply to the client.
  *
- * BUSY is replied only if the servers that refuse rule out a majority by themselves. If it takes
- * servers that do not answer to rule it out, nobody can know whether the lock is held: the few
- * refusals may be the rest of a hold whose release has not arrived there yet. And if nobody is seen
- * to hold the lock on a majority, other clients may just be trying at the same time, and all of
- * them would be refused.
+ * The reply is BUSY only if the servers that refuse rule out a majority by themselves. If a
+ * majority is ruled out only together with servers that do not answer, it is unknown whether the
+ * lock is held: the few refusals may come from a hold whose release has not arrived there yet. And
+ * if no client holds the lock on a majority, other clients may be trying at the same time; without
+ * another try all of them would be refused.
  *
  * A waiter asks again anyway. An op that does not wait tries again until its reply is due, and asks
- * servers that refuse again while others have yet to answer. Only then is it told how it stands. */
+ * servers that refuse again while others have yet to answer. Only then is the outcome replied. */
 #include "redlock.h"
 
 #include <assert.h>
@@ -46,8 +46,8 @@ static bool is_held_on(const struct quorum_try *b, unsigned server)
     return b->quorum.vote[server] == VOTE_NO && !b->node_op[server].answer.is_free;
 }
 
-/* Finds the holder that has the lock on most servers, in the words of one of them, and the
- * number of these servers. NULL: no server says that the lock is held. */
+/* Finds the holder that has the lock on most servers, as one of them describes it, and the number
+ * of these servers. NULL: no server says that the lock is held. */
 static const struct node_op *find_holder(const struct redlock *l, const struct quorum_try *b,
                                          unsigned *servers)
 {
@@ -93,7 +93,7 @@ static void say_who_is_away(const struct redlock *l, const struct quorum_try *b,
 {
     unsigned away =
         quorum_count(&b->quorum, VOTE_FAILED) + quorum_count(&b->quorum, VOTE_UNCOUNTED);
-    /* some servers have not answered, and were not needed */
+    /* some servers have not answered; their votes were not needed */
     bool open = quorum_count(&b->quorum, VOTE_OPEN) > 0;
 
     int len = snprintf(words, WORDS, "%s%u of %u servers can be counted on, and %u are needed",
@@ -168,8 +168,8 @@ static nanos free_at(const struct redlock *l, const struct quorum_try *b)
 }
 
 /* Releases the try everywhere, then replies. An op that reaches too few servers gives up its place,
- * too: it would keep out clients that may reach more. It keeps its ticket, and with that gets the
- * same place again. */
+ * too: the place would keep out clients that may reach more. The op keeps its ticket, which later
+ * gives it the same place again. */
 static void end_try(struct redlock *l, struct quorum_try *b, const struct engine_reply *reply,
                     nanos now)
 {
@@ -199,7 +199,7 @@ static struct engine_reply failure_of(const struct quorum_try *b, hf_status stat
                                  .text = words};
 }
 
-/* Replies to an op that lost. One that does not wait gets BUSY only if the servers that refuse
+/* Replies to an op that lost. An op that does not wait gets BUSY only if the servers that refuse
  * rule out a majority. */
 static void reply_loss(struct redlock *l, struct quorum_try *b, nanos now)
 {
@@ -218,8 +218,8 @@ static void reply_loss(struct redlock *l, struct quorum_try *b, nanos now)
     end_try(l, b, &reply, now);
 }
 
-/* Returns true if an op that does not wait must still wait for the remaining votes, which may
- * say that the lock is held or that their servers are down. It waits only briefly if it may try
+/* Returns true if an op that does not wait must still wait for the remaining votes: they may show
+ * that the lock is held, or that servers are down. The op waits only briefly if it may try
  * again. */
 static bool awaits_rest(struct redlock *l, struct quorum_try *b, nanos now)
 {
@@ -269,8 +269,8 @@ void redlock_try_fail(struct redlock *l, struct quorum_try *b, nanos now)
         redlock_place_try_again(l, quorum_op, now);
 }
 
-/* A majority has granted, but after the time of the try was over: this process or a server was
- * stopped meanwhile. */
+/* A majority has granted, but after the end of the try: this process or a server was stopped
+ * meanwhile. */
 void redlock_try_expire(struct redlock *l, struct quorum_try *b, nanos now)
 {
     char text[160];
