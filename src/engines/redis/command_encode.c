@@ -211,8 +211,7 @@ static bool may_have_one_key(const struct redis *r, const struct redis_op *a)
  * without function and counter, if the name is in the index already. A tokenless release tries the
  * call with two keys, which costs a quarter less; if it meets waiters, the next releases use all
  * keys. */
-static bool may_be_plain(const struct redis *r, const struct redis_op *a,
-                         const struct cached_keys *cached, nanos now)
+static bool may_be_plain(const struct redis *r, const struct redis_op *a, nanos now)
 {
     const struct engine_op *op = &a->sent_op;
     if (op->verb == OP_EXTEND || op->verb == OP_CHECK)
@@ -220,7 +219,8 @@ static bool may_be_plain(const struct redis *r, const struct redis_op *a,
     bool simple = op->tokenless && op->kind == HF_EXCLUSIVE && !has_owner(op) && !r->history &&
                   !r->durable && !r->is_quorum_member;
     if (op->verb == OP_ACQUIRE)
-        return simple && !a->sent && (r->cluster.is_on || cached->listed_until > now);
+        return simple && !a->sent &&
+               (r->cluster.is_on || redis_key_cache_is_listed(r, op->name, op->name_len, now));
     return simple && op->verb == OP_RELEASE && !r->waiters_expected_for;
 }
 
@@ -528,7 +528,7 @@ void redis_op_send(struct redis *r, struct redis_op *a, nanos now)
         redis_op_fail(r, a, now, status, error_text());
         return;
     }
-    bool plain = may_be_plain(r, a, cached, now);
+    bool plain = may_be_plain(r, a, now);
     switch (verb) {
     case OP_ACQUIRE:
         (plain ? write_plain_acquire : write_acquire)(r, a, cached);

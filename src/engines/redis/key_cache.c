@@ -128,7 +128,6 @@ static hf_status fill(const struct redis *r, struct cached_keys *cached, const c
     struct resp_command *c = &cached->words;
     hf_status status = redis_keys_here(r, &keys, name, len);
     c->len = 0;
-    cached->listed_until = 0;
     if (status != HF_OK)
         return status;
 
@@ -157,19 +156,36 @@ hf_status redis_key_cache_find(struct redis *r, const char *name, size_t len,
     return is_for(cached, name, len) ? HF_OK : fill(r, cached, name, len);
 }
 
+/* ---- Names in the server's index ---- */
+
+/* FNV-1a with 64 bits: another name with the same hash would be missing in lists. */
+static uint64_t hash_of(const char *name, size_t len)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+bool redis_key_cache_is_listed(const struct redis *r, const char *name, size_t len, nanos now)
+{
+    uint64_t hash = hash_of(name, len);
+    const struct listed_name *listed = &r->listed[hash % LISTED_NAMES];
+    return listed->hash == hash && listed->until > now;
+}
+
 void redis_key_cache_set_listed(struct redis *r, const char *name, size_t len, nanos now)
 {
-    struct cached_keys *cached = &r->cached[(uintptr_t)name / 64 % CACHED_KEYS];
-
-    if (is_for(cached, name, len))
-        cached->listed_until = now + LISTED_FOR;
+    uint64_t hash = hash_of(name, len);
+    r->listed[hash % LISTED_NAMES] = (struct listed_name){hash, now + LISTED_FOR};
 }
 
 void redis_key_cache_unlist(struct redis *r)
 {
-    for (unsigned i = 0; i < CACHED_KEYS; i++)
-        r->cached[i].listed_until = 0;
+    memset(r->listed, 0, sizeof r->listed);
 }
+
+/* ---- Calls ---- */
 
 void redis_script_begin(struct redis *r, enum script_id script, const struct cached_keys *cached,
                         unsigned arguments)

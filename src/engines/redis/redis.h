@@ -308,11 +308,21 @@ struct cached_keys {
     size_t name_at, name_len;  /* offset and length of the lock's name in `words` */
     /* length of the first two words: the keys of the lock and of its counter */
     size_t two_len;
-    nanos listed_until; /* until then the name is certainly in the server's index */
+};
+
+/* A name that is certainly in the server's index until that time. */
+struct listed_name {
+    uint64_t hash;
+    nanos until;
 };
 #define LISTED_FOR NANOS_OF_MS(1800000) /* half of the time for which a counter is kept */
 
-enum { CACHED_KEYS = 128, WAITERS_EXPECTED_FOR = 64, REDIS_WAITERS_MAX = 100000 };
+enum {
+    CACHED_KEYS = 128,
+    LISTED_NAMES = 1024,
+    WAITERS_EXPECTED_FOR = 64,
+    REDIS_WAITERS_MAX = 100000
+};
 
 struct redis {
     const struct wire_engine_host *host;
@@ -353,6 +363,7 @@ struct redis {
     struct resp_words past; /* history and history_age_ms in wire format */
     struct form form;
     struct cached_keys cached[CACHED_KEYS];
+    struct listed_name listed[LISTED_NAMES]; /* indexed by hash: key_cache.c */
 
     struct redis_connection connection[CONNECTIONS];
     struct resp_command command; /* the command that is being written */
@@ -545,9 +556,11 @@ void redis_script_begin_two_keys(struct redis *r, enum script_id script,
                                  const struct cached_keys *cached, unsigned arguments);
 /* Begins a call about the index of names (scripts/name_index.lua). */
 void redis_script_begin_index(struct redis *r, enum script_id script, unsigned arguments);
-/* A script of this client has written the counter of that name, so the name is in the index. */
+/* Returns true if the name is certainly in the index. */
+bool redis_key_cache_is_listed(const struct redis *r, const char *name, size_t len, nanos now);
+/* Notes that the name is in the index: a script of this client has written its counter. */
 void redis_key_cache_set_listed(struct redis *r, const char *name, size_t len, nanos now);
-/* The server may be another one, whose index lacks names that this client added. */
+/* Forgets which names are in the index: another server may lack names that this client added. */
 void redis_key_cache_unlist(struct redis *r);
 void redis_script_begin_one_key(struct redis *r, enum script_id script,
                                 const struct cached_keys *cached, unsigned arguments);

@@ -344,8 +344,8 @@ static bool read_answer(struct redis *r, const struct request *request,
         if (request->plain)
             return read_plain_acquired(request, resp, reply);
         /* A token shows that the script has written the counter, which puts the name into the
-         * index. */
-        if (resp->type == RESP_TEXT)
+         * index. Only tokenless requests need to know that. */
+        if (resp->type == RESP_TEXT && request->op->sent_op.tokenless)
             redis_key_cache_set_listed(r, request->op->sent_op.name, request->op->sent_op.name_len,
                                        request->sent_at);
         return read_acquired(r, request, resp, reply, now);

@@ -427,6 +427,28 @@ static void test_tokenless(void **state)
     assert_int_equal(server_calls(scene.server, "time") - times, 0);
 }
 
+/* Each name has another handle in every round. */
+static void test_tokenless_many(void **state)
+{
+    (void)state;
+    enum { NAMES = 24, ROUNDS = 10 };
+    hf_client *client = scene_client();
+    int64_t times = 0;
+    for (int round = 0; round <= ROUNDS; round++) {
+        hf_lease *lease[NAMES];
+        char name[16];
+        if (round == 1)
+            times = server_calls(scene.server, "time");
+        for (int i = 0; i < NAMES; i++) {
+            snprintf(name, sizeof name, "l%d", (i + round) % NAMES);
+            lease[i] = must_acquire(client, &(struct want){.name = name, .flags = HF_TOKENLESS});
+        }
+        for (int i = 0; i < NAMES; i++)
+            must_release(lease[i]);
+    }
+    assert_int_equal(server_calls(scene.server, "time") - times, 0);
+}
+
 /* How many scripts it takes until the next one has had it. */
 static int64_t give_to_next(hf_client *client, struct crew *next)
 {
@@ -575,6 +597,7 @@ int main(int argc, char **argv)
         SENTENCE("whoever comes second sends less than 1 KB, and brings no script that is there",
                  test_greeting),
         SENTENCE("without a token it is a command and a short script", test_tokenless),
+        SENTENCE("also for many names that share handles", test_tokenless_many),
         SENTENCE("and who waits behind one without a token is handed it all the same",
                  test_tokenless_in_line),
         SENTENCE("and one that comes to hold it by a late SET has left the queue",
