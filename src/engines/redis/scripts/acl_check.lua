@@ -1,12 +1,12 @@
 
--- ---- acl_check.lua - which commands the user may not use, of those that the verbs need
+-- ---- acl_check.lua - finds out which commands that the verbs need are forbidden to the user
 --
--- It only asks the server: no key is read or written.
--- Keys: 1 lock, 2 counter, of a name that nobody uses. Inboxes and channels are called like
---   counters: what goes for one of them goes for all.
--- Argument: 1 letters: i inbox, p channel, s channel in a cluster, - or others: none; h history,
---   w WAIT, a WAITAOF, q of a quorum.
--- Answer: the names of those commands. None: the user may use all, or the server cannot say.
+-- It reads and writes no key: it only asks the server.
+-- Keys: 1 lock, 2 counter, of a name that nobody uses. Inboxes and channels have names like the
+--   counter's, so a pattern that allows one of them allows all.
+-- Argument: 1 letters that say what this client needs besides the locks: i inbox, p channel,
+--   s channel in a cluster, - or others: none of these; h history, w WAIT, a WAITAOF, q quorum.
+-- Answer: the names of the forbidden commands. Empty: there are none, or the server cannot say.
 
 local function rights(keys, args)
   local check = redis.acl_check_cmd

@@ -2,37 +2,47 @@
 -- ---- acquire.lua - acquire, refresh of a place in the queue, and confirmation of a grant
 --
 -- Arguments: 1 id, 2 ttl, 3 meta,
---   4 "kind owner history token units capacity", and " p" for a poll: the client does not know of
---     a grant. history: how many past holds are kept. token: the one that a quorum agreed on for
---     this id, 0: none yet.
---   5 "age wait queued barging box first longest grace margin stagger most prefix". age: for how
---     many ms past holds are kept. wait: 1 or 0. queued: the arrival number, if the client knows
---     it; else 1 if this id was asked for before, or 0. barging: 1 or 0. box: i (inbox), p
---     (channel) or n (not notified) and its name; in a cluster s (channel in the lock's slot) or c
---     (not notified) and the client's id; or - (the request never waits). first, longest: bounds
---     of the time between two polls, in ms. most: number of waiters. prefix: length in bytes of
---     what stands before the name in the lock's key, in three digits; ---: there is no index.
+--   4 "kind owner history token units capacity", followed by " p" if the request is a poll: the
+--     client then does not know of a grant.
+--       history  number of past holds to keep
+--       token    token that a quorum agreed on for this id; 0: none yet
+--   5 "age wait queued barging box first longest grace margin stagger most prefix".
+--       age      milliseconds for which past holds are kept
+--       wait     1: the request may wait; 0: it may not
+--       queued   arrival number, if the client knows it; otherwise 1 if the client has sent a
+--                request with this id before, or 0
+--       barging  1: the request may pass waiters; 0: it may not
+--       box      how the waiter is notified: a letter, and a name. i: inbox of that name; p:
+--                channel of that name; n: not notified. In a cluster the name is the client's id,
+--                and the letter is s (channel in the slot of the lock) or c (not notified). "-":
+--                the request never waits
+--       first, longest  shortest and longest time between two polls, in ms
+--       most     longest queue
+--       prefix   length in bytes of the prefix in the key of the lock, as three digits; ---: there
+--                is no index of names
 --
 -- Answers:
 --   token                  held for at least ttl from now
---   {token, left}          to a poll: held for left ms, as after a handoff
---   {0, left, holder}      busy, and not in the queue. left: ms until the first hold ends, -1:
---                          never. holder: "token meta" of that hold, if the box is - and no other
---                          program holds it
+--   {token, left}          reply to a poll: held for `left` ms, as after a handoff
+--   {0, left, holder}      busy, and not in the queue. left: ms until the first hold ends; -1: it
+--                          has no end. holder: "token meta" of that hold, only if box is "-" and no
+--                          other program holds the lock
 --   {0, left, again, now, number, place, arrival}
---                          queued: ask again after `again` ms. place 0 is the next one. number:
---                          the counter. arrival: to be sent as `queued` from now on
+--                          queued: ask again after `again` ms. number: the counter. place: 0 is the
+--                          first in the queue. arrival: to be sent as `queued` from now on
 --   {-1}                   this id was given up
---   {-2, class, capacity}  in use with another kind or capacity
---   {-3, capacity}         more units than that
---   {-4}                   too many waiters
---   {-5}                   this owner reads the lock and asks to write it
---   {-6}                   dead waiters were removed, and more are still ahead: ask again at once
+--   {-2, class, capacity}  the lock is in use with another kind or capacity, which are these
+--   {-3, capacity}         the request wants more units than this capacity
+--   {-4}                   the queue is full
+--   {-5}                   the owner reads the lock, and this request asks to write
+--   {-6}                   ask again at once: this call removed as many dead waiters as it may, and
+--                          more are still ahead
 --
--- Cost: a free plain lock TIME, SET, SET. To wait for a plain one TIME, SET, SET, ZCARD, PTTL,
--- ZADD, HSET, and two PEXPIRE, or behind others HRANDFIELD. Otherwise O(log n) in the waiters.
+-- Cost: TIME, SET, SET for a plain lock that is free. To wait for a plain lock: TIME, SET, SET,
+-- ZCARD, PTTL, ZADD, HSET, and two PEXPIRE for the first waiter or HRANDFIELD for all others.
+-- Otherwise O(log n), where n is the number of waiters.
 
--- What an acquire asks for.
+-- Reads the arguments of an acquire.
 local function read_request(args)
   local kind, owner, keep, agreed, units, capacity, poll =
     args[4]:match('^(%a) (%S+) (%d+) (%d+) (%d+) (%d+)( ?p?)$')
@@ -54,23 +64,25 @@ local function read_for_acquire(lock, r, seen)
   local before, state = seen.before, nil
   if before == nil then before = redis.call('GET', lock.counter) end
   read_counter(lock, before)
-  r.arrived = #r.queued > 1 and r.queued -- the number of its place, which it may have lost
-  r.number_before = seen.joins and lock.now or lock.number -- what the counter has now
+  -- The arrival number of a place that the request had, and may have lost.
+  r.arrived = #r.queued > 1 and r.queued
+  r.number_before = seen.joins and lock.now or lock.number -- number that the counter has now
   lock.number = math.max(lock.number, tonumber(r.agreed), tonumber(r.arrived or 0))
   if seen.took then
-    redis.call('DEL', lock.key) -- queue, tombstones or clock must be asked first
+    -- The lock is not simply free: queue, tombstones or clock must be checked first.
+    redis.call('DEL', lock.key)
     return nil
   end
   if r.kind ~= 'e' or r.owner ~= '-' then
     state = redis.pcall('HMGET', lock.key, '@k', '@c', '@d', '@u')
-    if not state[1] then state = nil end -- free, or not what this request is for
+    if not state[1] then state = nil end -- the lock is free or not in a hash; GET follows
   end
   return read_lock(lock, seen.value, state)
 end
 
--- When the first hold in the hash ends, if the lock is full until then. nil: it is not full, the
--- request or its owner holds, kind or capacity differ, or that hold has ended or has more time left
--- than it was given.
+-- Returns the end of the first hold in the hash, if the lock is full until then. Returns nil in
+-- these cases: the lock is not full; the request or its owner holds; kind or capacity differ; the
+-- first hold has ended; the first hold has more time left than it was given.
 local function full_until(lock, r)
   local has_capacity = r.capacity == lock.capacity or r.capacity == lock.declared
   local agrees = lock.class == class_of(r.kind) and has_capacity and r.units <= lock.capacity
@@ -84,9 +96,9 @@ local function full_until(lock, r)
   return till
 end
 
--- The short way for a lock that others hold, if none of the waiters that it samples is dead. (The
--- next release finds out whether the first waiter is dead.) Returns an answer, or nil;
--- at.left is set if the request can be queued.
+-- The short path for a lock that others hold. It draws two waiters at random and applies only if
+-- neither is dead. (The next release finds out whether the first waiter is dead.) Returns an
+-- answer, or nil. With nil, at.left is set if the request can be queued.
 local function look_ahead(lock, r, at)
   local till = lock.form == 'many' and r.waits and full_until(lock, r)
   local is_held = till or (r.kind == 'e' and lock.plain and lock.plain.id ~= r.id and
@@ -104,11 +116,12 @@ local function look_ahead(lock, r, at)
   return nil
 end
 
--- The hold of this id, if it has one.
+-- Returns the hold of this id; nil: the id holds nothing.
 local function read_own(lock, r)
   local held = read_hold(lock, r.id)
   if not held or r.owner == '-' then return held end
-  -- A release that failed half-way has removed the id from its owner's list: it holds no more.
+  -- A release that was refused half-way has removed the id from its owner's list: the id holds
+  -- nothing any more.
   local ids = redis.call('HGET', lock.key, '+' .. r.owner) or ''
   if ids:find(r.id, 1, true) then return held end
   redis.call('HDEL', lock.key, r.id)
@@ -116,14 +129,15 @@ local function read_own(lock, r)
   return nil
 end
 
--- The answer to a request that holds for at least `left` ms.
+-- Returns the answer to a request that holds for at least `left` ms.
 local function granted(r, token, left)
   return r.polls and { token, left or r.first_ms } or token
 end
 
--- The request holds already: confirms its grant.
+-- Confirms the grant of a request that holds already.
 local function confirm(lock, r, held)
-  -- The hold is a late bare SET of this id, which did not see that the id waits in the queue.
+  -- A token of 1 means: a bare SET of this id arrived late and took the lock, although the id has a
+  -- place in the queue.
   if held.token == '1' then leave_queue(lock, r.id, r) end
   renew_round(lock, held, r.meta)
   raise_token(lock, held, r.agreed)
@@ -131,7 +145,7 @@ local function confirm(lock, r, held)
   return granted(r, held.token, left)
 end
 
--- The refusal if the lock is in use with another kind or capacity; nil: it is not.
+-- Returns the refusal if the lock is in use with another kind or capacity; otherwise nil.
 local function mismatch(lock, r)
   if lock.form ~= 'plain' and lock.form ~= 'many' then return nil end
   local has_capacity = r.capacity == lock.capacity or r.capacity == lock.declared
@@ -141,20 +155,23 @@ local function mismatch(lock, r)
   return nil
 end
 
--- The request enters beside another hold of its owner; nil: there is none.
+-- If the owner has another hold, makes the request a part of it. Returns the answer; nil: the owner
+-- holds nothing.
 local function join_owner(lock, r)
   local other = hold_of(lock, r.owner)
   if not other then return nil end
   leave_queue(lock, r.id, r)
   if r.kind == 'w' and other.kind == 'r' then return { -5 } end
-  if r.kind == 'w' then redis.call('HDEL', lock.key, '@w') end -- now it relies on the upgrade, too
+  -- The new writer relies on the upgrade, so the upgrade cannot be revoked any more.
+  if r.kind == 'w' then redis.call('HDEL', lock.key, '@w') end
   hold(lock, r, lock.now + r.first_ms * 1000, other.token, other.kind)
   return granted(r, other.token)
 end
 
--- The lock fits, and nobody waits, or the request may pass the queue. Returns the token, or nil.
+-- Grants the lock if the request fits and nobody waits, or if the request may pass waiters. Returns
+-- the token, or nil.
 local function take_now(lock, r)
-  -- A barging request that is in the queue passes nobody.
+  -- A barging request that has a place in the queue may not pass the others.
   local may_pass = r.barges and not redis.call('ZSCORE', lock.queue, r.id)
   if not fits(lock, r) then return nil end
   local somebody_waits = redis.call('EXISTS', lock.queue) == 1
@@ -169,16 +186,17 @@ local function take_now(lock, r)
   return token
 end
 
--- Not granted, and it does not wait.
+-- Answers a request that was not granted and does not wait.
 local function busy_answer(lock, r, left)
   if r.queued ~= '0' then leave_queue(lock, r.id, r) end
   return finish(lock, { 0, left, r.box == '-' and hold_in_the_way(lock) })
 end
 
--- Everything that may be granted. Returns the answer; nil: the request is to be queued.
+-- Grants or refuses the request if that can be decided now. Returns the answer; nil: the request
+-- must be queued.
 local function grant_or_refuse(lock, r, at, took)
   if not took then
-    -- A late bare SET made this hold after its request had been given up: remove it.
+    -- The id of this hold was given up: its bare SET arrived late. Remove the hold.
     if lock.plain and has_tombstone(lock, lock.plain.id) then set_free(lock) end
     reap(lock)
   end
@@ -203,7 +221,8 @@ local function grant_or_refuse(lock, r, at, took)
     return { -6 }
   end
   if token then return finish(lock, granted(r, token)) end
-  -- admit() may have granted another request of the same owner, and this one together with it.
+  -- admit() may have granted another request of the same owner, and then this request together with
+  -- it.
   held = r.owner ~= '-' and read_hold(lock, r.id)
   if held then
     local left = extend_hold(lock, held, r.first_ms)
@@ -222,7 +241,7 @@ local function grant_or_refuse(lock, r, at, took)
   return nil
 end
 
--- The request keeps its place in the queue, gets it back, or takes the last one.
+-- Queues the request: it keeps its place, gets a lost place back, or takes the last place.
 local function queue_up(lock, r, at, joins)
   local place, arrival = at.place, at.place and redis.call('ZSCORE', lock.queue, r.id)
   if not place then
@@ -254,7 +273,7 @@ local function queue_up(lock, r, at, joins)
   return queued_answer(at.left, again, lock.stamp, whole(lock.number), place, arrival)
 end
 
--- seen: what acquire_straight() has seen of the lock.
+-- seen: facts about the lock that acquire_straight() has read already.
 local function acquire_in_full(keys, args, seen)
   local r = read_request(args)
   local lock = open_lock(keys, seen.clock or redis.call('TIME'))

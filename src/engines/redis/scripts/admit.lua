@@ -1,7 +1,8 @@
 
 -- ---- admit.lua - grants the lock to waiters, in their order, while the first one fits
 
--- The first waiter. If the lock is free it leaves the queue at once: it is dead, or is granted.
+-- Returns the first waiter. If the lock is free, it is removed from the queue at once, because it
+-- is either granted or dead.
 local function first_in_line(lock)
   if lock.form == 'free' then return redis.call('ZPOPMIN', lock.queue) end
   return redis.call('ZRANGE', lock.queue, '0', '0', 'WITHSCORES')
@@ -21,9 +22,9 @@ local function grant(lock, w, arrival, is_me)
   return token
 end
 
--- Grants the lock to waiters in their order. me: the request of this call; it gets no message.
--- first: the first in line, if the caller has taken it from the queue already. Returns the token
--- of `me` if the lock was granted to it.
+-- Grants the lock to waiters in their order. me: the request of this call, which gets no message.
+-- first: the first waiter, if the caller has already taken it from the queue. Returns the token of
+-- `me` if `me` was granted.
 local function admit(lock, me, first)
   local mine
   lock.is_unfinished = false
@@ -43,7 +44,7 @@ local function admit(lock, me, first)
     if was_free then forget_waiter(lock, id, w) else leave_queue(lock, id, w) end
     local other = not is_gone and hold_of(lock, w.owner)
     if other then
-      if is_me then break end -- acquire() grants it beside the other hold of its owner
+      if is_me then break end -- acquire() makes it a part of its owner's other hold
       hand_off_beside(lock, w, other.token, arrival, other.kind)
     elseif is_gone then
       drop_dead(lock, me)
@@ -65,7 +66,7 @@ local function admit(lock, me, first)
   return mine
 end
 
--- The end of every verb that writes.
+-- Every verb that writes ends with this call.
 local function finish(lock, answer)
   admit(lock)
   keep_counter(lock)

@@ -1,17 +1,17 @@
 
--- ---- convert.lua - the sole reader becomes the writer, with a new token; a writer becomes a
--- reader and keeps its token
+-- ---- convert.lua - upgrade: the only reader becomes the writer, with a new token; downgrade: the
+-- writer becomes a reader and keeps its token
 --
--- Arguments: 1 id, 2 u upgrade or d downgrade, 3 history, 4 age,
---   5 client, 6 round: u: which upgrade it is, because it may have to be revoked; d: the upgrade
---   that is revoked.
+-- Arguments: 1 id, 2 u: upgrade, d: downgrade, 3 history, 4 age,
+--   5 client, 6 round. With u they name this upgrade, so that it can be revoked. With d they name
+--     the upgrade to revoke; absent: an ordinary downgrade.
 -- Answers:
---   {token, left}  done, or done before
---   {1}            others read it, too, and the read hold stays; or others count on the upgrade,
---                  and the write hold stays
+--   {token, left}  done now, or done before
+--   {1}            to u: there are other readers, and the read hold stays. To d: another request
+--                  relies on the upgrade, and the write hold stays
 --   {0}            not held
 
--- All ids of the owner of this hold.
+-- Returns all holds of the owner of this hold.
 local function holds_of_owner(lock, h)
   local holds = { h }
   local ids = h.owner ~= '-' and redis.call('HGET', lock.key, '+' .. h.owner) or ''
@@ -25,8 +25,8 @@ local function read_upgrade(lock)
   return (redis.call('HGET', lock.key, '@w') or ''):match('^(%S+ %S+) (%d+)$')
 end
 
--- Several upgrades of one owner are one hold. The first is noted. Once another upgrade relies on
--- it, it cannot be revoked any more.
+-- The upgrades of one owner are one hold. The first upgrade is noted with its round, so that it can
+-- be revoked. Once another upgrade of the owner relies on it, it cannot be revoked any more.
 local function note_upgrade(lock, me, round, is_first)
   local who, since = read_upgrade(lock)
   if me and (is_first or who == me) then
@@ -66,7 +66,7 @@ local function convert_hold(lock, held, is_up, me, round)
     fields[#fields + 1], fields[#fields + 2] = h.id, text_of(h)
   end
   local left = extend_hold(lock, held, 0)
-  redis.call('HSET', lock.key, unpack(fields)) -- all of it or none
+  redis.call('HSET', lock.key, unpack(fields)) -- one command, so that it changes all holds or none
   return { token, left }
 end
 

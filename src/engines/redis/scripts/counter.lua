@@ -13,7 +13,7 @@ local function open_lock(keys, clock)
     is_unfinished = false, has_more_over = false }
 end
 
--- keep: how many past holds are kept, as text; age: for how many ms.
+-- keep: number of past holds to keep, as text; age: milliseconds for which they are kept.
 local function set_history(lock, keep, age)
   lock.history = keep ~= '0' and tonumber(keep)
   lock.age = age
@@ -21,7 +21,7 @@ end
 
 local function read_counter(lock, text)
   if not text then return end
-  lock.is_listed = lock.is_listed or text:byte(1) ~= 126 -- 126 is ~
+  lock.is_listed = lock.is_listed or text:byte(1) ~= 126 -- 126 is the code of ~
   local number, till = text:match('^~?(%d+) ?(%d*)')
   lock.number, lock.tombstones_until = tonumber(number) or 0, tonumber(till) or 0
 end
@@ -31,7 +31,7 @@ local function next_number(lock)
   return whole(lock.number)
 end
 
--- somebody_waits: nil if that is not known.
+-- somebody_waits: true, false, or nil if the caller does not know.
 local function keep_counter(lock, somebody_waits)
   local look_closer = lock.tombstones_until > lock.now or somebody_waits or not lock.is_listed
   if not look_closer and somebody_waits == nil then
@@ -54,10 +54,11 @@ end
 local function add_tombstone(lock, id, for_ms)
   lock.tombstones_until = math.max(lock.tombstones_until, lock.now + for_ms * 1000)
   keep_counter(lock, true)
-  -- Each new tombstone removes up to two old ones. No other verb does so unless new waiters come.
+  -- Each new tombstone removes up to two old ones. Apart from this, only new waiters remove old
+  -- tombstones.
   local sample = redis.call('HRANDFIELD', lock.waiters, 2, 'WITHVALUES')
   for i = 1, #sample, 2 do
-    local is_tombstone = sample[i]:byte(1) == 33 -- !
+    local is_tombstone = sample[i]:byte(1) == 33 -- 33 is the code of !
     if is_tombstone and tonumber(sample[i + 1]) <= lock.now then
       redis.call('HDEL', lock.waiters, sample[i])
     end

@@ -1,13 +1,15 @@
 
 -- ---- extend.lua - renews, claims after a handoff, and checks. Never shortens, never revives
 --
--- Arguments: 1 id, 2 ttl; 0: only look,
---   3 "history age strong token"; absent: "0 0 0 0". strong 1: writes in any case, so that WAIT has
---     something to vouch for. strong 2: the hold gets a new token above `token`. token: the one
---     that a quorum agreed on for this id, 0: none.
--- Answers: {token, left}: still held, left in ms from now; {0}: not held; nil: one key was not
---   enough, and nothing was done.
--- Cost: plain: GET, PTTL, PEXPIRE. Otherwise O(log n).
+-- Arguments: 1 id,
+--   2 ttl; 0: only check,
+--   3 "history age strong token"; absent: "0 0 0 0".
+--       strong  1: write in any case, because a WAIT follows and needs a write to vouch for; 2:
+--               give the hold a new token above `token`
+--       token   token that a quorum agreed on for this id; 0: none
+-- Answers: {token, left}: held for `left` ms from now; {0}: not held; nil: one key was not enough,
+--   and nothing was done.
+-- Cost: GET, PTTL, PEXPIRE for a plain hold. Otherwise O(log n), where n is the number of waiters.
 
 local function extend_in_full(keys, args, seen)
   local keep, age, strong, agreed =

@@ -19,8 +19,8 @@ end
 
 local function is_wrong_type(reply) return reply.err:sub(1, 9) == 'WRONGTYPE' end
 
--- value: the reply to GET of the lock. state: the reply to HMGET, if it was read already. Returns
--- an error if the key is no lock.
+-- Reads the lock. value: the reply to GET of its key; state: the reply to HMGET; nil: not read yet.
+-- Returns an error if the key is no lock.
 local function read_lock(lock, value, state)
   if not state then
     if value == nil then value = redis.pcall('GET', lock.key) end
@@ -62,12 +62,12 @@ local function add_to(key, owner, id)
   redis.call('HSET', key, '+' .. owner, ids and ids .. ' ' .. id or id)
 end
 
--- The owner's other ids; '': none is left.
+-- Returns the owner's other ids, separated by blanks; '': there are none.
 local function others_of(key, owner, id)
   local ids = redis.call('HGET', key, '+' .. owner) or ''
   local at = ids:find(id, 1, true)
   if not at then return ids end
-  return at > 1 and ids:sub(1, at - 2) .. ids:sub(at + #id) or ids:sub(#id + 2) -- and a blank
+  return at > 1 and ids:sub(1, at - 2) .. ids:sub(at + #id) or ids:sub(#id + 2) -- with a blank
 end
 
 local function take_from(key, owner, id)
@@ -94,7 +94,7 @@ local function hold_plain(lock, w, till, token)
   lock.plain = { id = w.id, token = token, ttl = ttl, meta = w.meta }
 end
 
--- The first hold of a kind that is kept in a hash.
+-- Prepares a free lock for its first hold of a kind that is kept in a hash.
 local function begin_many(lock, w)
   if lock.is_over then redis.call('DEL', lock.key) end
   lock.form, lock.class, lock.is_over = 'many', class_of(w.kind), false
@@ -129,7 +129,7 @@ local function set_free(lock)
   lock.form, lock.class, lock.used, lock.plain = 'free', '', 0, nil
 end
 
--- Removes one of several holds. If its owner has another hold, that one gets the units.
+-- Removes one of several holds. Its units pass to another hold of its owner, if there is one.
 local function drop_one(lock, h)
   local others = h.owner ~= '-' and others_of(lock.key, h.owner, h.id) or ''
   local successor = h.units > 0 and others ~= '' and read_hold(lock, others:match('%S+'))
@@ -152,7 +152,7 @@ local function drop_one(lock, h)
   redis.call('ZREM', lock.ends, h.id)
 end
 
--- why: as in note_end(); ended: when, if not now.
+-- why: as in note_end(); ended: time when the hold ended; nil: now.
 local function drop_hold(lock, h, why, ended)
   if lock.history then note_end(lock, h.token, ended or lock.now, why) end
   if lock.form == 'plain' then
@@ -164,8 +164,8 @@ local function drop_hold(lock, h, why, ended)
   if is_last then set_free(lock) else drop_one(lock, h) end
 end
 
--- Time in ms until the first hold ends; -1: it has no end. Cuts back a hold that has more left
--- than it was ever given.
+-- Returns the time in ms until the first hold ends; -1: it has no end. A plain hold that has more
+-- time left than it was ever given is shortened.
 local function time_left(lock)
   if lock.form == 'many' then
     local first = redis.call('ZRANGE', lock.ends, '0', '0', 'WITHSCORES')
@@ -175,15 +175,16 @@ local function time_left(lock)
   return redis.call('PTTL', lock.key)
 end
 
--- The hold that ends first, as "token meta"; false: there is none, or another program holds it.
+-- Returns the hold that ends first, as "token meta"; false: there is none, or another program holds
+-- the lock.
 local function hold_in_the_way(lock)
   local first = lock.plain or
     lock.form == 'many' and read_hold(lock, redis.call('ZRANGE', lock.ends, 0, 0)[1])
   return first and first.token .. ' ' .. first.meta
 end
 
--- The clock stepped back: cuts every hold to its ttl from now. All at once, because a hold that is
--- left out would keep its units for another ttl.
+-- The clock stepped back: shortens every hold to its ttl from now. All holds are shortened at once:
+-- a hold that was left out would keep its units for another ttl.
 local function clamp_ends(lock)
   local all = redis.call('ZRANGE', lock.ends, 0, -1, 'WITHSCORES')
   for from = 1, #all, 2 * SLICE do
@@ -201,7 +202,7 @@ local function clamp_ends(lock)
   end
 end
 
--- Removes holds in a hash that have ended: all of them, up to DEAD_MOST.
+-- Removes holds of a hash that have ended, at most DEAD_MOST of them.
 local function drop_ended(lock)
   for _ = 1, DEAD_MOST / SLICE do
     local over = redis.call('ZRANGEBYSCORE', lock.ends, '-inf', whole(lock.now), 'WITHSCORES',
@@ -219,8 +220,8 @@ local function drop_ended(lock)
   lock.has_more_over = true
 end
 
--- Removes ended holds and settles what a step of the clock changed, for holds in a hash. The
--- server removes ended strings itself.
+-- For holds in a hash: removes those that have ended, and shortens those that a step back of the
+-- clock has lengthened. Strings need neither: the server removes them at their end.
 local function reap(lock)
   if lock.form ~= 'many' then return end
   local first = redis.call('ZRANGE', lock.ends, 0, 0, 'WITHSCORES')
@@ -239,7 +240,7 @@ local function rewrite(lock, h)
   redis.call('SET', lock.key, plain_text(h.id, h.token, h.ttl, h.meta), 'KEEPTTL')
 end
 
--- The hold gets the token that a quorum agreed on (redlock), and the next grant a higher one.
+-- Gives the hold the token that a quorum agreed on (redlock); the next grant gets a higher one.
 local function raise_token(lock, h, agreed)
   lock.number = math.max(lock.number, tonumber(agreed))
   if agreed == '0' or h.token == agreed then return end
@@ -251,7 +252,8 @@ end
 
 local function round_of(meta) return tonumber(meta:match('^%d+ %a(%d+)')) or 0 end
 
--- A client asks again for a hold that it may have revoked in between: the hold gets its round.
+-- The client asks again for a hold after it may have revoked a grant. The hold gets the round of
+-- this request, so that the late revoke spares it.
 local function renew_round(lock, h, meta)
   if round_of(meta) <= round_of(h.meta) then return end
   h.meta = h.meta:match('^%d+') .. meta:sub(2)
@@ -268,8 +270,9 @@ local function extend_plain(lock, h, ttl, is_longer)
   return math.min(math.max(left, ttl), h.ttl)
 end
 
--- Extends the hold to at least `ttl` from now; never shortens it. Returns how long it then lasts,
--- in ms. time_left() and clamp_ends() cut what a step back of the clock adds.
+-- Extends the hold to at least `ttl` from now; never shortens it. Returns for how many ms the hold
+-- then lasts. A step back of the clock can lengthen a hold; time_left() and clamp_ends() shorten it
+-- again.
 local function extend_hold(lock, h, ttl)
   if lock.history and ttl > 0 then note_end(lock, h.token, lock.now + ttl * 1000) end
   local is_longer = ttl > h.ttl
@@ -282,7 +285,7 @@ local function extend_hold(lock, h, ttl)
   return math.min(math.floor((till - lock.now) / 1000), h.ttl)
 end
 
--- The hold of another request of that owner; nil: there is none.
+-- Returns a hold of that owner; nil: there is none.
 local function hold_of(lock, owner)
   local ids = owner ~= '-' and lock.form == 'many' and redis.call('HGET', lock.key, '+' .. owner)
   return ids and ids ~= '' and read_hold(lock, ids:match('%S+'))

@@ -1,10 +1,12 @@
 
 -- ---- index_verbs.lua - reads the index of names, and makes it anew
 
--- Keys: 1 index, 2 its mark.
--- Arguments: 1 prefix, 2 and 3 the range, as for ZRANGE BYLEX, 4 how many names are looked at.
--- Answers: {is whole, last name that was looked at, name in use ...}. is whole: 1 or 0; 0: other
---   names may be in use. last name: '' if there are no more.
+-- Reads a part of the index.
+-- Keys: 1 index, 2 the mark that the index is whole.
+-- Arguments: 1 prefix, 2 and 3 range of names, as for ZRANGE BYLEX, 4 most names to read.
+-- Answers: {is_whole, last, name ...}: the names that are in use. is_whole: 1: yes; 0: names that
+--   are not in the index may be in use, too. last: the last name that was read; '': there are no
+--   more.
 -- Cost: a ZRANGE, and one or two EXISTS for each name. Removes names of which nothing is left.
 local function list_names(keys, args)
   local found = redis.call('ZRANGE', keys[1], args[2], args[3], 'BYLEX', 'LIMIT', '0', args[4])
@@ -24,7 +26,7 @@ local function list_names(keys, args)
   return answer
 end
 
--- Is that a lock of ours, and not a key of another program?
+-- Returns true if the key is a lock of Holdfast, not a key of another program.
 local function is_ours(key)
   if redis.call('EXISTS', companion(key, 't'), companion(key, 'q'), companion(key, 'l')) > 0 then
     return true
@@ -39,9 +41,9 @@ local function is_ours(key)
   return type(class) == 'string'
 end
 
--- Adds names that a scan has found, as far as there is room. Keys: as for names.
--- Arguments: 1 prefix, 2 1 if the scan is complete, else 0, from 3 on names.
--- Answer: how many were not in the index.
+-- Adds names that a scan has found, as far as there is room. Keys: as for list_names().
+-- Arguments: 1 prefix, 2 1: these are the last names of the scan; 0: more follow, 3 ... the names.
+-- Answer: number of these names that were not in the index.
 local function build_index(keys, args)
   local added, room = 0, NAMES_MOST - redis.call('ZCARD', keys[1])
   for i = 3, #args do

@@ -1,18 +1,20 @@
 
--- ---- inspect.lua - who holds a name, who waits, who held it. Changes nothing
+-- ---- inspect.lua - shows the holders and waiters, or the past holds, of a name. Changes nothing
 --
--- Arguments: 1 n: now, p: past holds; 2 the first waiter to show, from 0; 3 how many.
--- Answers, n: {now, class, capacity, used, row ...}; a row is a string:
---   h left-ms count units token ttl kind meta  a holder; of an owner that entered again one row
---                                              with the count
---   f left-ms                                  another program's lock; left -1: it has no end
---   w arrival units ttl kind meta              a waiter, in their order
---   d                                          a dead waiter
--- Answers, p: {now, row ...}, the newest first:
+-- Arguments: 1 n: holders and waiters now; p: past holds, 2 index of the first waiter to show,
+--   3 number of waiters to show.
+-- Answer to n: {now, class, capacity, used, row ...}. Each row is a string:
+--   h left count units token ttl kind meta  a holder. count: number of requests of its owner, which
+--                                           share this row
+--   f left                                  a lock of another program; left -1: it has no end
+--   w arrival units ttl kind meta           a waiter, in the order of the queue
+--   d                                       a dead waiter
+-- Answer to p: {now, row ...}, newest first. Each row is a string:
 --   token start until ended why units kind ttl meta
---                                              ended 0: by time, if nobody holds with that token;
---                                              why: r, l, -
--- Cost: reads everything about that name.
+--                                           ended: time of the end; 0: it ended by time, unless
+--                                           somebody holds with that token now. why: r, l or - as
+--                                           in note_end()
+-- left is in milliseconds. Cost: reads everything about that name.
 
 local function is_held(lock, token)
   if lock.form == 'plain' then return lock.plain.token == token end
@@ -41,7 +43,7 @@ local function past_rows(lock)
   return rows
 end
 
--- One entry per holder: requests of one owner are one.
+-- Returns one entry for each owner, however many requests it has made; `count` is their number.
 local function group_holders(lock)
   local live = redis.call('ZRANGEBYSCORE', lock.ends, whole(lock.now + 1), '+inf', 'WITHSCORES')
   local holders, owners = {}, {}
@@ -89,7 +91,8 @@ local function inspect(keys, args)
   if failure then return failure end
   if lock.plain then
     read_counter(lock, redis.call('GET', lock.counter))
-    if has_tombstone(lock, lock.plain.id) then -- as in grant_or_refuse()
+    -- A late bare SET of an id that was given up; grant_or_refuse() removes it.
+    if has_tombstone(lock, lock.plain.id) then
       lock.form, lock.class, lock.capacity, lock.used, lock.plain = 'free', '', 0, 0, nil
     end
   end
@@ -99,7 +102,7 @@ local function inspect(keys, args)
     rows[5] = 'h ' .. redis.call('PTTL', lock.key) .. ' 1 1 ' .. plain.token .. ' ' .. plain.ttl ..
       ' e ' .. plain.meta
   elseif lock.form == 'foreign' then
-    rows[5] = 'f ' .. whole(redis.call('PTTL', lock.key)) -- .. alone would print 1e+15
+    rows[5] = 'f ' .. whole(redis.call('PTTL', lock.key)) -- the operator .. alone would print 1e+15
   elseif lock.form == 'many' then
     add_holders(lock, rows)
   end

@@ -1,8 +1,8 @@
 
 -- ---- operator.lua - the verbs of an operator: break and resize
 
--- Takes a hold away by force. The token proves that the caller saw who holds.
--- Arguments: 1 token, 2 history, 3 age. Answer: how many ids held with that token; 0: nobody.
+-- break: ends holds by force. The token proves that the caller saw who holds.
+-- Arguments: 1 token, 2 history, 3 age. Answer: number of ids that held with that token; 0: none.
 -- Cost: reads every holder of the name.
 local function break_hold(keys, args)
   local lock = open_lock(keys, redis.call('TIME'))
@@ -24,7 +24,7 @@ local function break_hold(keys, args)
   return finish(lock, broken)
 end
 
--- Waiters that can never fit leave the queue and are told.
+-- Removes waiters that can never fit from the queue, and notifies them.
 local function drop_too_big(lock)
   for _, id in ipairs(redis.call('ZRANGE', lock.queue, 0, -1)) do
     local w = read_waiter(lock, id)
@@ -35,8 +35,8 @@ local function drop_too_big(lock)
   end
 end
 
--- Changes the capacity of a semaphore for all. Shrinking revokes nobody.
--- Argument: 1 capacity. Answer: 1 done; 0 it is not in use; -1 it is not a semaphore.
+-- resize: changes the capacity of a semaphore for all clients. A smaller capacity revokes no hold.
+-- Argument: 1 capacity. Answer: 1: done; 0: the name is not in use; -1: it is not a semaphore.
 -- Cost: reads every waiter of the name.
 local function resize(keys, args)
   local lock = open_lock(keys, redis.call('TIME'))

@@ -1,29 +1,32 @@
 
 -- ---- release.lua - releases a hold or a place in the queue, and hands off to the next waiter
 --
--- Keys: 1 and 2 alone are enough if nobody waits for a plain hold.
--- Arguments: 1 id, 2 a channel that is told when the lock is free, or - or absent,
+-- Keys: 1 and 2 are enough for a plain hold without waiters.
+-- Arguments: 1 id,
+--   2 channel to publish on if the lock is free afterwards; "-" or absent: none,
 --   3 "verb tombstone history age round"; absent: "r 0 0 0 -".
---     verb: r release the hold or the place in the queue; x the same for a hold that was lost; l
---     leave the queue unless granted; u release a handoff that the client does not know of, unless
---     it is detached (then its handle may have become a text).
---     tombstone: for how many ms this id is refused from now on; 0: the outcome is known.
---     round: whose grant is revoked, for a request that may be late; -: whatever this id holds.
+--       verb       r: release the hold or the place in the queue; x: the same for a hold that was
+--                  lost; l: leave the queue unless granted; u: release a handoff that the client
+--                  does not know of, but not a detached hold (its handle may have become a text)
+--       tombstone  milliseconds for which this id is refused from now on; 0: no tombstone, because
+--                  the outcome of every earlier request is known
+--       round      revokes a grant of this round, and spares a hold of a later round, because the
+--                  revoke may arrive late; "-": release whatever the id holds
 --
 -- Answers:
---   1              it was held, and is released
---   0              it was not held (any more), and is out of the queue
---   3, 2           as 1 and 0, and the first in line may fit: dead waiters were removed, and more
---                  are still ahead
---   {token, left}  l, and it is held: left ms from now
---   {0 or 2, left, holder}  l, and another holds it: as the answers of acquire
+--   1              the id held the lock, and released it
+--   0              the id did not hold the lock, and is not in the queue any more
+--   3, 2           as 1 and 0, but this call removed as many dead waiters as it may: more are still
+--                  ahead, and the first living waiter may fit
+--   {token, left}  to l: the id holds the lock, for `left` ms from now
+--   {0 or 2, left, holder}  to l: another client holds the lock. left, holder: as in acquire
 --   nil            two keys were not enough, and nothing was done
 --
--- Cost: plain, nobody waits: GET, GET, DEL; once after somebody did: and ZPOPMIN, SET. Handed off
--- to a waiter for the same: GET, GET, ZPOPMIN, TIME, HGET, HDEL, SET, SET, RPUSH, PEXPIRE.
--- Otherwise O(log n).
+-- Cost: GET, GET, DEL for a plain lock without waiters; once after it had waiters also ZPOPMIN,
+-- SET. GET, GET, ZPOPMIN, TIME, HGET, HDEL, SET, SET, RPUSH, PEXPIRE for a handoff of a plain lock.
+-- Otherwise O(log n), where n is the number of waiters.
 
--- The hold that a release is about; nil: there is none, or it must be spared.
+-- Returns the hold to release; nil: there is none, or it must be spared.
 local function hold_to_release(lock, id, verb, round)
   local held = read_hold(lock, id)
   if held and verb == 'u' and held.meta:match('^%d+ (%a)') == 'd' then held = nil end
@@ -37,7 +40,7 @@ local function release_in_full(keys, args, seen)
   local id, lock = args[1], open_lock(keys, seen.clock or redis.call('TIME'))
   local tombstone_ms = tonumber(tombstone)
   set_history(lock, keep, age)
-  round = tonumber(round) -- nil: any
+  round = tonumber(round) -- nil: the hold of any round
   read_counter(lock, seen.text or redis.call('GET', lock.counter))
   local failure = read_lock(lock, seen.value)
   if failure then return failure end
@@ -47,13 +50,13 @@ local function release_in_full(keys, args, seen)
     finish(lock)
     return { held.token, extend_hold(lock, held, 0) }
   end
-  if not round and (not held or tombstone_ms > 0) then -- a holder does not wait
+  if not round and (not held or tombstone_ms > 0) then -- a holder has no place in the queue
     if not leave_queue(lock, id) and tombstone_ms > 0 then
       forget_waiter(lock, id, read_waiter(lock, id))
     end
   end
   if tombstone_ms > 0 then add_tombstone(lock, id, tombstone_ms) end
-  -- All that is left of a grant that failed half-way.
+  -- A grant that was refused half-way has left at most this entry.
   if tombstone_ms > 0 and not held then redis.call('ZREM', lock.ends, id) end
   if held then drop_hold(lock, held, verb == 'x' and 'l' or 'r') end
   admit(lock, nil, seen.first)

@@ -5,41 +5,44 @@
 -- from there (acquire.lua, release.lua, extend.lua). They use locals alone: a table costs more
 -- than a command.
 
--- The reply to TIME in microseconds, as text and as number.
+-- The reply to TIME in microseconds, as text (clock_text) and as number (clock_number).
 local function clock_text(clock) return clock[1] .. ('00000' .. clock[2]):sub(-6) end
 
 local function clock_number(clock) return clock[1] * 1000000 + clock[2] end
 
--- A whole number as text: .. would print 1e+15. %.0f takes much longer than two %d, of which each
--- may have 32 bits only.
+-- Returns a whole number as text. The operator .. would print 1e+15. One %.0f takes much longer
+-- than two %d, but a %d takes only 32 bits.
 local function whole(number)
   if number < 1000000 then return string.format('%.0f', number) end
   return string.format('%d%06d', math.floor(number / 1000000), number % 1000000)
 end
 
--- The number after `number`: never below the clock.
+-- Returns the next token or arrival number: one above `number`, but never below the clock.
 local function next_after(number, now) return number < now and now or number + 1 end
 
--- Time to live of the counter in ms: until an hour after the time that its number names.
+-- Returns the time to live of the counter in ms: until one hour after the time that its number
+-- stands for.
 local function counter_life(number, now)
   if number <= now then return HOUR_MS end
   return string.format('%.0f', 3600000 + math.ceil((number - now) / 1000))
 end
 
--- Writes the old text of the counter back after it was overwritten.
+-- Writes the old text of the counter again, after this call has overwritten it.
 local function restore_counter(key, text, now)
   redis.call('SET', key, text, 'PX', counter_life(tonumber(text:match('%d+')) or 0, now))
 end
 
--- Is this the box of a client of a cluster? s: notified by a channel in the lock's slot, c: not
--- notified. In a cluster no script may touch a key of another slot, such as BOX:alive or an inbox.
+-- Returns true for the box of a waiter in a cluster. Its first letter is s (notified by a channel
+-- in the slot of the lock) or c (not notified). In a cluster no script may touch a key of another
+-- slot, such as BOX:alive or an inbox.
 local function is_of_cluster(box)
   local how = box:byte(1)
   return how == 115 or how == 99
 end
 
--- Has the client given a sign of life? In a cluster that is the field =CLIENT of the waiters: the
--- time at which the sign ends. Each request of a waiter sets it anew for all waiters of its client.
+-- Returns true if the client has given a sign of life. In a cluster that sign is the field =CLIENT
+-- in the hash of waiters, with the time until which the client counts as alive. Each request of a
+-- waiter renews it for all waiters of its client.
 local function is_present(box, now, waiters)
   if is_of_cluster(box) then
     local till = tonumber(redis.call('HGET', waiters, '=' .. box:sub(2)) or 0)
@@ -49,10 +52,10 @@ local function is_present(box, now, waiters)
   return left > 0 and left * 1000 < PRESENCE_US + STEP_US
 end
 
--- A waiter is alive if its record has not ended and its last request is less than PRESENCE_US old,
--- or its client is present. If a request or a sign of life is in the future, the clock stepped
--- back since, and it proves nothing. A dead waiter loses its place. If its client was only
--- slow, its next request brings the arrival number along and gets the place back.
+-- Returns true if a waiter is alive: its record has not ended, and its last request is younger than
+-- PRESENCE_US or its client is present. A request or sign of life that lies in the future proves
+-- nothing: the clock stepped back after it. A dead waiter loses its place. If its client was only
+-- slow, the next request names the arrival number and gets the place back.
 local function is_alive(due, asked, box, now, waiters)
   local age = now - asked
   if due <= now then return false end
@@ -60,7 +63,7 @@ local function is_alive(due, asked, box, now, waiters)
   return is_present(box, now, waiters)
 end
 
--- The string that is a plain exclusive hold.
+-- Returns the string that stands for a plain exclusive hold.
 local function plain_text(id, token, ttl, meta)
   return id .. ' ' .. token .. ' ' .. ttl .. ' ' .. meta
 end
@@ -70,8 +73,8 @@ local function write_plain(key, id, token, ttl, meta, ms)
     string.format('%d', ms))
 end
 
--- Time in ms until a plain hold ends; -1: it has no end. If that is more than the hold was ever
--- given, the clock stepped back, and the hold is cut back.
+-- Returns the time in ms until a plain hold ends; -1: it has no end. If more time is left than the
+-- hold was ever given, the clock stepped back; then the hold is shortened.
 local function plain_left(key, given)
   local left = redis.call('PTTL', key)
   if left > given then
@@ -81,8 +84,9 @@ local function plain_left(key, given)
   return left
 end
 
--- The dead ones of two waiters drawn at random. No release meets dead waiters behind a living first
--- one, so each newcomer looks for some. A field that begins with + is the list of an owner.
+-- Draws two waiters at random and returns those that are dead. A release finds only the dead
+-- waiters at the head of the queue, so each new waiter looks for others. A field that begins with +
+-- is the list of an owner's ids.
 local function dead_of_two(waiters, now)
   local dead, sample = {}, redis.call('HRANDFIELD', waiters, '2', 'WITHVALUES')
   for i = 1, #sample, 2 do
@@ -92,41 +96,42 @@ local function dead_of_two(waiters, now)
   return dead
 end
 
--- Notifies a waiter that it holds: "id token end now lock", token 0: it asks for more units than
--- the capacity. The record is the truth, so nothing fails if the message is lost.
+-- Notifies a waiter that it holds: "id token end now lock". Token 0 means that it asks for more
+-- units than the capacity. The record decides, so a lost message does no harm.
 local function send_message(id, to, token, till, now, lock_key, queue)
   local text = id .. ' ' .. token .. ' ' .. till .. ' ' .. now .. ' ' .. lock_key
   local how, box = to:byte(1), to:sub(2)
-  if how == 105 then -- i: an inbox, that is a list
+  if how == 105 then -- i: the inbox, a list
     local length = redis.pcall('RPUSH', box, text)
     if type(length) == 'number' then redis.pcall('PEXPIRE', box, '60000') end
   elseif how == 112 then -- p: a channel
     redis.pcall('PUBLISH', box, text)
-  elseif how == 115 then -- s: a channel in the lock's slot
+  elseif how == 115 then -- s: a channel in the slot of the lock
     redis.pcall('SPUBLISH', queue .. box, text)
   end
 end
 
--- The end of a handoff: until then the waiter must extend its hold.
+-- Returns the end of a handoff: until then the waiter must extend its hold.
 local function handoff_end(grace, now) return now + grace * 1000 end
 
--- After how many ms a waiter at that place asks again.
+-- Returns after how many ms the waiter at that place asks again.
 local function plan_poll(left, place, may_hear, soonest, longest, margin, stagger)
   local again = left + margin + math.min(place * stagger, SPREAD_MS)
   local step = soonest * (place + 1)
-  -- The first in line hears from a release, unless the holder dies.
+  -- The first waiter is notified of a release. It polls only in case the holder dies.
   local is_notified = place == 0 and may_hear
   if left < 0 or (not is_notified and again > step) then again = step end
   return math.min(again, tonumber(longest))
 end
 
--- Is a waiter with that box notified of a release? Not if it begins with n (110) or c (99).
+-- Returns true if the waiter with that box is notified of a release. Letters n (110) and c (99)
+-- mean that it is not.
 local function is_told(box)
   local how = box:byte(1)
   return how ~= 110 and how ~= 99
 end
 
--- terms: the record from the ttl on.
+-- Writes the record of a waiter. terms: the part of the record from the ttl on.
 local function write_waiter(key, id, now, again, grace, terms, box)
   local span = again + grace
   local record = whole(now + span * 1000) .. ' ' .. string.format('%d', span) .. ' ' .. grace ..
@@ -138,14 +143,15 @@ local function write_waiter(key, id, now, again, grace, terms, box)
   end
 end
 
--- The answer to a waiter. number: the counter, by which the client recognises older messages.
+-- Returns the answer to a waiter. number: the counter; the client uses it to recognise messages
+-- that are older.
 local function queued_answer(left, again, now, number, place, arrival)
   return { 0, left, again, now, number, place, arrival }
 end
 
 -- Queues a request behind a plain hold of another request. The caller has already set the counter
--- to `stamp` and marked in it that somebody waits. If this short way is not enough, returns nil and
--- the dead waiters that were seen, which the verb then removes.
+-- to `stamp`, with the mark that somebody waits. If this path is not enough, returns nil and the
+-- dead waiters that it found; the verb then removes them.
 local function queue_straight(keys, args, value, stamp, now)
   local box, soonest, longest, grace, margin, stagger, most =
     args[5]:match('^%d+ %d %d+ %d (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ')
@@ -174,10 +180,11 @@ local function acquire_straight(keys, args)
   local stamp = clock_text(clock)
   local value = redis.pcall('SET', keys[1], plain_text(args[1], stamp, args[2], args[3]), 'NX',
     'GET', 'PX', args[2])
-  if not value then -- nothing was there
+  if not value then -- the lock was free and is taken now
     local before = redis.call('SET', keys[2], stamp, 'PX', HOUR_MS, 'GET')
-    -- Not as texts: "<" between those goes by the server's locale, where ~ may precede digits.
-    local number = tonumber(before or 0) -- nil: it says "look closer"
+    -- Compare numbers, not texts: "<" between texts follows the server's locale, in which ~ may
+    -- come before digits.
+    local number = tonumber(before or 0) -- nil: the text begins with ~ ("look closer")
     if not before then add_to_index(keys[1], args[5]) end
     if number and number < tonumber(stamp) then return stamp end
     restore_counter(keys[2], before, clock_number(clock))
@@ -189,7 +196,7 @@ local function acquire_straight(keys, args)
   end
   local wait, queued = args[5]:match('^%d+ (%d) (%d+) ')
   if wait == '0' or queued ~= '0' then return nil, { clock = clock, value = value } end
-  -- Most likely the request joins the queue, with this number.
+  -- The request will most likely join the queue, with this arrival number.
   local before, now = redis.call('SET', keys[2], '~' .. stamp .. ' 0', 'PX', HOUR_MS, 'GET'),
     clock_number(clock)
   local number, till = (before or ''):match('^~?(%d+) ?(%d*)$')
@@ -201,8 +208,8 @@ local function acquire_straight(keys, args)
   return nil, { clock = clock, value = value, before = before, joins = is_right, dead = dead }
 end
 
--- Hands the plain lock to the first waiter, which has left the queue already, if that waiter is
--- alive and waits for a plain hold. Returns true then.
+-- Hands the plain lock to the first waiter, which was already removed from the queue. Returns true
+-- if that waiter is alive and waits for a plain hold; otherwise does nothing.
 local function hand_off_straight(keys, first, counter_text, clock)
   local id, now = first[1], clock_number(clock)
   local due, span, grace, ttl, kind, owner, box, meta = (redis.call('HGET', keys[4], id) or
@@ -215,7 +222,7 @@ local function hand_off_straight(keys, first, counter_text, clock)
   local stamp, till = clock_text(clock), handoff_end(grace, now)
   local token, ms = number == now and stamp or whole(number), math.ceil((till - now) / 1000)
   redis.call('HDEL', keys[4], id)
-  -- Nobody may wait any more: the next release will see that.
+  -- Keep the mark ~ even if the queue is empty now: the next release finds that out.
   redis.call('SET', keys[2], '~' .. token .. ' ' .. (until_text or '0'), 'PX',
     counter_life(number, now))
   write_plain(keys[1], id, token, math.max(tonumber(ttl), ms), first[2] .. meta:sub(2), ms)
@@ -237,7 +244,7 @@ local function release_straight(keys, args)
   if not is_quiet and is_mine and keys[3] then
     first = redis.call('ZPOPMIN', keys[3])
     local number = not first[1] and text:match('^~(%d+) 0$')
-    -- Nobody waits any more, and no tombstone stands.
+    -- The queue is empty and no tombstone stands: remove the mark ~.
     if number then redis.call('SET', keys[2], number, 'KEEPTTL') end
     is_quiet = number
   end
@@ -254,7 +261,7 @@ local function release_straight(keys, args)
   return nil, { value = value, text = text, first = first, clock = clock }
 end
 
--- extend: renews a plain hold, for no longer than it was given before. That needs one key alone.
+-- extend: renews a plain hold, for no longer than it was given before. One key is enough for that.
 local function extend_straight(keys, args)
   if args[3] then return nil, {} end
   local value, ttl = redis.pcall('GET', keys[1]), tonumber(args[2])
@@ -277,7 +284,8 @@ local function extend_straight(keys, args)
   return { token, math.min(left, given) }
 end
 
--- EVALSHA executes the rest of this text at every call, so it returns here if it can.
+-- EVALSHA runs this text from top to bottom at every call, so the call returns here if a straight
+-- path answers it.
 local straight = { acquire = acquire_straight, release = release_straight,
   extend = extend_straight }
 local verb, seen

@@ -1,7 +1,8 @@
 
--- ---- verbs.lua - the verbs, as functions of the library or by name
+-- ---- verbs.lua - offers the verbs: as functions of the library, or by their names
 --
--- allow-oom: verbs that release, or keep what is held, must work when the memory is full.
+-- Verbs that release, or keep what is held, have the flag allow-oom, because they must work when
+-- the server's memory is full.
 
 if VERSION then
   local function register(name, callback, ...)

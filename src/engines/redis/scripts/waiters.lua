@@ -15,13 +15,14 @@ local function read_waiter(lock, id)
   return text and parse_waiter(id, text)
 end
 
--- Removes the record of a waiter that is out of the queue. w: the record, if there is one.
+-- Removes the record of a waiter that is not in the queue any more. w: the record; nil: unknown.
 local function forget_waiter(lock, id, w)
   redis.call('HDEL', lock.waiters, id)
   if w and w.owner ~= '-' then take_from(lock.waiters, w.owner, id) end
 end
 
--- Returns true if it was in the queue. w: its record, if that was read already.
+-- Removes an id from the queue. w: its record, if that was read already. Returns true if the id was
+-- in the queue.
 local function leave_queue(lock, id, w)
   if redis.call('ZREM', lock.queue, id) == 0 then return false end
   forget_waiter(lock, id, w or read_waiter(lock, id))
@@ -46,9 +47,9 @@ local function hand_off(lock, w, token, arrival, beside)
   notify(lock, w, token, till)
 end
 
--- Lets a waiter in beside another request of its owner, which holds as `kind`. A waiter that asks
--- to write what its owner reads gets a handoff that has ended: it asks again, and is told to
--- upgrade.
+-- Grants a waiter together with another request of its owner, which holds as `kind`. But a waiter
+-- that asks to write cannot join an owner that reads: it gets a handoff that has already ended, so
+-- that it asks again and is told to upgrade.
 local function hand_off_beside(lock, w, token, arrival, kind)
   if w.kind == 'w' and kind == 'r' then
     notify(lock, w, token, lock.now)
@@ -57,8 +58,9 @@ local function hand_off_beside(lock, w, token, arrival, kind)
   end
 end
 
--- Grants all waiters of an owner together with the first, which holds as `kind`. Otherwise they
--- would block each other. Those beyond GATHER_MOST are granted when they ask next or are first.
+-- Grants all waiters of an owner together with the owner's request that holds as `kind`; otherwise
+-- they would block each other. Waiters beyond GATHER_MOST are granted when they ask again, or when
+-- they are first in the queue.
 local function gather(lock, owner, kind, token)
   if owner == '-' then return end
   local met = 0
@@ -73,7 +75,8 @@ local function gather(lock, owner, kind, token)
   end
 end
 
--- Is this waiter dead? present: which clients are alive, by box, so that each is looked up once.
+-- Returns true if this waiter is dead. present: for each box that was looked up, whether its client
+-- is alive.
 local function is_dead(lock, w, present)
   if not w or w.due <= lock.now then return true end
   if present[w.box] == nil or lock.now - w.asked < PRESENCE_US then
@@ -82,7 +85,7 @@ local function is_dead(lock, w, present)
   return not present[w.box]
 end
 
--- Removes dead waiters from the head of the queue. me: the request that is asking; it lives.
+-- Removes dead waiters from the head of the queue. me: the request of this call, which is alive.
 local function drop_dead(lock, me)
   local present, dropped, size = {}, 0, 8
   while dropped < DEAD_MOST do
