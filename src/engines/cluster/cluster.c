@@ -133,7 +133,7 @@ static hf_status open_cluster(void **self, const struct url *url, const struct s
 /* Called after every event. Returns when to call it again. */
 static nanos settle(struct cluster *c, nanos now)
 {
-    assert(c->shards > 0); /* shards_open() made the first shard */
+    assert(c->shards > 0); /* shards_open() has made the first shard */
     shards_settle(c, now);
     surveys_settle(c, now);
 

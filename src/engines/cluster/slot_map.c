@@ -264,7 +264,7 @@ static const char *read_map(struct cluster *c, struct map *map, const struct clu
     if (!map->found)
         return "no memory for its map of slots";
 
-    memset(map->owner, 0xff, sizeof map->owner); /* NOBODY */
+    memset(map->owner, 0xff, sizeof map->owner); /* NOBODY for every slot */
     for (const struct resp_reply *range = resp->first; range; range = range->next) {
         const char *flaw = read_range(c, map, from, range);
         if (flaw)

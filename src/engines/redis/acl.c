@@ -55,7 +55,8 @@ static const char *find_code(const char *error)
     return code;
 }
 
-/* All commands that the line calls: the server does not say which of them it was. */
+/* Names all commands that the line calls, because the server does not say which of them it
+ * refused. */
 static void add_calls(const char *code, char *text, size_t size)
 {
     size_t used = strlen(text), end = strcspn(code, "\n");
@@ -85,11 +86,11 @@ void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS
 
 /* ---- Trying rights ---- */
 
-/* Writes a name that nobody uses and whose lock is in that slot. It has no hash tag, because names
- * with one need rights to more channels than others. */
+/* Writes a name that nobody uses, and whose lock is in that slot. The name has no hash tag: names
+ * with a tag need rights to further channels. */
 static void name_in_slot(const struct redis *r, unsigned slot, char *name, size_t size)
 {
-    enum { TRIES = 1 << 18 }; /* one in 16,384 fits */
+    enum { TRIES = 1 << 18 }; /* one name in 16,384 is in the slot */
     char tag[SLOT_TAG_MAX];
     for (unsigned i = 0; i < TRIES; i++) {
         int len = snprintf(name, size, "?%x", i);
@@ -134,7 +135,7 @@ static void add_right(struct redis *r, const char *command)
     bool is_about_channels = strcmp(command, "publish") == 0 || strcmp(command, "subscribe") == 0;
     const char *blank = used ? " " : "";
 
-    /* The user may lack the command or the channel: the server does not say which. */
+    /* The server does not say whether the user lacks the command or the channel, so name both. */
     if (is_about_channels && !strchr(r->lacking, '&'))
         snprintf(r->lacking + used, sizeof r->lacking - used, "%s&{%s* or +%s", blank, r->prefix,
                  command);
@@ -146,8 +147,8 @@ void redis_acl_read(struct redis *r, const struct resp_reply *resp)
 {
     if (resp->type == RESP_ERROR && strstr(resp->text, "'evalsha'"))
         strcpy(r->lacking, "+fcall");
-    /* Not a list: the call was refused, for example because the user may not use these keys.
-     * Then every op is refused for the same reason, before it does anything. */
+    /* Without a list the call itself was refused, for example because the user may not use these
+     * keys. Then the server refuses every op for the same reason, before it does anything. */
     if (resp->type != RESP_LIST)
         return;
 

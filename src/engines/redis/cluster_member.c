@@ -236,7 +236,7 @@ void redis_cluster_move_strays(void *redis, void *const *members, nanos now)
 
 struct redirect {
     enum redis_redirect how;
-    unsigned slot; /* MOVED, ASK */
+    unsigned slot; /* the slot that MOVED or ASK names */
     char host[256], port[8];
 };
 
@@ -341,8 +341,8 @@ bool redis_cluster_on_error(struct redis *r, const struct request *request,
         return true;
     }
 
-    /* During a move the keys may be on different servers, so neither can execute a call with
-     * several keys. */
+    /* While a slot is being moved, keys of one lock may be on two servers. Then neither server can
+     * execute a call with several keys. */
     bool has_one_key = request->kind == REQ_VERB && request->plain &&
                        (request->verb == OP_EXTEND || request->verb == OP_CHECK);
     bool may_go = redirect.how == REDIS_MOVED || (redirect.how == REDIS_IMPORTING && has_one_key);

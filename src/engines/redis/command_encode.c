@@ -142,10 +142,8 @@ void redis_op_set_queued(struct redis *r, struct redis_op *a, bool queued)
 static void write_pace(struct redis *r)
 {
     const struct timing *t = &r->timing;
-    nanos often = redis_polls_only(r)
-                      ? t->refresh
-                      /* otherwise poll_schedule.c decides which waiters poll often */
-                      : t->refresh_first;
+    /* If waiters are not notified, poll_schedule.c decides which of them poll often. */
+    nanos often = redis_polls_only(r) ? t->refresh : t->refresh_first;
     char prefix[24] = "---"; /* in a cluster there is no index of names */
     if (!r->cluster.is_on)
         snprintf(prefix, sizeof prefix, "%03zu", strlen(r->prefix));
@@ -183,7 +181,7 @@ static size_t put_meta(const struct redis *r, const struct redis_op *a, char met
     at = resp_put_number(at, place ? place->ticket : 0);
     *at++ = ' ';
     *at++ = op->detached ? 'd' : 'b';
-    if (r->round) /* wait_replicas.c */
+    if (r->round) /* the round of the request: see wait_replicas.c */
         at = resp_put_number(at, r->round);
     memcpy(at, r->about, r->about_len);
     at += r->about_len;
@@ -266,8 +264,8 @@ static bool is_poll(const struct redis *r, const struct redis_op *a)
     return a->arrival_number && !a->knows_grant && !r->durable;
 }
 
-/* Writes "kind owner history token units capacity", the argument about what is wanted. Returns
- * its length. */
+/* Writes "kind owner history token units capacity": the argument of acquire that says what is
+ * wanted. Returns its length. */
 static size_t put_wish(const struct redis *r, const struct redis_op *a, char *wish)
 {
     const struct engine_op *op = &a->sent_op;
@@ -286,8 +284,8 @@ static size_t put_wish(const struct redis *r, const struct redis_op *a, char *wi
     return (size_t)(at - wish);
 }
 
-/* Writes "age wait queued barging box" and the pace, the argument about how to wait. Returns its
- * length. */
+/* Writes "age wait queued barging box" and the pace: the argument of acquire that says how to wait.
+ * Returns its length. */
 static size_t put_manner(const struct redis *r, const struct redis_op *a, char *manner)
 {
     char *at = resp_put_number(manner, (uint64_t)r->history_age_ms);
@@ -300,7 +298,8 @@ static size_t put_manner(const struct redis *r, const struct redis_op *a, char *
     return (size_t)(at - manner);
 }
 
-/* Writes arguments 2 to 5 of the verb acquire, its terms: what is wanted, and how to wait. */
+/* Writes arguments 2 to 5 of the verb acquire. Together they are its terms: what is wanted, and how
+ * to wait. */
 static void write_terms(struct redis *r, const struct redis_op *a)
 {
     const struct engine_op *op = &a->sent_op;
@@ -329,8 +328,8 @@ static struct terms terms_of(const struct redis *r, const struct redis_op *a)
     };
 }
 
-/* Adds the terms. Most requests of a client have the same ones, so the last ones are kept and
- * copied. An op with a label or an owner has its own. */
+/* Adds the terms. Most requests of a client have the same terms, so the last ones are kept and
+ * copied. An op with a label or an owner has terms of its own. */
 static void add_terms(struct redis *r, const struct redis_op *a)
 {
     struct form *form = &r->form;
@@ -649,8 +648,8 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
     struct redis_connection *connection = redis_op_connection(r, a, verb);
     a->notified = false;
     bool ends = verb == OP_LEAVE || (verb == OP_RELEASE && !place_of(r, a));
-    /* A detached hold may have been made by another client, on a server that never greeted this
-     * one. */
+    /* A detached hold may have been made by another client. So a release is sent even to a server
+     * that has never greeted this client. */
     bool may_be_there = a->sent_op.may_be_in_flight || (r->is_quorum_member && a->sent_op.detached);
     if (ends && !a->sent && !may_be_there) {
         end_unheard(r, a, now);

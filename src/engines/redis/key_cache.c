@@ -100,7 +100,7 @@ bool redis_script_begin_uncached(struct redis *r, enum script_id script,
 }
 
 /* Begins a call with the keys of the index: the set of names, and the mark that the set is
- * complete. */
+ * whole. */
 void redis_script_begin_index(struct redis *r, enum script_id script, unsigned arguments)
 {
     char key[REDIS_PREFIX_MAX + 24];
@@ -149,7 +149,8 @@ static hf_status fill(const struct redis *r, struct cached_keys *cached, const c
 hf_status redis_key_cache_find(struct redis *r, const char *name, size_t len,
                                const struct cached_keys **out)
 {
-    /* The cache is indexed by address: a lease handle keeps its name at the same address. */
+    /* Finds the place in the cache by the address of the name, because a lease handle keeps its
+     * name at the same address. */
     struct cached_keys *cached = &r->cached[(uintptr_t)name / 64 % CACHED_KEYS];
 
     *out = cached;

@@ -209,8 +209,8 @@ void redis_keys_pattern(const char *before, const char *prefix, size_t len, char
     pattern[out] = 0;
 }
 
-/* The flags are a letter, followed by the round of the request if that is not 0 (wait_replicas.c):
- * "b12". */
+/* Reads the flags: a letter, and then the round of the request if it is not 0, as in "b12"
+ * (wait_replicas.c). */
 bool redis_meta_read(const char *text, struct redis_meta *meta)
 {
     assert(text);

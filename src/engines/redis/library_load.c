@@ -66,7 +66,7 @@ static void load_script(struct redis *r, struct redis_connection *connection,
                           (struct request){.kind = REQ_LOAD, .patience = r->connect_timeout}, now);
 }
 
-/* Scripts are long and usually loaded already: asks which are missing. */
+/* Asks which scripts are missing, because they are long and usually loaded already. */
 static void request_scripts(struct redis *r, struct redis_connection *connection, nanos now)
 {
     if (connection->state == CONNECTION_DOWN)
@@ -89,8 +89,9 @@ static bool is_known(const struct resp_reply *known, size_t script)
     return answer && answer->type == RESP_NUMBER && answer->number == 1;
 }
 
-/* `known` is valid until the connection is down. It is an error if the user lacks a right, or a
- * proxy does not know the command. */
+/* Loads the scripts that the server lacks. `known` is the reply to SCRIPT EXISTS, valid until the
+ * connection is down. It is an error if the user lacks the right, or if a proxy does not know the
+ * command; then all scripts are loaded. */
 void redis_load_missing(struct redis *r, struct redis_connection *connection,
                         const struct resp_reply *known, nanos now)
 {
@@ -151,7 +152,7 @@ void redis_load_refused(struct redis *r, struct redis_connection *connection,
         redis_load_missing(r, connection, NULL, now);
 }
 
-/* If the user may not load the library, that error is the better one: it names the right that the
+/* If the user may not load the library, reports that error: it names the right that the
  * documentation asks for. */
 const struct resp_reply *redis_load_why_not(const struct redis *r, const struct resp_reply *resp)
 {

@@ -116,7 +116,7 @@ void redis_channels_free(struct redis *r)
 
 /* ---- Waiters ---- */
 
-/* As scripts/straight.lua names it. */
+/* Names the channel as scripts/straight.lua does. */
 static size_t name_channel(const struct redis *r, const struct redis_op *a, char *name)
 {
     struct redis_keys keys;
@@ -175,7 +175,7 @@ void redis_channel_leave(struct redis *r, struct redis_op *a)
     a->channel = NULL;
 }
 
-/* All waiters for that lock ask again. */
+/* Makes all waiters for that lock ask again. */
 static void notify_waiters(struct redis *r, const struct lock_channel *c)
 {
     for (struct redis_op *a = r->ops; a; a = a->next) {
@@ -187,7 +187,7 @@ static void notify_waiters(struct redis *r, const struct lock_channel *c)
     }
 }
 
-/* The subscription has ended, or was refused. */
+/* Handles the end of a subscription, or its refusal. */
 static void end_channel(struct redis *r, struct lock_channel *c)
 {
     notify_waiters(r, c);

@@ -95,8 +95,8 @@ static void subscribe_to_all(struct redis *r, nanos now)
         return;
     }
 
-    /* A message may be published before the subscription works, so on_subscribed() notifies once
-     * more. */
+    /* A message may be published before the subscription works. So on_subscribed() makes the
+     * waiters ask once more. */
     r->subscribed = true;
 
     for (struct redis_op *a = r->ops; a && r->connection[CONNECTION_NOTIFY].state == CONNECTION_UP;
@@ -223,7 +223,7 @@ void redis_notify_on_listen(struct redis *r, const struct resp_reply *resp, nano
     }
 }
 
-/* Tells whose turn it is. `first`: place of the first waiter in the queue of that server; "-":
+/* Returns whose turn it is. `first`: place of the first waiter in the queue of that server; "-":
  * none. */
 static enum quorum_turn turn_of(const struct redis_op *a, const char *first)
 {
@@ -329,9 +329,8 @@ static bool can_be_trusted(struct redis *r, const struct redis_op *a,
     /* A handoff lasts until the waiter's next poll plus the grace. A message that promises more
      * is not believed. */
     bool is_plausible = good <= t->refresh + t->handoff_grace;
-    bool is_higher =
-        /* otherwise the server must raise the token first */
-        (uint64_t)notification->token > a->floor;
+    /* A token that is not higher must be raised by the server first. */
+    bool is_higher = (uint64_t)notification->token > a->floor;
     bool is_in_time = redis_notify_leaves_time(r, a, a->queued_reply.asked_at, good, now) &&
                       now < a->queued_reply.due;
     bool is_measured = a->queued_reply.set && same_server(r);

@@ -30,7 +30,7 @@ static hf_status read_database(struct redis *r, const struct url *url, const cha
     return HF_OK;
 }
 
-/* Reads redis://user:password@host:port/db and redis+unix://user:password@/path/of/socket. */
+/* Reads redis://user:password@host:port/db or redis+unix://user:password@/path/of/socket. */
 static hf_status read_url(struct redis *r, const struct url *url, const struct settings *settings)
 {
     bool is_path = strstr(url->scheme, "+unix") != NULL;
@@ -117,7 +117,8 @@ static void name_box(struct redis *r, const char *wake)
 
     char letter = strcmp(wake, "poll") == 0 ? 'n' : wake[0];
     snprintf(r->box, sizeof r->box, "%c{%s}:inbox:%s", letter, r->prefix, r->self);
-    /* Whatever the prefix is, this must be one word in the waiter's record (common.lua). */
+    /* The inbox must be one word in the record of a waiter (scripts/holdfast.lua), whatever the
+     * prefix is. */
     for (char *at = r->box; *at; at++)
         *at = isspace((unsigned char)*at) ? '-' : *at;
 }

@@ -90,7 +90,7 @@ enum request_kind {
     REQ_VERB,      /* a verb of the library, for an op */
     REQ_STEP,      /* a step of an admin op: redis_admin.c, redis_diagnose.c, redis_library.c */
     REQ_POP,       /* BLMPOP: takes messages from the inbox */
-    REQ_LISTEN,    /* SUBSCRIBE, or PING to test the subscription */
+    REQ_LISTEN,    /* SUBSCRIBE; or PING, which tests the subscription */
     REQ_WAIT,      /* WAIT or WAITAOF: wait_replicas.c */
     REQ_TAKE_BACK, /* revokes a grant that too few replicas acknowledged */
     REQ_UNDO,      /* releases a hold of an unknown id; no op waits for the reply */
@@ -118,8 +118,10 @@ struct request {
     uint8_t verb;        /* enum op_verb; REQ_STEP: enum admin_verb */
     struct redis_op *op; /* NULL: no op waits for the reply, or no longer */
     int64_t ttl_ms;      /* ttl that the request asks for */
-    bool measures; /* no other request was in flight when it was sent: it measures the round trip */
-    /* a bare SET, or a call with fewer keys; after a nil reply the full verb follows */
+    bool measures; /* the request measures the round trip, because no other was in flight when it
+                      was sent */
+    /* a bare SET, or a call with fewer keys than the verb has: if its reply is nil, the full verb
+     * follows */
     bool plain;
     bool by_scripts; /* REQ_RIGHTS: it was sent as EVALSHA */
     bool raises;     /* REQ_VERB: asks for a higher token for a grant */
@@ -185,7 +187,7 @@ struct follow {
     bool has_lost; /* a connection was lost or refused since redis_follow_take_loss() */
     /* time until which ops stay unsent while no server is up; 0: one is up */
     nanos patience_until;
-    /* time until which requests for new locks stay unsent; 0: they do not */
+    /* time until which requests for new locks are held back; 0: they are sent at once */
     nanos hold_back_until;
     /* connections that will tell which server to follow */
     connection_set seek_connections;
@@ -218,7 +220,8 @@ struct library_care; /* redis_library.c */
  * one. */
 struct resting_op {
     struct known_op known; /* known.active is a struct redis_op */
-    /* this field and the next ones: as in redis_op, kept while the op rests */
+    /* this field and those below have the same meaning as in redis_op; they are kept while the op
+     * rests */
     nanos acknowledged;
     uint32_t first_ttl_ms;
     bool sent : 1, cut : 1;
@@ -234,7 +237,7 @@ struct redis_op {
     struct redis_op *next_first;   /* chain in presence.first */
     struct resting_op *resting;
     struct engine_op *op; /* the client's op; the engine writes only its `connections` */
-    bool replied;         /* is in redis.replied */
+    bool replied;         /* true while it is in the list redis.replied */
     bool unsent;          /* op->verb waits for the connection to come up */
     bool sent;            /* some request went out for it */
     bool cut;             /* an ACQUIRE that went out was never answered, and may still arrive */
@@ -374,7 +377,8 @@ struct redis {
     struct poll_schedule polls;
     uint32_t queued; /* number of ops in the server's queues */
     struct presence presence;
-    uint32_t waiters_expected_for; /* releases that still use all keys, after one met waiters */
+    uint32_t waiters_expected_for; /* number of next releases that use all keys, because one with
+                                      two keys has met waiters */
     bool is_quorum_member;         /* quorum_member.h */
     struct follow follow;
     struct cluster_membership cluster;
@@ -455,8 +459,8 @@ const char *redis_greeting_info_field(const char *info, const char *field);
 bool redis_load_is_needed(const struct resp_reply *resp);
 /* Returns true if the error says that FCALL cannot be used at all. */
 bool redis_load_has_no_functions(const char *error);
-/* The server lacks the library or the script: loads it, unless a load is in flight. If the
- * server has no functions, verbs are called by EVALSHA from now on. */
+/* Handles the error that the server lacks the library or the script: loads it, unless a load is in
+ * flight. If the server has no functions, verbs are called by EVALSHA from now on. */
 void redis_load(struct redis *r, struct redis_connection *connection,
                 const struct resp_reply *error, nanos now);
 /* Writes the command that loads the library. With REPLACE it takes the place of one of its name. */
@@ -466,7 +470,7 @@ void redis_load_missing(struct redis *r, struct redis_connection *connection,
                         const struct resp_reply *known, nanos now);
 /* Returns true if the error says that another client has loaded the library meanwhile. */
 bool redis_load_is_done(const struct resp_reply *error);
-/* The server refused to load or call the library: uses scripts. */
+/* Handles the refusal to load or call the library: uses scripts from now on. */
 void redis_load_refused(struct redis *r, struct redis_connection *connection,
                         const struct resp_reply *error, nanos now);
 /* Returns the error to report if the scripts could not be loaded either. Valid until the next
@@ -614,7 +618,8 @@ bool redis_notify_leaves_time(struct redis *r, const struct redis_op *a, nanos a
 
 /* ---- presence.c ---- */
 
-/* The first waiter of this client was queued by a request sent at `asked_at`. */
+/* Begins the signs of life: the first waiter of this client was queued by a request sent at
+ * `asked_at`. */
 void redis_presence_begin(struct redis *r, nanos asked_at);
 void redis_presence_answer(struct redis *r, const struct request *request,
                            const struct resp_reply *resp, nanos now);

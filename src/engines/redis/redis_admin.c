@@ -72,8 +72,8 @@ static void finish(struct redis *r, struct redis_op *a, const struct request *re
         &(struct engine_reply){.kind = kind, .asked_at = request->sent_at, .retry_at = TIME_NEVER});
 }
 
-/* Sends the command in r->command as the next step. Returns false if that failed; then the
- * client has its reply. */
+/* Sends the command in r->command as the next step. Returns false on failure; the client then has
+ * its reply. */
 static bool send_step(struct redis *r, struct redis_op *a, size_t name_index, size_t from,
                       nanos now)
 {
@@ -90,7 +90,8 @@ static bool send_step(struct redis *r, struct redis_op *a, size_t name_index, si
     if (redis_connection_send(r, &r->connection[CONNECTION_COMMANDS], request, now))
         return true;
 
-    /* If earlier steps were in flight, the failed connection has replied, and `admin` is freed. */
+    /* The send failed. If earlier steps were in flight, the failed connection has replied to the
+     * client and freed `admin`. */
     if (a->admin)
         redis_op_fail_with(r, a, &r->connection[CONNECTION_COMMANDS], now);
     return false;
@@ -712,7 +713,8 @@ static void load_and_resend_step(struct redis *r, const struct request *request,
 
     redis_load(r, &r->connection[CONNECTION_COMMANDS], error, now);
     if (!a->admin)
-        return; /* the connection broke while it was loaded */
+        return; /* the connection broke while the library was loaded, and the client has its reply
+                 */
 
     if (request->name_index == OF_NAMES)
         read_index(r, a, now);

@@ -54,7 +54,8 @@ void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now)
         write_question(r, i);
         struct request request = {
             .kind = REQ_STEP, .verb = ADMIN_DIAGNOSE, .op = a, .patience = STEP_PATIENCE};
-        /* If a later one cannot be sent, the broken connection has replied for the first. */
+        /* If a later question cannot be sent, the connection is broken, and has already replied for
+         * the first one. */
         if (!redis_connection_send(r, connection, request, now) && i == 0) {
             redis_op_fail_with(r, a, connection, now);
             return;
@@ -112,7 +113,7 @@ static void find_server(const struct report *report, const char *info)
     bool is_valkey = field(info, "valkey_version:", valkey)[0] != 0;
 
     if (!field(info, "redis_mode:", mode)[0])
-        field(info, "server_mode:", mode); /* Valkey's name for the field since 8 */
+        field(info, "server_mode:", mode); /* Valkey calls the field server_mode since version 8 */
     find(report, "server", HF_HEALTH_OK, NULL, "%s %s, %s, up for %" PRId64 " s",
          is_valkey ? "Valkey" : "Redis",
          is_valkey ? valkey : field(info, "redis_version:", version), mode, uptime);

@@ -43,7 +43,8 @@ static void send_step(struct redis *r, struct redis_op *a, enum step step, size_
     a->care->steps++;
     a->op->connections = redis_connection_bit(r, CONNECTION_COMMANDS);
 
-    /* If earlier steps were in flight, the failed connection has replied for all. */
+    /* The send failed. If earlier steps were in flight, the failed connection has replied for all
+     * of them. */
     if (!redis_connection_send(r, connection, request, now) && a->care)
         redis_op_fail_with(r, a, connection, now);
 }
@@ -166,7 +167,7 @@ static bool is_library(const char *name, size_t len)
     return at == len;
 }
 
-/* The library that this client says it uses; NULL: it does not say. */
+/* Returns the library that this client says it uses; NULL: it does not say. */
 static const char *library_of(struct words client)
 {
     struct words name = field_of(client, " name=");
@@ -176,8 +177,8 @@ static const char *library_of(struct words client)
     return library[-1] == '/' && is_library(library, LIBRARY_NAME) ? library : NULL;
 }
 
-/* Could this client, which does not say what it uses, be one of ours? Each of them has a connection
- * whose last command is one of these. */
+/* Returns true if this client, which does not say what it uses, may be one of ours: the last
+ * command of each connection of ours is one of these. */
 static bool may_be_ours(struct words client)
 {
     static const char *const ours[] = {"fcall", "fcall_ro", "set",  "pexpire",
@@ -192,7 +193,7 @@ static bool may_be_ours(struct words client)
     return false;
 }
 
-/* The next line of a reply to CLIENT LIST. Returns false at its end. */
+/* Takes the next line of a reply to CLIENT LIST. Returns false at its end. */
 static bool next_client(const char **rest, struct words *client)
 {
     if (!**rest)
@@ -202,7 +203,7 @@ static bool next_client(const char **rest, struct words *client)
     return true;
 }
 
-/* Which libraries the clients use, in words of admin_op.in_use. */
+/* Lists the libraries that the clients use, in the words of admin_op.in_use. */
 static void list_uses(const char *clients, char uses[USES_MAX])
 {
     struct words client;

@@ -198,7 +198,7 @@ struct resp_reader {
     size_t unread;        /* bytes fed to hiredis since the last whole reply */
     const char *flaw;     /* reason why our own functions refused the bytes; NULL: none */
     const char *fresh;    /* bytes that hiredis has not seen yet, see read_simple() */
-    size_t fresh_len;     /* number of them; 0 while hiredis has part of a reply */
+    size_t fresh_len;     /* number of bytes at `fresh`; 0 while hiredis has a part of a reply */
     struct resp_reply simple;
     char simple_text[SIMPLE_MOST + 1];
 };

@@ -52,7 +52,8 @@ static void send_wait(struct redis *r, struct redis_op *a, nanos now)
                               .patience = NANOS_OF_MS(r->replica_timeout_ms) +
                                           redis_op_timing(r, a)->op_timeout};
     r->waits = true;
-    /* If the send fails, the connection is down, and redis_durable_cut() has replied to all ops. */
+    /* A failure needs no check here: the connection is down then, and redis_durable_cut() has
+     * replied to all ops. */
     redis_connection_send(r, &r->connection[CONNECTION_DURABLE], request, now);
 }
 
@@ -70,8 +71,8 @@ void redis_durable_wait(struct redis *r, struct redis_op *a, enum op_verb verb,
 
 void redis_durable_limit(const struct redis_op *a, struct engine_reply *reply)
 {
-    /* 0 keeps the end that the client knows. The acknowledged end is the same moment, but
-     * counted from a later request, with less subtracted for drift. */
+    /* With good = 0 the client keeps the end that it knows. That is the end that replicas
+     * acknowledged, but counted from an earlier request, with more subtracted for drift. */
     if (a->acknowledged && reply->asked_at + reply->good > a->acknowledged)
         reply->good = 0;
 }

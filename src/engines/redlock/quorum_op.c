@@ -103,8 +103,8 @@ static nanos draw_pause(struct redlock *l, const struct quorum_op *quorum_op)
     return spread / 1024 * (l->host->random(l->host->ctx) % 1024);
 }
 
-/* Returns when the last try may begin: one op_timeout after the client asked. The client waits for
- * two, so that try has the other one. */
+/* Returns the latest time at which the last try may begin: one op_timeout after the client asked.
+ * The client waits for two, so one op_timeout is left for that try. */
 static nanos last_try_at(const struct redlock *l, const struct quorum_op *quorum_op)
 {
     struct timing t;

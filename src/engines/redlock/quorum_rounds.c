@@ -112,8 +112,8 @@ static uint64_t agreed_token(const struct redlock *l, const struct quorum_try *b
     return 0;
 }
 
-/* Restores the key on a server that lost it, but only while the lease is valid. The server's vote
- * does not count for the renewal. */
+/* Restores the key on a server that has lost it, but only while the lease is valid. The vote of
+ * that server does not count for the renewal. */
 static void repair(struct redlock *l, struct node_op *node_op, nanos now)
 {
     if (node_op->in_try->repairs && now < node_op->in_try->valid_until)

@@ -199,8 +199,8 @@ static connection_set connections_of(unsigned server)
     return all_of_one << server * QUORUM_MEMBER_CONNECTIONS;
 }
 
-/* A server that never greeted this client holds nothing for it. But the server may hold a lease of
- * another client that was released here. */
+/* A server that has never greeted this client usually holds nothing for it. But it may hold a lease
+ * that another client acquired and this client released. */
 static connection_set unused_connections(void *self)
 {
     const struct redlock *l = self;

@@ -39,7 +39,7 @@ void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer,
     bool is_first = !s->primary.host[0];
     bool is_new = answer->epoch > s->epoch;
     nanos doubted_at = s->lost_at > s->epoch_at ? s->lost_at : s->epoch_at;
-    /* the sentinels were set up again, with lower epochs */
+    /* the sentinels seem to have been set up again, with lower epochs */
     bool is_outdated = s->lost_at && now - doubted_at > EPOCH_LIFE;
     if (is_followed(s, answer->host, answer->port)) {
         s->epoch_at = now;
