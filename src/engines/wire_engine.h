@@ -37,8 +37,8 @@ static inline connection_set connection_set_of(unsigned connection)
     return UINT64_C(1) << connection % CONNECTION_GROUPS;
 }
 
-/* The set of the connections whose numbers are higher by `by`: from the numbers of an engine inside
- * to those of the engine around it. */
+/* Converts a set of connections when `by` is added to all their numbers: an engine around another
+ * one uses higher numbers for the inner one's connections. */
 static inline connection_set connection_set_raised(connection_set set, unsigned by)
 {
     return set << by % CONNECTION_GROUPS | set >> -by % CONNECTION_GROUPS;

@@ -110,8 +110,8 @@ void io_background_park(void *self, nanos until)
         drive_in_background(io, now, again < until ? again : until);
     }
 
-    /* Callbacks run next and may take long. So also offer connections that were offered to this
-     * thread and not yet taken. */
+    /* The callbacks that run next may take long. So offer to callers also the connections that were
+     * offered to this thread and that it has not taken. */
     io_leave_connections(io, me, me->connections);
     io_offer(io, io->open);
     io_unlock(io);

@@ -209,9 +209,11 @@ bool io_connection_ready(const struct io_connection *connection)
 static void lose(struct io *io, const struct io_connection *connection, hf_status status,
                  const char *text, nanos now)
 {
-    char why[ERROR_TEXT_MAX]; /* copied, because `text` is freed with the connection */
+    char why[ERROR_TEXT_MAX]; /* a copy, because `text` is freed with the connection */
     snprintf(why, sizeof why, "%s", text);
-    io_hang_up(io, connection->number); /* first, because the engine may dial again */
+    io_hang_up(
+        io,
+        connection->number); /* before notifying the engine, because the engine may dial again */
     io->type->connection_down(io->engine, connection->number, status, why, now);
     io_settle(io);
 }

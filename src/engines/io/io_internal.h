@@ -51,8 +51,8 @@
 #include <pthread.h>
 
 enum {
-    IO_MAILBOX_ROOM = 8, /* unread replies of an op */
-    IO_CHUNK = 32,       /* mailboxes allocated at once */
+    IO_MAILBOX_ROOM = 8, /* most unread replies of an op */
+    IO_CHUNK = 32,       /* number of mailboxes allocated at once */
     IO_MESSAGES_KEPT = 64,
     IO_READ_SIZE = 64 * 1024,
     IO_WAKES_MAX = 64

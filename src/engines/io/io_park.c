@@ -76,7 +76,7 @@ static void sleep_until_woken(struct io *io, struct io_waiter *me, nanos now, na
 {
     io_flush_or_defer(io);
     if (!sleep_unlocked(io, me, io_sleep_limit(io, now, until)))
-        io_flush_connections(io); /* the thread that should have flushed gets no CPU */
+        io_flush_connections(io); /* the thread that should have flushed has got no CPU so far */
 }
 
 /* ---- Parking ---- */
@@ -111,8 +111,8 @@ static void leave_park(struct io *io, struct io_waiter *me)
         me->next->prev = me->prev;
     io->parked--;
 
-    /* Offer all connections: another one may have been offered to this thread while it was leaving.
-     */
+    /* Offer all connections: one of them may have been offered to this thread while it was
+     * leaving. */
     io_leave_connections(io, me, me->connections);
     io_offer(io, io->open);
 }

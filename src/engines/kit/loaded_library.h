@@ -12,11 +12,11 @@ struct library_function {
 };
 
 struct loaded_library {
-    const char *file;    /* "libpq.so.5" */
+    const char *file;    /* name of the file, as in "libpq.so.5" */
     const char *package; /* Debian package, for the error */
     const struct library_function *functions;
     size_t count;
-    /* the rest is zero at first */
+    /* zero at first, as all fields below */
     pthread_mutex_t lock;
     bool is_tried, is_loaded;
     char error[200];

@@ -78,7 +78,7 @@ void async_waiters_drain(struct async_waiters *p, struct table *t, uint32_t clie
     assert(client && notify);
     pthread_mutex_lock(&p->lock);
     uint32_t left = table_cells(t), next;
-    /* a shard that cannot be locked costs time, so try only once */
+    /* each try to lock a stuck shard takes long, so there is one only */
     bool may_discard = true;
     walk_began = 0;
 
@@ -87,8 +87,9 @@ void async_waiters_drain(struct async_waiters *p, struct table *t, uint32_t clie
         struct entry *e = &cell_at(t, i)->entry;
         next = atomic_load(&e->ready_next);
         atomic_store(&e->ready_link, 0);
-        /* Read the cookie after clearing ready_link: a thread that drops the entry stores the
-         * cookie first and then reads ready_link. */
+        /* Read the cookie after clearing ready_link. A thread that drops the entry stores the
+         * cookie first and reads ready_link after that, so one of the two threads sees the
+         * other. */
         uint32_t cookie = e->cookie;
         struct engine_op *op = cookie && cookie <= p->room ? p->op[cookie - 1] : NULL;
         if (op)

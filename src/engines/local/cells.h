@@ -89,7 +89,7 @@ static inline void cell_list_remove(struct table *t, struct cell_list *list, uin
     cell_list_remove_cell(t, list, cell_at(t, index));
 }
 
-/* Removes the first cell. Returns index 0 if there is none, or if the list is damaged. */
+/* Removes the first cell. Index 0: there is none, or the list is damaged. */
 static inline struct cell_ref cell_list_pop(struct table *t, struct cell_list *list)
 {
     uint32_t index = read_once(list->head);

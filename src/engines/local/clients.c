@@ -192,7 +192,8 @@ static bool free_entries_in_chunk(struct table *t, uint32_t first, uint32_t clie
 static bool free_entries(struct table *t, uint32_t client)
 {
     assert(client);
-    /* stuck shards to try in one call: each costs time, and the caller has other work */
+    /* number of stuck shards to try in one call: each try costs time, and the caller has other
+     * work */
     enum { STUCK_MAX = 3 };
     unsigned stuck = 0;
 

@@ -22,7 +22,8 @@ void history_forget(struct table *t, struct resource *r, nanos now)
     uint32_t left = table_cells(t);
     while (r->past.head && walk_goes_on(t, &left)) {
         int64_t ended_at = cell_at(t, r->past.head)->entry.check_at;
-        /* A note may be newer than `now`: its hold ended while this op waited for the mutex. */
+        /* A note may be newer than `now`, because its hold ended while this op waited for the
+         * mutex. */
         if (ended_at >= 0 && time_until(ended_at, now) < r->history_age)
             return;
         free_note(t, r, r->past.head);

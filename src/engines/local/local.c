@@ -345,8 +345,8 @@ static void watch(void *self, uint32_t *seen, nanos until)
 }
 
 /* Cleans up after a dead client. The kernel wakes only one watcher of a life word, and while the
- * ring changes there may be two. So the woken client does the clean-up even if it has another
- * neighbour by now. Returns false if it must try again. */
+ * ring changes there may be two. So the client that was woken does the clean-up, even if another
+ * client is its neighbour by now. Returns false if it must try again. */
 static bool reap_old_neighbour(struct local *l)
 {
     assert(l->me);

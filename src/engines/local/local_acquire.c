@@ -88,11 +88,11 @@ static void answer_queued(struct shard_op *v)
     struct entry *e = v->entry;
     struct resource *r = &cell_at(t, e->resource)->resource;
     uint64_t ahead = e->ticket -
-                     /* upper bound of the place: waiters in between may have left */
+                     /* upper bound of the place, because waiters ahead may have left */
                      cell_at(t, r->waiters.head)->entry.ticket;
 
     ahead = ahead < r->waiters.count ? ahead : r->waiters.count - 1;
-    /* one check is enough, unless the waiter ahead is stopped */
+    /* one check is enough, unless the waiter ahead is stopped and does not release */
     e->check_at = time_after(r->next_end, (nanos)ahead * TIMING_STAGGER);
     v->op->seen = atomic_load(&e->head.word);
     shard_op_answer(v, REPLY_QUEUED);

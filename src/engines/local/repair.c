@@ -57,7 +57,8 @@ static void collect_entry(struct table *t, uint32_t shard, uint32_t index)
     struct entry *e = &t->cells[index].entry;
     uint32_t state = cell_state(&t->cells[index]), ri = resource_of(t, e);
 
-    if (state == CELL_ENDED && e->client) { /* the client may not know yet that its hold ended */
+    if (state == CELL_ENDED &&
+        e->client) { /* kept for its client, which may not know yet that the hold ended */
         table_client_rescan(t, index);
         table_client_recheck(t, e->client);
         return;
@@ -84,7 +85,7 @@ static void collect_entry(struct table *t, uint32_t shard, uint32_t index)
     }
 
     if (e->named && resource_carrier(t, r, &e->owner))
-        /* the dead process was passing the units on, and another entry has them already */
+        /* the dead process was passing the units on, and another entry already has them */
         e->units = 0;
     cell_list_push(t, &r->holders, index);
     r->used += e->units;

@@ -232,7 +232,7 @@ void resource_gather(struct table *t, struct resource *r, uint32_t holder, nanos
     FOR_EACH_CELL (t, i, &r->waiters) {
         if (!same_owner(entry_at(t, i), &owner))
             continue;
-        /* the client of a refused waiter asks again, and gets the reply to upgrade */
+        /* the client of a refused waiter asks again, and is then told to upgrade */
         if (entry_at(t, i)->kind == HF_WRITE && entry_at(t, holder)->kind == HF_READ)
             entry_refuse(t, r, i, HF_MISMATCH, now);
         else
@@ -251,7 +251,8 @@ void resource_admit_first(struct table *t, struct resource *r, nanos now)
     while (r->waiters.head && walk_goes_on(t, &left)) {
         uint32_t first = read_once(r->waiters.head);
         if (cell_state(cell_at(t, first)) != CELL_WAITING) {
-            /* Otherwise this loop would grant the same entry again and again. */
+            /* The head of the queue does not wait, so the table is damaged; without this the loop
+             * might not end. */
             table_found_damage(t);
             return;
         }
