@@ -69,9 +69,9 @@ enum {
     CONSUL_PREFIX_MAX = 128,
     CONSUL_ID_TEXT = 32,
     CONSUL_WAITERS_MAX = 5000, /* longest queue of a name: each request reads all of it */
-    /* calls for entries in flight: the agent answers them one after the other */
+    /* most calls for entries in flight: the agent answers them one after the other */
     CONSUL_IN_FLIGHT_MAX = 32,
-    /* number of calls in flight from which on LEAVEs are delayed: closing ends all places anyway */
+    /* number of calls in flight above which LEAVEs are delayed; closing ends all places anyway */
     CONSUL_LEAVING_MAX = 8,
     CONSUL_LISTED_MAX = 16, /* entries of a shared lock that each request reads itself */
     CONSUL_BODY_MAX = 16 << 20
@@ -113,20 +113,20 @@ enum call_kind {
     CALL_DESTROY_SESSION,
     CALL_RAISE_EPOCH,
     CALL_ACQUIRE,
-    CALL_TRY_READ,  /* reads the queue, for a request without a place */
-    CALL_REFRESH,   /* reads the queue, for a waiter */
-    CALL_TAKE,      /* takes .lock, for the first waiter */
+    CALL_TRY_READ,  /* reads the queue for a request without a place */
+    CALL_REFRESH,   /* reads the queue for a waiter */
+    CALL_TAKE,      /* takes .lock for the first waiter */
     CALL_CLAIM,     /* writes the entry of a shared hold that waited */
     CALL_VERIFY,    /* checks that the keys of a hold are there */
     CALL_MOVE,      /* moves the keys of a hold to another session */
-    CALL_READ_END,  /* reads the queue, for a release */
+    CALL_READ_END,  /* reads the queue for a release */
     CALL_READ_LATE, /* reads the queue for a release, once a waiter comes or a moment has passed */
     /* reads the queue for a release, consistently: the first read has shown no key of the entry */
     CALL_READ_GONE,
     CALL_END,       /* passes .lock on or deletes it, and deletes the entry */
     CALL_PASS,      /* passes on a .lock that came to an entry out of turn; the entry stays */
     CALL_DELETE,    /* deletes the entry alone */
-    CALL_READ_VIEW, /* reads the queue, for all waiters of a name */
+    CALL_READ_VIEW, /* reads the queue for all waiters of a name */
     CALL_QUERY,     /* blocks until a key changes */
     CALL_ADMIN,
 };
@@ -263,7 +263,7 @@ struct consul_entry {
     uint64_t created, changed, token;
     unsigned tries;
     bool asked_for_lock; /* the last ACQUIRE asked for .lock as well */
-    /* the entry has a place, and a read of the queue for several entries will decide */
+    /* the entry has a place; one read of the queue will decide about several entries */
     bool awaits_view;
     bool has_waited; /* another holder came before this entry */
     bool was_read;   /* CALL_TRY_READ was answered: the request may take a place */

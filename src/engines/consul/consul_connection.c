@@ -98,7 +98,7 @@ struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
     if (kind == CALL_READ_LATE)
         text_print(&c->head, "&wait=%dms&index=%" PRIu64, CONSUL_COMES_BACK_MS, name->index);
     struct consul_call *call = consul_call(consul_commands(c), kind, now);
-    if (call) /* A long queue takes time to read: give the call more. */
+    if (call) /* A long queue takes time to read, so the call gets more time. */
         call->patience += (nanos)name->count * CONSUL_PER_ROW;
     return call;
 }
@@ -282,7 +282,7 @@ static hf_status status_of(const struct consul_reply *reply, bool *not_processed
     return HF_CONFIG;
 }
 
-/* A call that belongs to no single op was refused: fails the entries that need its effect. */
+/* A call that belongs to no single op was refused: fails all entries that need its effect. */
 static void refuse_internal(struct consul_connection *connection, const struct consul_call *call,
                             hf_status status)
 {

@@ -118,8 +118,8 @@ static void touch_row(struct consul *c, const struct consul_name *name, const st
                                        .value = {row->value, strlen(row->value)}});
 }
 
-/* Returns the first row from `from` on, skipping the entry's own, if .lock can be passed to it;
- * otherwise -1. */
+/* Returns the first row from `from` on to which .lock can be passed, skipping this entry's own row;
+ * -1: none. */
 static ptrdiff_t next_exclusive(const struct consul_name *name, ptrdiff_t from, ptrdiff_t own)
 {
     assert(name->count <= name->room);
@@ -240,8 +240,9 @@ static void on_read(struct consul *c, struct consul_entry *entry, enum call_kind
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
     entry->ends_hold = own >= 0 && (!exclusive || has_lock);
 
-    /* If two workers take turns, the former holder is about to come back. If it came between this
-     * read and the deletion of .lock, it would need a write of its own to take .lock. */
+    /* If two workers take turns, the former holder may be about to come back. If its place came
+     * between this read and the deletion of .lock, it would need a further write to take .lock. So
+     * the release waits a moment for it. */
     bool is_alone = has_lock && own == 0 && entry->name->count == 1;
     if (kind == CALL_READ_END && is_alone && entry->has_waited && entry->name->index)
         consul_entry_attach_call(entry, consul_call_tree(c, CALL_READ_LATE, entry->name, now));

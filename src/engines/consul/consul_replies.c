@@ -299,8 +299,8 @@ static void on_no_place(struct consul *c, struct consul_entry *entry,
         consul_entry_again(c, entry, now);
 }
 
-/* Reply to the read of a request that does not wait: if appended to the queue, would the request
- * hold? */
+/* Reply to the read of the queue for a request that does not wait. The request may take a place
+ * only if it would then hold. */
 static void on_try_read(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
@@ -563,7 +563,7 @@ static void on_moved(struct consul *c, struct consul_entry *entry, struct consul
     if (strstr(why, to->id) && strstr(why, "invalid session"))
         consul_session_lost(c, to);
     else
-        /* The next read shows which session has the entry. */
+        /* the next read shows which session has the entry */
         consul_session_attach(entry, NULL);
 
     consul_entry_again(c, entry, now);
@@ -630,10 +630,10 @@ void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_pr
     }
 
     if (kind == CALL_MOVE && !not_processed)
-        /* The next read shows which session has the entry. */
+        /* the next read shows which session has the entry */
         consul_session_attach(entry, NULL);
     if (kind == CALL_CLAIM || kind == CALL_VERIFY)
-        entry->is_granted = false; /* The queue is read again. */
+        entry->is_granted = false; /* the queue is read again before the entry is granted */
 
     if (ends && !not_processed) {
         entry->ends_blindly = true;

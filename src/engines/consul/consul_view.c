@@ -427,8 +427,8 @@ static enum query_target target_of(struct consul_name *name, const struct consul
     return row == 0 || behind_holder ? QUERY_LOCK : QUERY_ENTRY;
 }
 
-/* Returns the index for the query: the agent replies once the key's index exceeds it. 0: the agent
- * replies at once. */
+/* Returns the index to put into the query. The agent replies when the key's index is above it; at
+ * once if it is 0. */
 static uint64_t index_of(const struct consul_name *name, enum query_target target,
                          const struct consul_entry *waiter)
 {
@@ -543,9 +543,9 @@ static struct consul_entry *entry_with_lock(struct consul_name *name)
     return NULL;
 }
 
-/* Grants .lock to the waiter of this client that it names, whatever reply has shown that. .lock is
- * only passed to the first in the queue. If nothing can be sent now, waiters ask again later.
- */
+/* If .lock names a waiter of this client, grants that waiter: .lock is passed only to the first in
+ * the queue. It does not matter which reply has shown .lock. If nothing can be sent now, the
+ * waiters ask again later. */
 static void grant_named(struct consul *c, struct consul_name *name, nanos now)
 {
     assert(name->count <= name->room);
@@ -578,8 +578,8 @@ void consul_view_need(struct consul *c, struct consul_name *name, nanos now)
         send_query(c, name, now);
 }
 
-/* A query has returned .lock. If it names a waiter of ours, that waiter is granted. If nobody has
- * .lock, the first waiter tries to take it. */
+/* A query has returned .lock. If .lock names a waiter of this client, that waiter is granted. If
+ * nobody has .lock, the first waiter tries to take it. */
 static void on_lock(struct consul *c, struct consul_name *name, const struct consul_reply *reply,
                     nanos now)
 {

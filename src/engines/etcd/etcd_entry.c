@@ -265,8 +265,8 @@ void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now
         etcd_call_claim_none(entry->call);
 }
 
-/* The condition is the key's last change, not its creation: a late move must not attach the entry
- * to an older lease again. */
+/* The condition is the time of the key's last change, not of its creation: otherwise a late move
+ * could attach the entry to an older lease again. */
 static void send_rewrite(struct etcd *e, struct etcd_entry *entry, enum call_kind kind,
                          struct etcd_session *to, nanos now)
 {

@@ -174,10 +174,11 @@ static bool is_synced(const struct etcd_name *name)
     return name->read_at && name->read_at >= name->gap;
 }
 
-/* Replaces the list by a read. A read at or after the creation of an entry has everything ahead of
- * that entry. A read older than the list is ignored. For an exclusive name only reads add rows. A
- * late reply may bring back rows whose deletion was already seen; that costs one more read. The
- * list of a shared name never goes back: it must be the queue as of one revision. */
+/* Replaces the list by a read. A read as of the creation of an entry, or later, has everything
+ * ahead of that entry. A read that is older than the list is ignored. For an exclusive name only
+ * reads add rows. A late reply may bring back rows whose deletion was already seen, which costs one
+ * more read. The list of a shared name never goes back, because it must be the queue as of one
+ * revision. */
 bool etcd_view_take(struct etcd *e, struct etcd_name *name, struct message *read, uint64_t revision)
 {
     assert(name->count <= name->room);

@@ -160,7 +160,7 @@ static bool add_request(struct pg_connection *connection, const struct pg_reques
     return true;
 }
 
-/* Tells the driver to poll the session's socket, and for which events. */
+/* Tells the driver for which events of the session's socket to poll. */
 static void adopt(struct postgres *p)
 {
     const struct pg_session *s = p->connection.session;
@@ -202,7 +202,7 @@ bool pg_connection_send(struct postgres *p, struct pg_request request, const cha
         return true;
     }
 
-    /* the caller replies for this request */
+    /* false: the caller of this function replies */
     connection->count--;
     if (request.op)
         request.op->in_flight--;
@@ -528,7 +528,7 @@ static void finish_greeting(struct postgres *p, nanos now)
     if (connection->ups || p->host->random(p->host->ctx) % 64)
         p->swept_at = now;
 
-    if (connection->ups++) { /* after a reconnect, also check holds: they may have been lost */
+    if (connection->ups++) { /* after a reconnect: holds may have been lost, so check them too */
         p->host->recheck(p->host->ctx);
         pg_reply_notify_all(p);
     }
@@ -625,7 +625,7 @@ static void on_verb(struct postgres *p, const struct pg_request *request,
     a->acquiring -= request->verb == OP_ACQUIRE;
     if (reply->sqlstate) {
         if (request->verb == OP_RELEASE || request->verb == OP_LEAVE)
-            /* nothing was released, so the session still has the advisory lock */
+            /* nothing was released, so the session still has its advisory lock */
             a->key_ups = a->key_given;
         on_verb_error(p, request, reply, now);
         return;
@@ -796,7 +796,7 @@ nanos pg_connection_tick(struct postgres *p, nanos now)
     if (connection->state == PG_UP)
         return tick_up(p, now);
     if (connection->state == PG_DOWN) {
-        if (!p->queued) /* without queued ops, the next submit dials */
+        if (!p->queued) /* if no op is queued, the next submit dials */
             return TIME_NEVER;
         if (now < connection->redial.dial_at)
             return connection->redial.dial_at;

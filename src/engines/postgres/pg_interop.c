@@ -57,8 +57,8 @@ static void write_call(const struct postgres *p, const char *function, int first
                  first + 2, function, first + 1, function, first + 1, first + 2);
 }
 
-/* CASE fixes the order: the advisory lock is tried only if the lease is held and the session
- * lacks the lock. */
+/* CASE fixes the order: first the lease is acquired. The advisory lock is tried only if the lease
+ * is held and the session does not have the advisory lock yet. */
 void pg_interop_statements(struct postgres *p)
 {
     char call[250], old[sizeof p->acquire];

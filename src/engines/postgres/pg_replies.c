@@ -348,8 +348,8 @@ static void notify_waiter(struct postgres *p, struct pg_op *a, const struct noti
     pg_op_reply(p, a, &reply);
 }
 
-/* A notification has arrived. If a request of the waiter is in flight, the reply to that request is
- * newer and decides. */
+/* Handles a notification. If a request of the waiter is in flight, nothing is done: the reply to
+ * that request is newer and decides. */
 void pg_reply_notified(struct postgres *p, const char *payload, nanos now)
 {
     assert(payload);

@@ -99,8 +99,8 @@ struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now)
 
 /* ---- Rows ---- */
 
-/* Returns the entry of a hold of this client, because the entry is newer than the data of the
- * node. */
+/* Returns this client's entry for a hold; NULL: the hold belongs to another client. The entry is
+ * newer than the data of the node. */
 static const struct zk_entry *own_entry(const struct zk *zk, const struct admin_row *row)
 {
     for (const struct zk_entry *entry = zk->entries; entry; entry = entry->next)

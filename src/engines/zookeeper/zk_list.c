@@ -230,8 +230,8 @@ static ptrdiff_t find_row(const struct list *list, const struct zk_entry *entry)
         return -1;
 
     struct list_row key = {0};
-    /* The counter wraps, so arrivals count from the number of the row that was read first; that
-     * row gets the middle value. */
+    /* The server's counter wraps. So arrivals are counted from the number of the row that was read
+     * first, which gets the middle value. */
     const struct list_row *any = &list->row[0];
     uint64_t distance = any->place.queue.arrival - (UINT64_C(1) << 32);
     int32_t from = (int32_t)((uint32_t)any->place.sequence - (uint32_t)distance);

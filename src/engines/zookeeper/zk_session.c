@@ -50,7 +50,8 @@ static struct zk_session *make_session(struct zk *zk, int64_t ttl_ms, const stru
     return s;
 }
 
-/* Returns the session for a ttl; if there are too many, the one with the next longer ttl. */
+/* Returns the session for a ttl. If there are too many sessions, returns the one with the next
+ * longer ttl. */
 static struct zk_session *shared_session(struct zk *zk, int64_t ttl_ms)
 {
     struct zk_session *longer = NULL;
@@ -357,7 +358,7 @@ static void forget_watches(struct zk_session *s)
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
         for (struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
             entry->is_seen = false;
-            /* the place may be gone meanwhile, so the list is read again */
+            /* the place may have gone meanwhile, so read the list again */
             entry->is_granted = false;
             free(entry->ahead);
             entry->ahead = NULL;

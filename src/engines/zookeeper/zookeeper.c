@@ -69,7 +69,7 @@ static void name_client(struct zk *zk)
     snprintf(zk->about, sizeof zk->about, "%lld %s", (long long)process_id(), host[0] ? host : "-");
 }
 
-/* "off" uses the same names as Curator and go-zk, a recipe that other programs know, too. */
+/* With "off" the names of places are those of Curator and go-zk, which other programs know, too. */
 static hf_status read_interop(struct zk *zk, const char *mode)
 {
     bool is_kazoo = strcmp(mode, "kazoo") == 0;

@@ -266,7 +266,7 @@ struct zk_call *zk_call_send(struct zk_session *session, enum zk_call_kind kind,
 void zk_call_claim_none(struct zk_session *session, struct zk_call *call);
 /* The replies to calls of the entry are no longer needed by an op. */
 void zk_calls_unclaim(const struct zk_entry *entry);
-/* The owner of these calls is freed. */
+/* Ends the calls of an owner that is about to be freed. */
 void zk_calls_abandon_entry(struct zk_session *session, const struct zk_entry *entry);
 void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin);
 /* Handles a frame. Returns false if it is malformed. */
@@ -289,8 +289,8 @@ int64_t zk_session_ttl_max(const struct zk_session *session);
 bool zk_session_raise(struct zk_session *session, int64_t ttl_ms);
 /* Sends a quorum write, unless one is in flight. */
 void zk_session_beat(struct zk_session *session, nanos now);
-/* Returns the latest time at which the leader knows the session to have been alive, once a quorum
- * write that is sent now is answered. */
+/* Returns a time at which the leader still knew the session, as late as possible. It is certain
+ * once a quorum write that is sent now is answered. */
 nanos zk_session_touched(const struct zk_session *session, nanos now);
 /* Notes that a request that was sent at `sent_at` was answered at `now`. */
 void zk_session_touch(struct zk_session *session, nanos sent_at, nanos now);
