@@ -96,11 +96,11 @@ HF_API const char *hf_error_text(void);
 
 struct hf_row;
 
-/* Who was in the way, if the last call of this thread returned HF_BUSY or HF_TIMEOUT; also inside a
- * callback that reports one of them. The caller sets holder->size; pointers in it are valid until
- * this thread's next call into the library. It asks no server: it is what the engine said when it
- * refused. left_ms: until that hold ends unless it is renewed; -1: not known. pid 0 and host "":
- * the engine said only how long. Returns false if nothing is known. */
+/* The hold that was in the way, if the last call of this thread returned HF_BUSY or HF_TIMEOUT;
+ * also inside a callback that reports one of them. The caller sets holder->size; pointers in it are
+ * valid until this thread's next call into the library. No server is asked: the values are those
+ * that the engine gave when it refused. left_ms: until that hold ends unless it is renewed; -1: not
+ * known. pid 0 and host "": the engine said only how long. Returns false if nothing is known. */
 HF_API bool hf_error_holder(struct hf_row *holder);
 
 /* The version of the library that is running: "0.2.0". */
@@ -295,17 +295,17 @@ struct hf_request {
     int64_t wait_ms;     /* 0: do not wait; HF_FOREVER; HF_WAIT_DEFAULT */
     uint32_t flags;      /* enum hf_flags */
     int64_t max_hold_ms; /* auto-renewal ends after this; 0: never */
-    /* Who holds, for reentrancy, up to 64 bytes. An owner that already holds the name is granted at
-     * once, and its depth goes up. Each level has its own lease and is released by it; the units
-     * are those of the first. NULL: a new owner each time. */
+    /* Owner of the hold, for reentrancy, up to 64 bytes. An owner that already holds the name is
+     * granted at once, and its depth goes up. Each level has its own lease and is released by it;
+     * the units are those of the first. NULL: a new owner each time. */
     const char *owner;
     const char *label;          /* shown to others; NULL: none */
     const char *correlation_id; /* shown in logs; NULL: none */
     hf_lost_fn *on_lost;        /* NULL: no callback */
     void *lost_arg;
-    /* Which try this is, up to 64 bytes. The same attempt again is the same grant, so a call with
-     * unknown outcome can be repeated. It is a secret: anybody who knows it can release. NULL: a
-     * new one. */
+    /* Id of this attempt, up to 64 bytes. A second request with the same id gets the same grant, so
+     * a call with unknown outcome can be repeated. The id is a secret: anybody who knows it can
+     * release. NULL: a new id. */
     const char *attempt;
     /* For hf_acquire alone: a descriptor that ends the wait with HF_CANCELLED as soon as it is
      * readable; nothing is read from it. So any thread, or a signal handler, ends the wait by a
@@ -454,9 +454,10 @@ HF_API int64_t hf_timeout_ms(hf_client *client);
  * Never blocks. */
 HF_API hf_status hf_process(hf_client *client);
 
-/* For a loop that starts many requests in one turn: what this thread starts from hf_batch on is
- * held back until its hf_flush, and sent together. At most some 20 ms: then it is sent anyway. One
- * thread at a time; a later hf_batch of another thread takes its place. */
+/* For a loop that starts many requests in one turn: requests that this thread starts between
+ * hf_batch and its hf_flush are held back, and then sent together. They are sent after some 20
+ * ms even without hf_flush. One thread at a time; a later hf_batch of another thread takes its
+ * place. */
 HF_API hf_status hf_batch(hf_client *client);
 HF_API hf_status hf_flush(hf_client *client);
 
@@ -509,7 +510,7 @@ struct hf_page {
     const char *prefix; /* names that begin with it; NULL: all */
     const char *except; /* leaves out names that begin with it; NULL: none */
     const char *after;  /* names behind it in byte order; NULL: from the first on */
-    /* At most so many, up to HF_PAGE_MAX, each with all its holders and waiters; 0: all. */
+    /* largest number of names, up to HF_PAGE_MAX, each with all its holders and waiters; 0: all */
     uint32_t names;
     /* Also locks of other programs that nobody here waits for. redis: and redlock: search all keys
      * of the server for them, the other engines show them anyway. */
@@ -538,7 +539,7 @@ HF_API HF_MUST_CHECK hf_status hf_list_start(hf_client *client, const char *pref
 HF_API HF_MUST_CHECK hf_status hf_show_start(hf_client *client, const char *name, hf_rows_fn *done,
                                              void *arg);
 
-/* What one server says of a name. Pointers are valid during the call. */
+/* The state of a name on one server. Pointers are valid during the call. */
 struct hf_server_state {
     size_t size;
     const char *where; /* the server: host:port */

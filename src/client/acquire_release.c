@@ -336,7 +336,7 @@ static hf_status check_convertible(const struct hf_lease *lease)
                         : error_set(HF_INVALID, "%s: is not a read-write lock", lease->op.name);
 }
 
-/* The answer may come inside start_change(), so what follows from it is noted before. */
+/* The reply may arrive inside start_change(). So the call is noted as a conversion before that. */
 hf_status client_convert_start(struct hf_lease *lease, enum op_verb verb, struct done_call done)
 {
     assert(done.fn);

@@ -104,15 +104,15 @@ static bool run_due_timer(struct hf_client *client)
 {
     nanos now = clock_boot();
     small_mutex_lock(&client->lock);
-    /* None once the client stops: retries that take long come due again while others are tried, and
-     * hf_close would wait for them. */
+    /* Returns no timer once the client stops. While slow retries run, other retries come due again,
+     * and hf_close would wait for all of them. */
     struct heap_node *node = client->stop ? NULL : heap_first(&client->timers);
     struct hf_lease *lease = NULL;
 
     if (node && node->key <= now) {
         lease = (struct hf_lease *)(void *)((char *)node - offsetof(struct hf_lease, timer));
-        /* Removed before the lease's lock is taken: a thread that holds the lock now sets a new
-         * timer behind its new wake_at. */
+        /* Remove the timer before locking the lease. If another thread holds the lease's lock now,
+         * it plans a new wake_at, and then sets a new timer. */
         heap_remove(&client->timers, node);
         if (!lease_ref_listed(lease)) {
             small_mutex_unlock(&client->lock);
@@ -356,7 +356,8 @@ static void process_all(struct hf_client *client)
 {
     nanos until;
     set_awake(client);
-    /* Bounded: callbacks that make new requests each time must not keep the caller's loop. */
+    /* The number of rounds is bounded: callbacks that make new requests each time must not keep the
+     * caller's loop. */
     for (int rounds = 0; rounds < ROUNDS && run_what_is_due(client); rounds++)
         ;
     plan(client, &until);
@@ -364,8 +365,8 @@ static void process_all(struct hf_client *client)
         background_wake(client);
 }
 
-/* The loop's thread reads its replies; their claims move here, so that no other thread must wake.
- */
+/* The thread of the loop reads its own replies and passes them to their claims, so that no other
+ * thread must be woken. */
 static void read_replies(struct hf_client *client)
 {
     if (!client->type->loop_read)
@@ -391,7 +392,8 @@ static void process_callbacks(struct hf_client *client)
         background_wake_loop(client);
 }
 
-/* A descriptor that also tells of replies, if the engine has one. */
+/* Returns the engine's descriptor for a loop, which is also readable when replies arrive. If the
+ * engine has none, returns the client's own. */
 int background_loop_fd(struct hf_client *client)
 {
     int fd = -1;
@@ -400,8 +402,9 @@ int background_loop_fd(struct hf_client *client)
     return fd >= 0 ? fd : client->fd;
 }
 
-/* With own_callbacks most calls come because of a reply, and would read in vain. A thread that has
- * written and not yet counted leaves the descriptor readable: the loop calls once more. */
+/* With own_callbacks most calls of hf_process come because of a reply, and find the eventfd empty:
+ * then it is not read. A thread may have written to the eventfd without having counted that yet.
+ * Then the descriptor stays readable, and the loop calls once more. */
 static void empty_loop_fd(struct hf_client *client)
 {
     uint64_t woken;
@@ -411,7 +414,7 @@ static void empty_loop_fd(struct hf_client *client)
 
     client->loop_seen = writes;
     if (read(client->fd, &woken, sizeof woken) < 0) {
-        /* The eventfd was not written: a timer is due, or the call came for nothing. */
+        /* The eventfd was empty: a timer is due, or the call came without a reason. */
     }
 }
 

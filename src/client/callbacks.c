@@ -68,8 +68,8 @@ void callbacks_free(struct hf_client *client)
 
 /* ---- The queue ---- */
 
-/* With own_callbacks the caller's loop is woken by the first entry of an empty queue: the loop
- * empties the queue or wakes itself again. So it need not be woken by itself. */
+/* Puts a callback into the queue. With own_callbacks only the first entry of an empty queue wakes
+ * the caller's loop. The loop empties the queue, or wakes itself again if it stops before. */
 void callbacks_due(struct hf_lease *lease, enum callback_kind callback)
 {
     assert(lease->callbacks && callback);

@@ -364,7 +364,7 @@ nanos claim_driver_park(struct hf_lease *lease, nanos until)
         futex_wait(&lease->outcome_word, seen, until);
     if (!small_mutex_try(&lease->lock)) {
         small_mutex_wait(&lease->lock);
-        now = 0; /* the previous owner of the lock may have acted after that time */
+        now = 0; /* too old: the lock's previous owner may have acted after it */
     }
 
     client_exit(client);
@@ -382,7 +382,7 @@ void claim_driver_take_replies(struct hf_lease *lease, nanos now)
     struct engine_reply reply;
 
     do {
-        /* otherwise the engine has forgotten the op */
+        /* false: the engine has forgotten the op */
         bool is_known = later ? lease->alive : !lease->decided;
         if (!is_known || !client->type->take_reply(client->engine, &lease->op, now, &reply))
             return;

@@ -95,7 +95,7 @@ struct callbacks {
     bool change_calls_back, release_calls_back;
     bool converts;          /* the open call `change` is a conversion that calls back */
     hf_kind converted_kind; /* kind of the lease after the conversion */
-    bool group_lost;        /* the others of the group must be given up */
+    bool group_lost;        /* the other leases of the group must be given up */
     bool has_outcome_fd;    /* a caller polls outcome_fd, which decide() makes readable */
     int outcome_fd;
     hf_status extended_status : 16, released_status : 16;

@@ -45,9 +45,10 @@ struct claim {
     bool is_assumed : 1; /* valid_until is a guess, because the engine has not replied yet */
     /* A request of this attempt may still be executed: the final RELEASE must leave a tombstone. */
     bool may_be_in_flight;
-    bool cancelled;     /* the caller stopped waiting: a late grant is released, not reported */
-    bool queued;        /* the attempt had a place in the queue, and that was reported */
-    bool notified;      /* NOTIFY came while a request was in flight: its reply may be older */
+    bool cancelled; /* the caller stopped waiting: a late grant is released, not reported */
+    bool queued;    /* the attempt had a place in the queue, and that was reported */
+    bool notified;  /* NOTIFY came while a request was in flight, and the reply to that request may
+                       be older */
     bool asked_extend;  /* the caller waits for the outcome of the extend or conversion in flight */
     bool asked_release; /* the caller waits for the outcome of the release */
     bool warned;        /* WARN was reported, and no renewal succeeded since */
@@ -96,8 +97,9 @@ struct claim_effect {
     enum op_verb verb : 8; /* verb to submit now; OP_NONE: nothing */
     enum claim_report report : 8;
     bool may_be_in_flight; /* that verb must leave a tombstone */
-    hf_status status; /* status to report; without a report why the event was refused, or HF_OK */
-    nanos ttl;        /* EXTEND: for how long */
+    hf_status
+        status; /* with a report: its status; without one: HF_OK, or why the event was refused */
+    nanos ttl;  /* EXTEND: for how long */
 };
 _Static_assert(sizeof(struct claim_effect) == 16, "an effect must fit into two registers");
 
@@ -113,7 +115,7 @@ struct claim_move {
 struct claim_terms {
     int64_t max_hold_ms;
     bool auto_renew;
-    bool shared;    /* others may use the same owner or attempt, and upgrade the hold */
+    bool shared;    /* other leases may have the same owner or attempt, and upgrade the hold */
     nanos deadline; /* TIME_NEVER: wait for ever; the time of START: do not wait */
 };
 

@@ -179,8 +179,7 @@ struct claim_effect claim_act_extend(struct claim *claim, const struct claim_eve
     if (event->now >= claim->valid_until)
         return expire(claim, event->now);
     if (claim->brief && ttl < claim->sheet->t.ttl)
-        ttl =
-            claim->sheet->t.ttl; /* an extend is "at least", and the grant still lacks that much */
+        ttl = claim->sheet->t.ttl; /* the grant still lacks so much */
 
     if (claim->state == CLAIM_EXTENDING) {
         if (ttl > NANOS_OF_MS(claim->extend_ms))
@@ -275,11 +274,11 @@ static bool take_validity(struct claim *claim, const struct engine_reply *reply)
         claim_set_token(claim, reply->token);
     }
 
-    /* Never shortened by the same server: it does not shorten either, and a slow reply counts from
-     * long ago. A CHECK cannot overstate: `good` is the time that the record had left when it was
-     * read, and it was read after asked_at. But after a failover the record ends by the clock of
-     * another server, perhaps sooner. The first reply about an assumed hold replaces a guess.
-     */
+    /* The same server never shortens a hold, so a reply with an earlier end is only a slow one, and
+     * is ignored. A CHECK does not overstate: `good` is the time that the record had left when it
+     * was read, which was after asked_at. There are two exceptions. After a failover the record
+     * ends by the clock of another server, perhaps sooner. And the first reply about an assumed
+     * hold replaces a guess. */
     nanos until = claim_validity(claim, reply);
     bool is_shorter = until < claim->valid_until;
     if (is_shorter && !reply->is_elsewhere && !claim->is_assumed)

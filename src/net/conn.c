@@ -279,8 +279,8 @@ struct conn *conn_dial(const struct endpoint *to)
     return conn;
 }
 
-/* Begins TLS. A byte that the server sent in plain text behind its consent would be taken for
- * one that TLS protects, so the caller, which has read those bytes, must refuse them. */
+/* Begins TLS. The server may have sent further bytes in plain text behind its consent; TLS would
+ * seem to protect them. So the caller, which has read those bytes, must refuse them. */
 bool conn_start_tls(struct conn *conn)
 {
     assert(conn->state == UP || conn->state == FAILED);

@@ -211,8 +211,8 @@ enum robust_mutex_result robust_mutex_try_marked(const struct robust_owner *owne
     return robust_mutex_held(seen) ? ROBUST_MUTEX_TIMEOUT : lock_free(owner, mutex, seen, 0);
 }
 
-/* Returns true if no thread has the id in the word. The kernel marks the words of a thread that
- * ends, so somebody else wrote it. */
+/* Returns true if no thread has the id in the word. Then a process has overwritten the word: the
+ * kernel would have marked it when its owner ended. */
 static bool names_nobody(uint32_t value)
 {
     return syscall(SYS_tkill, value & FUTEX_TID_MASK, 0) != 0 && errno == ESRCH;
