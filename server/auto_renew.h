@@ -13,11 +13,12 @@ bool auto_renew_add(const char *id, hf_lease *lease);
 struct auto_renewed *auto_renew_enter(const char *id, size_t len);
 bool auto_renew_has(const char *id); /* Returns true if this instance renews it. */
 hf_lease *auto_renew_lease(const struct auto_renewed *auto_renewed);
-/* `ended`: the lease is not held any more. */
+/* Ends the use of a lease that auto_renew_find() returned. `ended`: the lease is not held any
+ * more. */
 void auto_renew_leave(struct auto_renewed *auto_renewed, bool ended);
 
-/* Calls fn for every lease that was renewed since the last call, with the time that was left
- * before the renewal, at most. */
+/* Calls fn for every lease that was renewed since the last call. It also passes an upper bound of
+ * the time that was left before the renewal. */
 void auto_renew_renewed(void (*fn)(void *arg, int64_t slack_ms), void *arg);
 
 /* Removes a lost lease from the list. */

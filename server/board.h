@@ -14,5 +14,5 @@ struct board {
 /* On a worker: asks the engine for the name and version of its server. */
 void board_ask_server(const struct server *server, char text[BOARD_SERVER_BYTES]);
 
-/* The message `about` of the event stream. Returns a new reference. */
+/* Returns the message `about` of the event stream, as a new reference. */
 json_t *board_json(const struct board *board, const struct server *server);

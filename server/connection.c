@@ -77,7 +77,7 @@ static void linger(struct connection *c)
 static void finish_answer(struct connection *c)
 {
     struct exchange *x = c->exchange;
-    /* The client sent another request before it half-closed. */
+    /* Bytes are left if the client sent another request before it half-closed. */
     bool more = evbuffer_get_length(bufferevent_get_input(c->bev)) > 0;
     bool closes = x->closes || (c->half_closed && !more) || c->http->draining;
 
@@ -107,7 +107,7 @@ static void on_written(evutil_socket_t fd, short what, void *arg)
     after_write(arg);
 }
 
-/* The socket took the rest of an answer that did not fit at once. */
+/* An answer did not fit into the socket at once, and the socket has now taken the rest. */
 static void on_drained(struct bufferevent *bev, void *arg)
 {
     struct connection *c = arg;
@@ -157,7 +157,8 @@ static void begin_exchange(struct connection *c, size_t head_len, size_t total)
     }
 
     evbuffer_remove(bufferevent_get_input(c->bev), x->text, total);
-    /* Cannot fail: it was parsed before. Now the pieces point into our copy. */
+    /* Parses the head again, so that its pieces point into the copy. It was valid before, so this
+     * cannot fail. */
     (void)request_head_read(&x->head, x->text, head_len, &why);
     x->body = x->text + head_len;
     x->body_len = total - head_len;
@@ -222,7 +223,8 @@ static void connection_read(struct connection *c)
         return;
     }
 
-    /* The end of the head is found again when the body is complete. */
+    /* When the body is complete, the head is parsed again: search again from just before its
+     * end. */
     c->scanned = end > 3 ? end - 3 : 0;
     c->needed = end + head.body_len;
     if (len < c->needed)
@@ -273,7 +275,8 @@ static void on_end_of_input(struct connection *c)
                   c->http->o.limits.half_close_leaves;
 
     c->half_closed = true;
-    /* An answer is being written; if the client has closed, the write fails. */
+    /* An answer is being written. If the client has closed, that write fails and ends the
+     * connection. */
     bool is_answered = x && x->status != 0 && !x->streams;
     if (is_answered)
         return;
@@ -365,7 +368,7 @@ struct connection *connection_new(struct http *http, int fd, bool tls)
     bufferevent_setcb(bev, on_read, on_drained, on_event, c);
     bufferevent_setwatermark(bev, EV_READ, 0,
                              PIPELINED_MAX + http->o.limits.head_bytes + http->o.limits.body_bytes);
-    /* Connection_flush writes itself. */
+    /* connection_flush() writes to the socket itself, so the bufferevent must not. */
     if (!tls)
         bufferevent_disable(bev, EV_WRITE);
     connection_set_timer(c, http->o.limits.request_ms);

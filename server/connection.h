@@ -17,8 +17,8 @@ struct connection {
     struct http *http;
     struct connection *next, *prev;
     struct bufferevent *bev;
-    char peer[48];           /* address of the client as text; "unix" for a unix socket */
-    char network[48];        /* that of its network, if it is of IPv6; else the same */
+    char peer[48];    /* address of the client as text; "unix" for a unix socket */
+    char network[48]; /* for IPv6 the client's network as text; otherwise the same as `peer` */
     struct address *address; /* NULL: a unix socket, or out of memory */
     struct exchange *exchange;
     bool tls, half_closed, lingers, continued;
@@ -42,7 +42,7 @@ struct http {
 
 /* ---- http.c ---- */
 
-/* Removes one connection; frees the address with its last. */
+/* Removes one connection from an address; the last one frees the address. */
 void http_leave_address(struct http *http, struct address *address);
 
 /* ---- connection.c ---- */

@@ -1,6 +1,6 @@
-/* deadlock.c - joins waits to the holds of the same client, and takes away what can move until only
- * circles are left, and what waits for them. Costs n log n for n entries, and a pass over the
- * holds that wait for each link of the longest chain. */
+/* deadlock.c - joins waits to the holds of the same client. Then it removes everything that can
+ * move, until only circles are left, and entries that wait for them. The cost is n log n for n
+ * entries, plus one pass over the waiting holds for each link of the longest chain. */
 #include "deadlock.h"
 #include <assert.h>
 #include <stdlib.h>

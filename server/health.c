@@ -137,7 +137,8 @@ static void done(struct job *job)
         free(check);
 }
 
-/* Reports silence. The worker may wait for longer; nobody waits for it. */
+/* The engine was silent for op_timeout: reports that. The worker may still be waiting for the
+ * engine, but the request does not wait for the worker. */
 static void on_silence(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;

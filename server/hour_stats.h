@@ -1,5 +1,5 @@
-/* hour_stats.h - the last hour for the board: holds, waiters and grants by minute, and how long was
- * waited and held. On the loop. */
+/* hour_stats.h - the last hour for the board: the numbers of holds, waiters and grants in each
+ * minute, and the durations of waits and holds. On the loop. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

@@ -26,7 +26,8 @@ struct exchange {
     size_t body_len;
     char id[33];      /* id of the request, for logs and answers */
     char address[48]; /* the client's address; "unix" for a unix socket */
-    char network[48]; /* what failed logins are counted by: the address, or network of IPv6 */
+    char network[48]; /* key by which failed logins are counted: the address, or for IPv6 its
+                         network */
     char client[128]; /* common name in the client's certificate; empty without one */
     int64_t began_ms;
     int status; /* status of the answer; 0 until it is answered */
@@ -69,7 +70,7 @@ struct http *http_new(const struct http_options *options);
 /* Closes all connections; their exchanges are told that the client disconnected. */
 void http_free(struct http *http);
 
-/* TLS of connections that are accepted from now on; not owned. */
+/* Sets the TLS context for connections that are accepted from now on; not owned. */
 void http_set_tls(struct http *http, SSL_CTX *tls);
 
 /* Accepts connections on a listening socket and takes it over. Returns false with errno. */

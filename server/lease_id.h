@@ -18,7 +18,7 @@ struct lease_facts {
 /* Returns false if `exported` is not such a text. */
 bool lease_text_read(const char *exported, struct lease_facts *facts);
 
-/* granted_ms: milliseconds since 1970, or 0 if unknown. */
+/* Makes the id of a lease. granted_ms: milliseconds since 1970, or 0 if unknown. */
 bool lease_id_print(const char *exported, int64_t granted_ms, char id[LEASE_ID_MAX]);
 
 /* Returns false if `id` is not such an id. */

@@ -22,7 +22,7 @@ struct lease_ledger {
     struct ledger_entry *oldest_ended, *newest_ended;
     size_t live, ended;
     uint64_t untracked;
-    uint64_t unnamed; /* leases without a text so far; numbers their keys */
+    uint64_t unnamed; /* number of leases without a text so far, which makes their keys unique */
 };
 
 /* ---- The table ---- */

@@ -27,7 +27,8 @@ struct ledger_entry {
     /* This instance renews it: the library reports its end. */
     bool is_renewed;
     bool is_busy;
-    /* END_RELEASED or END_BROKEN: that was asked for, and its outcome is unknown; else END_NONE. */
+    /* END_RELEASED or END_BROKEN: a request for that was sent, and its outcome is unknown;
+     * otherwise END_NONE */
     enum lease_end in_doubt;
 };
 

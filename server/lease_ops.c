@@ -91,9 +91,9 @@ static void work(struct job *job)
 
 /* ---- The log ---- */
 
-/* Releases of leases that this instance renews. Their line is written here, with the correlation id
- * of the request. The library reports them as well, without that id: an entry in this list exists
- * from the request until that report, which is then not logged. */
+/* Releases of leases that this instance renews. Their log line is written in this file, with the
+ * correlation id of the request. The library reports the same releases without that id. An entry in
+ * this list exists from the request until that report, which is then not logged. */
 struct own_line {
     uint64_t token;
     struct own_line *next;
@@ -142,8 +142,8 @@ static int64_t held_ms(const struct holding *h)
     return ms > 0 ? ms : 0;
 }
 
-/* Returns how long a lease that has ended was held, at most until the last end that this instance
- * knows of. */
+/* Returns how long a lease that has ended was held. The end is now, or the last end time that this
+ * instance knows, if that is earlier. */
 static int64_t held_until_end_ms(const struct holding *h)
 {
     const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
@@ -220,8 +220,9 @@ static void note_released(const struct holding *h)
     lease_ledger_release(entry, HF_OK);
 }
 
-/* The client asked to extend or release a lease that is not held any more. If its time ran out,
- * that is logged once. A lease that was broken through this instance has its line already. */
+/* The client asked to extend or release a lease that is not held any more. If the time of the lease
+ * ran out, that is logged once. If the lease was broken through this instance, the break was logged
+ * already. */
 static void note_lost(const struct holding *h)
 {
     struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);

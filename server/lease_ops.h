@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether lease_ops.c writes the line of the release with that token, which the library reports
- * as well. Removes it from the list. */
+/* Returns true if lease_ops.c has logged the release with that token itself, so that the library's
+ * report of it must not be logged. Removes the release from the list. */
 bool lease_ops_has_line(uint64_t token);
 void lease_ops_forget_lines(void);
 /* Answers requests whose outcome has not come; call it before http_free. */

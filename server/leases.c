@@ -258,7 +258,8 @@ static void note_renewal(void *arg, int64_t slack_ms)
     histogram_note(&metrics->renew_slack, (double)slack_ms / 1000);
 }
 
-/* The library does not report renewals to the loop, so the ends of the leases are checked. */
+/* Finds renewals by checking the end times of the leases, because the library does not report
+ * renewals to the loop. */
 static void on_renewals(evutil_socket_t fd, short what, void *arg)
 {
     struct leases *leases = arg;

@@ -81,7 +81,8 @@ static bool requires_credentials(const struct server *server)
            setting_text(&server->settings, SET_TLS_CLIENT_CA);
 }
 
-/* Whether the service may listen there, by who can reach the address. */
+/* Refuses an address that others can reach unless callers need credentials. Returns 0, or an exit
+ * code after a message. */
 static int admit_address(struct server *server, const char *text, bool is_inside)
 {
     bool credentials = requires_credentials(server);

@@ -33,7 +33,7 @@ int lock_client_open(struct event_base *base, const char *url, hf_log_fn *log, v
                      struct lock_client **out)
 {
     struct lock_client *engine = calloc(1, sizeof *engine);
-    /* DEBUG: renewals are counted. */
+    /* Renewals are logged at this level, and the metrics count them. */
     struct hf_client_options options = {.size = sizeof options,
                                         .own_callbacks = true,
                                         .on_log = log,

@@ -55,8 +55,8 @@ static void put(struct lock_watch *watch, struct seen_change *seen)
         free(seen);
 }
 
-/* Returns true for what a watch begins with: everything that is held or waits already is no
- * change. */
+/* Returns true for a row that a watch reports at its beginning. Such a lock was held or waited for
+ * before, so the row is not a change. */
 static bool is_old(const struct lock_watch *watch, const struct hf_log_event *event)
 {
     bool begins = strcmp(event->event, "granted") == 0 || strcmp(event->event, "queued") == 0;

@@ -123,7 +123,7 @@ static void note_released(struct metrics *metrics, const struct hf_log_event *ev
 {
     struct handoff *handoff = handoff_of(metrics, event->name);
 
-    /* A grant from before this release does not follow it: the hold ahead of that grant was
+    /* A grant from before this release is not the next one: the hold ahead of that grant was
      * released through another instance. */
     if (handoff->granted_ms < event->wall_ms)
         handoff->granted_ms = 0;

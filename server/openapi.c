@@ -24,7 +24,7 @@ static json_t *reference(const char *schema)
     return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema);
 }
 
-/* Content of one media type. `schema` is taken. */
+/* Content of one media type. Takes over the reference of `schema`. */
 static json_t *content(const char *type, json_t *schema)
 {
     return json_pack("{s:{s:o}}", type, "schema", schema);

@@ -157,7 +157,7 @@ static void run_guard(char *const argv[], char *const variables[], int life, int
 
 /* ---- In the service ---- */
 
-/* Reads reports until the pipe is closed, which takes as long as the exec. */
+/* Reads reports until the command's exec closes the pipe. */
 static int await_start(int report, pid_t *command)
 {
     struct start_report each;

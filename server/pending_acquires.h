@@ -99,7 +99,7 @@ void idempotency_start_lock(struct wait *wait);
 void idempotency_start_note(struct wait *wait); /* The lock is granted: starts the note. */
 void hex_print(const unsigned char hash[SHA256_DIGEST_LENGTH], char text[HEX_BYTES]);
 void hex_digest(const void *data, size_t len, char text[HEX_BYTES]);
-/* Prints a text that differs for every caller. */
+/* Prints a text that identifies the caller: two callers never have the same text. */
 void caller_print(const struct exchange *x, char text[CALLER_BYTES]);
 struct hf_request idempotency_record_request(const char *name,
                                              const struct idempotency *idempotency);

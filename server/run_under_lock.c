@@ -188,7 +188,7 @@ static bool is_withheld(const char *variable)
     return false;
 }
 
-/* The environment of the command. */
+/* Makes the environment of the command. */
 static char **environment_of(const struct run *run)
 {
     size_t count = 0, own;

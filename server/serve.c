@@ -357,7 +357,7 @@ static void close_service(struct service *service)
     server->stopping = true;
     if (server->view)
         snapshot_stop(server->view);
-    if (server->workers) /* first, because jobs that are done still answer */
+    if (server->workers) /* stop workers first: jobs that they have done still answer */
         workers_stop(server->workers);
     server->workers = NULL;
     lease_ops_close();

@@ -43,7 +43,7 @@ struct snapshot_stream {
     struct past_change *past[PAST_MAX]; /* a ring of the last changes */
     size_t past_count;                  /* changes so far; the next one goes to this place */
     json_t *fresh;                      /* changes that were not sent to the pages yet */
-    struct event *flush;                /* timer that sends them */
+    struct event *flush;                /* timer that sends `fresh` */
     struct lock_watch *watch;
     int64_t polled_at, counted_at, told_at, asked_at;
     struct snapshot latest;

@@ -18,7 +18,8 @@ struct lease_change {
     uint64_t token;
     int64_t at_ms;              /* milliseconds since 1970; 0: now */
     int64_t held_ms, waited_ms; /* -1 if unknown */
-    /* found by comparing two polls, so its times are only as exact as those */
+    /* true: found by comparing two polls, so its times are as inexact as the interval of the
+     * polls */
     bool sampled;
 };
 

@@ -4,7 +4,8 @@
 #include "server.h"
 
 struct wait_view {
-    json_t *suspected; /* object: circles of the last poll, as texts with their tokens */
+    json_t *suspected; /* object whose keys are the circles of the last poll, as texts with their
+                          tokens */
     json_t *deadlocks; /* array of arrays of names: circles that two polls have seen */
 };
 
