@@ -140,7 +140,7 @@ static void note_parts(struct phrase *phrase, size_t at, const char *other, size
         part = part_len(phrase->bytes + at, size);
         if (memcmp(phrase->bytes + at, other, part) != 0)
             note_place(phrase, at, part);
-        part += part < size; /* the space */
+        part += part < size; /* skips the blank after the part */
     }
 }
 
@@ -184,7 +184,7 @@ static bool learn_cycle(const struct recording *recording, int phrases, struct c
     return true;
 }
 
-/* BLMPOP SECONDS 1 BOX ... */
+/* Reads the key of the inbox from the waiter's command, "BLMPOP SECONDS 1 BOX ...". */
 static void learn_pop(const struct recording *recording, struct captured *captured)
 {
     struct words commands[2];

@@ -31,8 +31,8 @@ static bool may_differ(const char *word, size_t len)
 }
 
 /* Notes that `bare` corresponds to `ours`, and fails if either already corresponds to another
- * value. Only words of equal length are compared, because the key of an inbox has a letter before
- * it in one place. */
+ * value. Words of different lengths are not compared: in one place a letter precedes the key of an
+ * inbox. */
 static void pair_up(struct pairs *p, const char *ours, const char *bare, size_t len)
 {
     for (int i = 0; i < p->count; i++) {
@@ -62,7 +62,7 @@ static void compare_word(struct pairs *p, const char *ours, const char *bare, si
         bool differs = memcmp(ours, bare, part) != 0;
         if (differs && !(is_measured_time(ours, part) && is_measured_time(bare, part)))
             pair_up(p, ours, bare, part);
-        part += part < len; /* the space */
+        part += part < len; /* skips the blank after the part */
     }
 }
 

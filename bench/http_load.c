@@ -23,7 +23,7 @@ enum { TEXT_MAX = 4096, SAMPLES_MAX = 4000000, EVENTS = 64 };
 struct client {
     int fd, number;
     bool releases; /* the request in flight is a DELETE */
-    int64_t began; /* of the pair or request, in nanoseconds */
+    int64_t began; /* time when the pair or request began, in nanoseconds */
     size_t len;
     char text[TEXT_MAX];
 };
@@ -115,7 +115,7 @@ static void note(struct load *load, const struct client *c)
     load->count++;
 }
 
-/* Takes an answer that has arrived whole. */
+/* Handles an answer that has arrived completely. */
 static void take_answer(struct load *load, struct client *c)
 {
     int status = atoi(c->text + 9), len;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A server that shares its CPU with a thousand clients may be slow. */
+/* Number of tries, because a server that shares its CPU with a thousand clients may be slow. */
 #define TRIES_MOST 20
 
 void library_must(hf_status status)
@@ -76,7 +76,8 @@ bool library_retries(hf_status status, int tries)
     if (!hf_status_retry(status) || tries >= TRIES_MOST)
         library_must(status);
 
-    static atomic_bool said; /* the message is printed once: there may be thousands */
+    static atomic_bool
+        said; /* set once the message was printed: thousands of retries may follow each other */
     if (!atomic_exchange(&said, true))
         fprintf(stderr, "%s; trying again\n", hf_error_text());
     return true;

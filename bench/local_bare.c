@@ -66,7 +66,7 @@ static void ring_give(void *lock)
     }
 }
 
-/* A worker that leaves may just have been given the lock. */
+/* If the worker was given the lock just before it leaves, it passes the lock on. */
 static void ring_close(void *lock)
 {
     struct place *place = lock;
@@ -92,7 +92,8 @@ static int run_ring(const struct bench *b, const char *who)
 
 /* ---- flock(2) ---- */
 
-static char flock_path[PATH_MAX]; /* each worker opens it: one open file does not exclude itself */
+static char flock_path[PATH_MAX]; /* each worker opens the file itself: workers that share an open
+                                     file do not exclude each other */
 
 static int *flock_file(void)
 {

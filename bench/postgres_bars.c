@@ -27,13 +27,13 @@ enum { WORKERS_MAX = 200, SAMPLES = 4000, IDLE = 100, POLL_US = 10000 };
 static struct page {
     _Atomic int inside, ready;
     _Atomic uint32_t overlaps;
-    _Atomic int64_t released_at; /* when the last turn began to end */
+    _Atomic int64_t released_at; /* time when the last release began */
     int64_t begin, end;
     struct {
         uint64_t turns;
         double cpu_us;
         uint32_t samples;
-        int64_t handoff[SAMPLES]; /* from the begin of a release to the next turn */
+        int64_t handoff[SAMPLES]; /* times from the beginning of a release to the next grant */
     } worker[WORKERS_MAX];
 } * page;
 
@@ -76,7 +76,8 @@ static PGconn *connect_to_server(void)
     return one;
 }
 
-/* Returns true if it succeeded and, if rows matter, has one. */
+/* Returns true if the statement succeeded and, if it returns rows or changes them, there was at
+ * least one. */
 static bool does(const char *statement, const char *sql)
 {
     PGresult *result = sql ? PQprepare(connection, statement, sql, 0, NULL)
@@ -178,11 +179,12 @@ static void work(int number)
         give();
     }
     page->worker[number].cpu_us = cpu_us() - before;
-    _exit(0); /* what others still wait for ends with its ttl, or their time */
+    _exit(0); /* no close: what this process has left behind ends with its ttl */
 }
 
-/* 0 without pg_stat_statements, which costs time itself. Transactions would not do: each session
- * that listens counts one for every notification. */
+/* Returns the number of statements so far; 0 without pg_stat_statements, which is off by default
+ * because it takes time itself. Counting transactions instead would be wrong: every notification
+ * counts as one in each session that listens. */
 static int64_t statements(PGconn *one)
 {
     PGresult *result = PQexec(one, "SELECT sum(calls) FROM pg_stat_statements");

@@ -17,8 +17,9 @@ struct recorder {
     int listener, wake_fd, connections;
     uint16_t port, server_port;
     pthread_t thread;
-    pthread_mutex_t mutex;                            /* protects the recordings */
-    int client[RECORDED_MOST], server[RECORDED_MOST]; /* -1: ended */
+    pthread_mutex_t mutex; /* protects the recordings */
+    int client[RECORDED_MOST],
+        server[RECORDED_MOST]; /* sockets of each connection; -1 once it has ended */
     struct recording recording[RECORDED_MOST];
     char bytes[1 << 16];
 };

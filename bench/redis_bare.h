@@ -4,13 +4,14 @@
 #include "captured.h"
 #include "workload.h"
 
-extern const struct lock_kind BARE; /* the library's bytes; call bare_learn first */
+extern const struct lock_kind BARE; /* sends the same bytes as the library; call bare_learn first */
 extern const struct lock_kind
     BARE_LOCK; /* SET NX PX, compare-and-delete: no token, no queue, no waiting */
 extern const struct lock_kind BARE_QUEUE; /* BLPOP, RPUSH: an order, and no token; call
                                              bare_queue_fill first */
 
-/* The library's bytes on several servers, without waiting; call quorum_learn first. */
+/* Sends the same bytes as the library to several servers, without waiting; call quorum_learn
+ * first. */
 extern const struct lock_kind BARE_QUORUM;
 
 void quorum_learn(const struct bench *b);

@@ -190,7 +190,7 @@ int run_tries(const struct bench *b)
 
     atomic_store(&tries->go_ns, now_ns());
     for (int i = 0; i < TRY_PROCESSES;
-         i++) /* in any order: processes may wait for one that has failed */
+         i++) /* in any order: the first processes may be waiting for one that has failed */
         if (wait(&how) < 0 || how != 0)
             bench_fail("a process that tried failed");
 

@@ -116,8 +116,8 @@ int run_inflight(const struct bench *b, int depth)
     return 0;
 }
 
-/* Keeps many cycles in flight, so that it takes less than a minute. The first tenth fills the
- * pools. */
+/* Keeps many cycles in flight: one after the other they would take more than a minute. The first
+ * tenth fills the pools. */
 int run_memory_cycles(const struct bench *b)
 {
     uint64_t cycles = b->workers > 0 ? (uint64_t)b->workers : MILLION;

@@ -24,7 +24,7 @@ static void start_waiter(int number);
 static void held(hf_lease *lease, hf_status outcome, void *arg)
 {
     int number = (int)(intptr_t)arg;
-    if (library_retries(outcome, 0)) { /* not for ever: hold_all() ends it */
+    if (library_retries(outcome, 0)) { /* hold_all() ends the program if this takes too long */
         hf_lease_free(lease);
         start_waiter(number);
         return;
@@ -112,7 +112,7 @@ int run_renewals(const struct bench *b)
     request.wait_ms = 0;
 
     for (int i = 0; i < b->workers; i++)
-        /* writes the array, so that its pages are counted before */
+        /* writes the array now, so that its pages are in the first measurement */
         lease[i] = (hf_lease *)client;
     result.rss_before_kb = (double)rss_kb(0);
     hold_all(client, request, b->workers, lease);

@@ -48,7 +48,7 @@ static const struct question {
     struct {
         const char *key, *means;
         int64_t traits;
-        bool last; /* no further question is needed */
+        bool last; /* the last question: no further one is asked after this answer */
     } answer[5];
     int64_t needs, unless; /* the question is asked if the story has all traits of `needs` and none
                               of `unless` */

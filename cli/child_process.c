@@ -15,8 +15,8 @@
 
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND 127
-#define OURS_ALWAYS 4 /* variables that are always set */
-#define OURS_EACH 2   /* variables of each numbered lock */
+#define OURS_ALWAYS 4 /* number of variables that are always set */
+#define OURS_EACH 2   /* number of variables for each numbered lock */
 #define OURS_MAX (OURS_ALWAYS + OURS_EACH * LOCK_SET_MAX)
 
 struct pipes {

@@ -10,7 +10,8 @@
 #define EXIT_LOST 79
 #define EXIT_DEADLOCK 80
 
-/* A copy of a foreign text that cannot move the cursor, change colours or reorder the line. */
+/* A copy of a foreign text, changed so that it cannot move the cursor, change colours or reorder
+ * the line. */
 struct shown {
     char text[640];
 };

@@ -25,7 +25,7 @@
 enum mode { MODE_ALL, MODE_LOCK, MODE_HELP };
 enum { KEY_NONE, KEY_ESCAPE = 27, KEY_UP = 256, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN };
 
-/* The hold that `b` asks about. */
+/* The hold that the key b asks about: the user must confirm that it is revoked. */
 struct question {
     bool open;
     char name[HF_NAME_MAX + 1];
@@ -43,14 +43,14 @@ struct top {
     enum mode mode;
     enum row_order order;
     char filter[64];
-    bool types_filter;          /* keys go to the filter */
-    long chosen;                /* MODE_ALL: a lock; MODE_LOCK: a row */
-    size_t first;               /* first line that is shown */
-    char name[HF_NAME_MAX + 1]; /* MODE_LOCK: its lock */
+    bool types_filter; /* the user types a filter, and keys are added to it */
+    long chosen;       /* index of the chosen line: in MODE_ALL a lock, in MODE_LOCK a row */
+    size_t first;      /* first line that is shown */
+    char name[HF_NAME_MAX + 1]; /* MODE_LOCK: name of the lock that is shown */
     struct question question;
     char message[512]; /* outcome of the last break */
     size_t columns, lines;
-    struct row_list rows; /* as drawn last */
+    struct row_list rows; /* the rows that are on the screen */
     struct top_lines text;
 };
 

@@ -12,7 +12,7 @@ struct lock_kind {
     void (*give)(void *lock);
     void (*close)(void *lock);
     double (*commands)(const struct bench *b); /* number sent so far; NULL: there is no server */
-    int holders;                               /* how many may hold at once; 0 means 1 */
+    int holders; /* number of workers that may hold at the same time; 0 means 1 */
 };
 
 /* Runs b->workers workers that acquire and release for b->seconds; each holds for b->section_ms.
