@@ -176,7 +176,14 @@ static bool has_flag(const redisReply *flags, const char *name)
     return false;
 }
 
-enum { W = 1, M = 2, N = 4, S = 0, T = 0 }; /* see commands.def; S and T are no flags of a server */
+enum {
+    W = 1,
+    M = 2,
+    N = 4,
+    S = 0,
+    T = 0,
+    K = 8
+}; /* see commands.def; S and T are no flags of a server */
 
 static void compare_command(const char *name, int words, unsigned flags)
 {
@@ -187,7 +194,8 @@ static void compare_command(const char *name, int words, unsigned flags)
     bool same = row->element[1]->integer == words &&
                 has_flag(row->element[2], "write") == !!(flags & W) &&
                 has_flag(row->element[2], "denyoom") == !!(flags & M) &&
-                has_flag(row->element[2], "noscript") == !!(flags & N);
+                has_flag(row->element[2], "noscript") == !!(flags & N) &&
+                (row->element[3]->integer == 1) == !!(flags & K);
     if (!same)
         fail_msg("%s: the server has other flags, or %lld words", name, row->element[1]->integer);
     freeReplyObject(reply);

@@ -228,6 +228,7 @@ static const char *const templates[] = {
     "LRANGE %l %i %i",
     "LTRIM %l %n %n",
     "PUBLISH %{c0|c1|c2} %v",
+    "SPUBLISH %{c0|c1|c2} %v",
     "PING %{hello|}",
     "PING a b",
     "ECHO %v",
@@ -266,8 +267,9 @@ static const char *const waiting_templates_of_redis_7_0[] = {
 };
 
 static const char *const hearing_templates[] = {
-    "SUBSCRIBE %{c0|c1|box}", "SUBSCRIBE c0 c1", "UNSUBSCRIBE %{c0|c1|c2}",
-    "UNSUBSCRIBE c0 c1 box",  "PING %{hello|}",  "GET %s",
+    "SUBSCRIBE %{c0|c1|box}", "SUBSCRIBE c0 c1",          "UNSUBSCRIBE %{c0|c1|c2}",
+    "UNSUBSCRIBE c0 c1 box",  "PING %{hello|}",           "GET %s",
+    "SSUBSCRIBE %{c0|c1}",    "SUNSUBSCRIBE %{c0|c1|c2}",
 };
 
 static void draw_waiting(struct request *r)

@@ -14,19 +14,19 @@ static unsigned replicas_in_step(unsigned primary)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < NODES; i++)
-        count += i != primary && !s.node[i].is_primary && is_in_step(&s.node[i]);
+        count += i != primary && !nodes[i].is_primary && is_in_step(&nodes[i]);
     return primary == s.primary ? count : 0;
 }
 
 static void replicate(void)
 {
     for (unsigned i = 0; i < NODES; i++) {
-        struct node *n = &s.node[i];
+        struct node *n = &nodes[i];
         if (n->is_primary) {
             model_replicas(n->model, planted == PLANT_NO_WAIT ? 2 : replicas_in_step(i));
             flush_node(i);
         } else if (is_in_step(n)) {
-            model_copy(n->model, s.node[s.primary].model);
+            model_copy(n->model, nodes[s.primary].model);
         }
     }
 }
@@ -42,12 +42,7 @@ static void set_role(struct node *n, bool is_primary)
 static unsigned other_node(void)
 {
     unsigned to = (s.primary + 1 + draw(2)) % NODES;
-    return s.node[to].is_up ? to : NODES;
-}
-
-static nanos soon(uint32_t least_ms, uint32_t more_ms)
-{
-    return w.now + NANOS_OF_MS(least_ms + draw(more_ms));
+    return nodes[to].is_up ? to : NODES;
 }
 
 /* The primary dies, hangs, or is well and replaced by an operator. */
@@ -56,17 +51,17 @@ static void begin_failover(void)
     unsigned to = other_node(), how = draw(4);
     if (s.step != IDLE || to == NODES || w.now < s.split_until)
         return;
-    struct node *old = &s.node[s.primary];
+    struct node *old = &nodes[s.primary];
     s.from = s.primary;
     s.to = to;
     s.leader = draw(NODES);
-    s.keeps = how < 2 && w.now >= s.node[to].lags_until;
+    s.keeps = how < 2 && w.now >= nodes[to].lags_until;
     if (how < 2) {
         if (s.keeps)
-            model_copy(s.node[to].model, old->model);
+            model_copy(nodes[to].model, old->model);
         note("the primary %c dies", 'a' + (int)s.from);
         old->is_up = false;
-        old->up_at = soon(1000, 4000);
+        old->up_at = soon(1500, 4000); /* after the promotion: it comes back empty */
         close_links_of(s.from);
     } else if (how == 2) {
         note("the primary %c stands still", 'a' + (int)s.from);
@@ -103,12 +98,12 @@ static void choose(void)
 /* How far the new primary's clock is ahead of the old one's. Within drift it is no fault. */
 static int64_t clock_lead_us(void)
 {
-    return clock_us(&s.node[s.to]) - clock_us(&s.node[s.from]);
+    return clock_us(&nodes[s.to]) - clock_us(&nodes[s.from]);
 }
 
 static void step_clocks(void)
 {
-    struct node *n = &s.node[s.to];
+    struct node *n = &nodes[s.to];
     if (draw(4) == 0 && !w.calm && !s.is_strong) {
         n->wrong_us += (int64_t)draw(AHEAD_MS * 2000) - AHEAD_MS * 1000;
         sum.steps++;
@@ -123,7 +118,7 @@ static void step_clocks(void)
 
 static void promote(void)
 {
-    struct node *old = &s.node[s.from], *n = &s.node[s.to];
+    struct node *old = &nodes[s.from], *n = &nodes[s.to];
     note("%c is the primary, %s", 'a' + (int)s.to, s.keeps ? "with all data" : "with old data");
     sum.kept += s.keeps;
     sum.stale += !s.keeps;
@@ -194,7 +189,7 @@ static void step_failover(void)
 /* An old primary comes back empty, and is one until somebody demotes it. */
 static void tend_node(unsigned index)
 {
-    struct node *n = &s.node[index];
+    struct node *n = &nodes[index];
     if (n->up_at && w.now >= n->up_at) {
         n->up_at = 0;
         n->is_up = true;
@@ -219,7 +214,7 @@ static void tend_node(unsigned index)
 
 static void restart_empty(void)
 {
-    struct node *n = &s.node[s.primary];
+    struct node *n = &nodes[s.primary];
     bool may = s.step == IDLE && !s.is_strong && !w.calm;
     if (!may)
         return;
@@ -234,13 +229,13 @@ static void restart_empty(void)
 /* A client and the primary are cut off from all others. */
 static void part(void)
 {
-    if (s.step != IDLE || w.now < s.group_until)
+    if (s.step != IDLE || w.now < group.until)
         return;
-    s.group = draw(CLIENTS);
-    s.group_node = s.primary;
-    s.group_until = soon(500, 6000);
-    note("client %u sees only %c until %.3f", s.group, 'a' + (int)s.primary,
-         (double)(s.group_until - FIRST_DAY) / 1e6);
+    group.client = draw(CLIENTS);
+    group.nodes = 1u << s.primary;
+    group.until = soon(500, 6000);
+    note("client %u sees only %c until %.3f", group.client, 'a' + (int)s.primary,
+         (double)(group.until - FIRST_DAY) / 1e6);
     sum.partitions++;
 }
 
@@ -252,7 +247,7 @@ static void servers_fail(void)
         sum.cutoffs++;
         break;
     case 1:
-        s.node[(s.primary + 1 + draw(2)) % NODES].lags_until = soon(200, 4000);
+        nodes[(s.primary + 1 + draw(2)) % NODES].lags_until = soon(200, 4000);
         break;
     case 2:
         restart_empty();
@@ -261,7 +256,7 @@ static void servers_fail(void)
         part();
         break;
     case 4:
-        s.node[draw(NODES)].hangs_until = soon(50, 800);
+        nodes[draw(NODES)].hangs_until = soon(50, 800);
         break;
     default:
         begin_failover();
@@ -270,55 +265,17 @@ static void servers_fail(void)
 
 /* ---- What this world judges besides ---- */
 
-static bool has_record(const struct attempt *a)
-{
-    char text[REDIS_ID_TEXT + 1];
-    struct model_key key;
-    struct redis_model *model = s.node[s.primary].model;
-    redis_id_text(&a->op.attempt, text);
-    if (!model_look(model, "lock:job", 8, &key))
-        return false;
-    for (uint32_t i = 0; i < key.items; i++) {
-        struct model_item item = model_look_item(model, &key, i);
-        if (memmem(item.name, item.name_len, text, REDIS_ID_TEXT))
-            return true;
-    }
-    return false;
-}
-
 /* Calm: nobody believes in a record that the primary of the last half second does not have. */
 static void judge_beliefs(void)
 {
     bool is_well = s.step == IDLE;
     for (unsigned i = 0; i < NODES; i++)
-        is_well &=
-            s.node[i].is_up && w.now >= s.node[i].hangs_until && s.watcher[i].epoch == s.epoch;
+        is_well &= nodes[i].is_up && w.now >= nodes[i].hangs_until && s.watcher[i].epoch == s.epoch;
     if (!is_well)
         s.well_since = w.now;
     if (!is_well || w.now - s.well_since < NANOS_OF_MS(TOLD_MS) || !w.calm || s.by_name)
         return;
-    for (unsigned i = 0; i < CLIENTS * SLOTS; i++) {
-        const struct attempt *a = &w.client[i / SLOTS].attempt[i % SLOTS];
-        bool believes = a->alive && a->claim.state == CLAIM_HELD &&
-                        a->claim.valid_until > local_time(&w.client[i / SLOTS]);
-        if (believes && !has_record(a))
-            flaw("attempt %u believes in a record that the primary does not have", a->id);
-    }
-}
-
-/* Calm: who asks is heard. judge_availability() looks at those who heard that they wait. */
-static void judge_silence(bool is_served)
-{
-    bool asks = false, held = false;
-    for (unsigned i = 0; i < CLIENTS * SLOTS; i++) {
-        const struct attempt *a = &w.client[i / SLOTS].attempt[i % SLOTS];
-        held |= a->alive && (is_held(a) || a->claim.state == CLAIM_RELEASING);
-        asks |= a->alive;
-    }
-    if (held || !asks || !is_served || !w.calm)
-        s.unheard_since = w.now;
-    else if (w.now - s.unheard_since > NANOS_OF_MS(UNHEARD_MS))
-        flaw("nobody is granted it since %d ms, and somebody asks", UNHEARD_MS);
+    judge_beliefs_at(&nodes[s.primary]);
 }
 
 /* A client that knew a token when it asked gets a higher one. That is so for its first request and
@@ -346,13 +303,9 @@ static void servers_happen(const struct occurrence *o)
 {
     (void)o;
     for (unsigned i = 0; i < NODES; i++) {
-        struct node *n = &s.node[i];
-        set_clock(n);
+        set_clock(&nodes[i]);
         tend_node(i);
-        if (!n->is_up || w.now < n->hangs_until)
-            continue;
-        model_advance(n->model);
-        flush_node(i);
+        advance_node(i);
     }
     step_failover();
     tend_watchers();
@@ -363,11 +316,11 @@ static void servers_happen(const struct occurrence *o)
     is_served &= w.now - s.well_since >= NANOS_OF_MS(FREE_AFTER_MS);
     if (!is_served)
         w.free_since = w.now;
-    judge_silence(is_served);
+    judge_silence(is_served, UNHEARD_MS);
     schedule((struct occurrence){.at = w.now + NANOS_OF_MS(TICK_MS), .what = SERVER});
     bool listens = w.now > FIRST_DAY + NANOS_OF_MS(LISTENS_MS);
     if (w.calm && !w.peace && draw(60) == 0)
-        s.node[(s.primary + 1 + draw(2)) % NODES].lags_until = soon(200, 2000);
+        nodes[(s.primary + 1 + draw(2)) % NODES].lags_until = soon(200, 2000);
     if (w.calm && !w.peace && listens && draw(150) == 0)
         begin_failover();
 }
@@ -381,19 +334,12 @@ static void servers_begin(enum plant plant)
     s.is_strong = plant == PLANT_NO_WAIT || (plant == PLANT_NONE && draw(4) == 0);
     s.by_name = plant == PLANT_NONE && draw(4) == 0;
     world_engine = s.by_name ? &redis_wire_engine : &sentinel_wire_engine;
-    s.group = CLIENTS;
     s.epoch = 1;
+    open_nodes(CLOCKS_US);
     for (unsigned i = 0; i < NODES; i++) {
-        struct node *n = &s.node[i];
-        models[i] = models[i] ? models[i] : model_open(1);
-        *n = (struct node){.model = models[i],
-                           .is_up = true,
-                           .epoch = i == 0,
-                           .wrong_us = (int64_t)draw(CLOCKS_US)};
+        nodes[i].epoch = i == 0;
         s.watcher[i] = (struct watcher){.epoch = 1};
-        model_reset(n->model, w.seed + i);
-        set_clock(n);
-        set_role(n, i == 0);
+        set_role(&nodes[i], i == 0);
     }
     schedule((struct occurrence){.at = w.now, .what = SERVER});
 }
@@ -424,11 +370,7 @@ static int64_t servers_rest_ms(bool has_died)
 
 static void servers_check_rest(void)
 {
-    struct model_key key;
-    struct redis_model *model = s.node[s.primary].model;
-    set_clock(&s.node[s.primary]);
-    if (model_look(model, "lock:job", 8, &key) && key.kind == 's')
-        flaw("the lock is left, for %lld ms", (long long)key.left_ms);
+    check_node_at_rest(&nodes[s.primary]);
 }
 
 /* ---- Planted bugs ---- */

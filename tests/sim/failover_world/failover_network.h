@@ -2,30 +2,7 @@
 #pragma once
 #include "failover_world.h"
 
-#include "sim/wire_world/wire_events.h"
-
-/* ---- Clocks and doubts ---- */
-
-static int64_t clock_us(const struct node *n)
-{
-    int64_t us = w.now / 1000;
-    return START_US * INT64_C(1000000) + us + us / 1000000 * n->fast_ppm + n->wrong_us;
-}
-
-static void set_clock(struct node *n)
-{
-    model_time_set(n->model, clock_us(n));
-}
-
-static void tell_fault(enum history_fault fault, int64_t by)
-{
-    history_add(judge, &(struct history_event){.what = H_FAULT,
-                                               .fault = (uint8_t)fault,
-                                               .process = H_ALL,
-                                               .at = w.now,
-                                               .until = w.now,
-                                               .by = by});
-}
+/* ---- Doubts ---- */
 
 /* While an old primary goes on, a yes of it counts for nothing: two may hold, and it gives out
  * tokens by a clock that may be behind. With replicas=2 it says no. */
@@ -39,12 +16,6 @@ static void doubt(void)
 
 /* ---- Connections ---- */
 
-static bool is_cut_off(unsigned client, const struct peer *peer)
-{
-    bool is_with = !peer->is_sentinel && peer->index == s.group_node;
-    return client == s.group && w.now < s.group_until && !is_with;
-}
-
 static nanos dial_takes(unsigned line)
 {
     (void)line;
@@ -54,7 +25,7 @@ static nanos dial_takes(unsigned line)
     unsigned index = is_sentinel   ? (unsigned)(host - 'x')
                      : host == 'p' ? s.name
                                    : (unsigned)(host - 'a');
-    peers[number] = (struct peer){.is_sentinel = is_sentinel, .index = index};
+    peers[number] = (struct peer){.is_node = !is_sentinel, .index = index};
     return delay();
 }
 
@@ -73,7 +44,7 @@ static void judge_way(unsigned client, const struct node *n)
     if (s.by_name || !n->is_primary)
         return;
     uint64_t *known = &knowledge_of(client)->epoch;
-    note("client %u comes to %c, of epoch %llu", client, 'a' + (int)(n - s.node),
+    note("client %u comes to %c, of epoch %llu", client, letter_of(n),
          (unsigned long long)n->epoch);
     if (n->epoch < *known)
         flaw("client %u goes back to a primary of epoch %llu, and was at one of epoch %llu", client,
@@ -87,57 +58,12 @@ static bool servers_link_up(unsigned link)
 {
     struct peer *peer = &peers[link];
     peer->is_open = true;
-    if (peer->is_sentinel)
+    if (!peer->is_node)
         return true;
-    struct node *n = &s.node[peer->index];
-    if (!n->is_up) {
-        peer->is_open = false;
+    if (!node_link_up(link))
         return false;
-    }
-    set_clock(n);
-    judge_way(links[link].client, n);
-    peer->connection = model_connect(n->model);
+    judge_way(links[link].client, &nodes[peer->index]);
     return true;
-}
-
-static void servers_link_closed(unsigned link)
-{
-    struct peer *peer = &peers[link];
-    struct node *n = &s.node[peer->index];
-    bool has_model = peer->is_open && !peer->is_sentinel && n->is_up;
-    if (has_model && model_connected(n->model, peer->connection))
-        model_disconnect(n->model, peer->connection);
-    peer->is_open = false;
-}
-
-/* The node closes all its connections. */
-static void close_links_of(unsigned node)
-{
-    for (unsigned i = 0; i < w.links; i++) {
-        bool is_its = peers[i].is_open && !peers[i].is_sentinel && peers[i].index == node;
-        if (!is_its)
-            continue;
-        peers[i].is_open = false;
-        if (links[i].is_open)
-            schedule((struct occurrence){.at = w.now + delay(), .what = LINK_DOWN, .who = i});
-    }
-}
-
-static void flush_node(unsigned node)
-{
-    struct redis_model *model = s.node[node].model;
-    for (int connection; (connection = model_ready(model)) >= 0;) {
-        size_t len;
-        const char *bytes = model_take(model, (unsigned)connection, &len);
-        for (unsigned i = w.links; i-- > 0;) {
-            const struct peer *peer = &peers[i];
-            if (peer->is_open && !peer->is_sentinel && peer->index == node &&
-                peer->connection == (unsigned)connection) {
-                answer(i, bytes, len);
-                break;
-            }
-        }
-    }
 }
 
 /* ---- Sentinels ---- */
@@ -192,30 +118,8 @@ static void servers_receive(const struct occurrence *o)
     const struct peer *peer = &peers[o->who];
     if (!peer->is_open)
         return;
-    if (peer->is_sentinel) {
+    if (peer->is_node)
+        node_receive(o);
+    else
         serve_sentinel(o->who, o->bytes, o->len);
-        return;
-    }
-    struct node *n = &s.node[peer->index];
-    set_clock(n);
-    model_feed(n->model, peer->connection, o->bytes, o->len);
-    flush_node(peer->index);
-}
-
-/* A node that stands still reads later; between groups TCP repeats until they see each other. */
-static nanos servers_hold_up(const struct occurrence *o)
-{
-    bool of_link = o->what == LINK_UP || o->what == TO_CLIENT || o->what == TO_SERVER;
-    if (!of_link)
-        return 0;
-    const struct peer *peer = &peers[o->who];
-    nanos until = is_cut_off(links[o->who].client, peer) ? s.group_until : 0;
-    bool hangs = o->what == TO_SERVER && !peer->is_sentinel;
-    nanos hung = hangs ? s.node[peer->index].hangs_until : 0;
-    return until > hung ? until : hung;
-}
-
-static bool client_send(void *ctx, unsigned line, const void *bytes, size_t len)
-{
-    return send_bytes(ctx, line, bytes, len);
 }

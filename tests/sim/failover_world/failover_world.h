@@ -1,21 +1,19 @@
-/* failover_world.h - what the world of servers that replace each other has besides sim/wire_world:
- * planted bugs, three Redis servers with clocks of their own, three sentinels, and a name that
- * points to the primary. Included once, by sim/failover_sim.c, as are the other headers here. */
+/* failover_world.h - what the world of servers that replace each other has besides:
+ * planted bugs, three sentinels, and a name that points to the primary of the three servers of
+ * sim/server_world. Included once, by sim/failover_sim.c, as are the other headers here. */
 #pragma once
 #include "engines/redis/redis.h"
 #include "engines/sentinel/sentinel.h"
-#include "sim/model/model.h"
 
 enum {
     NODES = 3,
-    TICK_MS = 20,          /* between two looks of the world at its servers */
-    TOLD_MS = 200,         /* calm: a lost record is reported so long after the switch */
-    AHEAD_MS = 1500,       /* longest step of a clock that is a fault */
-    CLOCKS_US = 4000,      /* clocks differ by so much and are no fault: see timing_drift() */
-    START_US = 1735689600, /* seconds since 1970 when the world begins */
-    LISTENS_MS = 3000,     /* all clients listen to the sentinels so long after the beginning */
-    UNHEARD_MS = 2500,     /* calm: somebody is granted a lock that nobody holds */
-    FREE_AFTER_MS = 4000,  /* a failover may take so long */
+    TICK_MS = 20,         /* between two looks of the world at its servers */
+    TOLD_MS = 200,        /* calm: a lost record is reported so long after the switch */
+    AHEAD_MS = 1500,      /* longest step of a clock that is a fault */
+    CLOCKS_US = 4000,     /* clocks differ by so much and are no fault: see timing_drift() */
+    LISTENS_MS = 3000,    /* all clients listen to the sentinels so long after the beginning */
+    UNHEARD_MS = 2500,    /* calm: somebody is granted a lock that nobody holds */
+    FREE_AFTER_MS = 4000, /* a failover may take so long */
 };
 
 /* Every fourth schedule plays redis:, by a name that is looked up at every dial. */
@@ -49,31 +47,13 @@ static const struct wire_engine_type *world_engine = &sentinel_wire_engine;
     X(HOLDS_BACK, "holds-back", "requests stay held back after a failover that was given up")      \
     X(NO_LISTEN, "no-listen", "announcements of sentinels are not listened to")                    \
     X(NO_WAIT, "no-wait", "replicas=2: grants count before the replicas acknowledge them")
-#include "sim/wire_world/wire_world.h"
-
-/* A Redis server. */
-struct node {
-    struct redis_model *model;
-    int64_t wrong_us, fast_ppm; /* of its clock */
-    bool is_up, is_primary;
-    nanos lags_until; /* a replica that gets nothing from its primary */
-    nanos hangs_until;
-    nanos up_at, demote_at; /* 0: not planned */
-    uint64_t epoch;         /* of the failover that made it a primary; 0: none did */
-};
+#include "sim/server_world/redis_nodes.h"
 
 struct watcher {
     unsigned primary; /* index of the node that it names */
     uint64_t epoch;
     bool leads;      /* it leads the failover that goes on */
     nanos cut_until; /* it hears nothing of other servers */
-};
-
-/* What a link leads to. */
-struct peer {
-    bool is_sentinel, is_subscribed, is_open;
-    unsigned index;      /* of the node or the sentinel */
-    unsigned connection; /* of the model */
 };
 
 /* What a client knows. */
@@ -90,7 +70,6 @@ struct knowledge {
 enum step { IDLE, CHOOSING, PROMOTING, FOLLOWING, ANNOUNCING };
 
 static struct {
-    struct node node[NODES];
     struct watcher watcher[NODES];
     unsigned primary, name; /* the present primary; the node that the name `p` points to */
     uint64_t epoch;
@@ -102,13 +81,6 @@ static struct {
     bool keeps;        /* the failover loses nothing */
     bool gives_up;     /* it is given up after the choice */
     nanos split_until; /* an old primary may go on until then */
-    unsigned group;    /* a client that is cut off with node `group_node`; CLIENTS: none */
-    unsigned group_node;
-    nanos group_until;
-    nanos well_since;    /* no failover has gone on since then */
-    nanos unheard_since; /* calm: somebody asks, and nobody holds, since then */
+    nanos well_since;  /* no failover has gone on since then */
     struct knowledge knows[CLIENTS];
 } s;
-
-static struct peer peers[LINKS];
-static struct redis_model *models[NODES];

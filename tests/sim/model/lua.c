@@ -194,12 +194,15 @@ static const char *execute(lua_State *lua, struct redis_model *model, unsigned c
     wrong = wrong ? wrong : forbidden(model, command, count);
     if (wrong)
         return wrong;
-    model->run->wrote |= command->flags & W;
-    model->scratch.len = 0;
     struct call call = *model->running;
     call.out = &model->scratch;
     call.words = model->lua_words;
     call.count = count;
+    wrong = cluster_refuses_in_script(&call, command);
+    if (wrong)
+        return wrong;
+    model->run->wrote |= command->flags & W;
+    model->scratch.len = 0;
     command->execute(&call);
     buffer_add(&model->scratch, "", 1); /* push_value() looks for ends of lines */
     return NULL;

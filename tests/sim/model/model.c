@@ -47,6 +47,7 @@ void model_reset(struct redis_model *model, uint64_t seed)
     model->full = model->is_replica = false;
     model->fail_at = 0;
     model->forbidden = NULL;
+    model->cluster = NULL;
     model->replicas = 0;
     model->functions = MODEL_FUNCTIONS;
     model->plant = MODEL_HONEST;
@@ -68,7 +69,8 @@ void model_close(struct redis_model *model)
         free(c->in.bytes);
         free(c->out.bytes);
         free(c->taken.bytes);
-        free(c->channels.bytes);
+        free(c->channels.names.bytes);
+        free(c->shard_channels.names.bytes);
     }
     store_close(&model->store);
     if (model->copy.arena)
@@ -112,9 +114,14 @@ static void more_connections(struct redis_model *model)
 /* Memory stays with the place, for the next one there. */
 static void clear(struct connection *c)
 {
-    struct buffer in = c->in, out = c->out, taken = c->taken, channels = c->channels;
-    in.len = out.len = taken.len = channels.len = 0;
-    *c = (struct connection){.in = in, .out = out, .taken = taken, .channels = channels};
+    struct buffer in = c->in, out = c->out, taken = c->taken;
+    struct buffer names = c->channels.names, shard_names = c->shard_channels.names;
+    in.len = out.len = taken.len = names.len = shard_names.len = 0;
+    *c = (struct connection){.in = in,
+                             .out = out,
+                             .taken = taken,
+                             .channels = {.names = names},
+                             .shard_channels = {.names = shard_names}};
 }
 
 unsigned model_connect(struct redis_model *model)
@@ -241,7 +248,7 @@ void model_copy(struct redis_model *to, const struct redis_model *from)
 
 void model_set_replica(struct redis_model *model, bool is_replica)
 {
-    bool becomes_one = is_replica && !model->is_replica;
+    bool becomes_one = is_replica && !model->is_replica && !model->cluster;
     model->is_replica = is_replica;
     for (unsigned i = 0; becomes_one && i < model->connection_count; i++)
         model_disconnect(model, i);

@@ -68,8 +68,38 @@ void model_promote(struct redis_model *model);
 /* Data and libraries of `to` become those of `from`, as a replica has them. */
 void model_copy(struct redis_model *to, const struct redis_model *from);
 /* A replica says so in INFO and refuses what writes. A server that becomes one closes its
- * connections. */
+ * connections, unless it is one of a cluster. */
 void model_set_replica(struct redis_model *model, bool is_replica);
+/* ---- A server of a cluster ---- */
+
+/* What it believes of a slot. */
+enum model_slot {
+    MODEL_SLOT_OWN,
+    MODEL_SLOT_MIGRATING, /* its own, and being moved to another server */
+    MODEL_SLOT_ELSEWHERE,
+    MODEL_SLOT_IMPORTING, /* another server's, and being moved here */
+    MODEL_SLOT_DOWN,      /* the cluster is down */
+};
+struct model_cluster {
+    void *ctx;
+    unsigned (*slot_of)(const char *key, size_t len);
+    /* *other, as "host:port": where the slot is, or is being moved to */
+    enum model_slot (*look)(void *ctx, unsigned slot, const char **other);
+    /* Its reply to CLUSTER SLOTS, good until the next call. */
+    const char *(*map)(void *ctx, size_t *len);
+    /* While a slot is moved, a request whose keys are on both servers is told TRYAGAIN, as from
+     * Redis 7.2 on; ASK before. */
+    bool tries_again;
+};
+/* The server belongs to a cluster until the next reset. `cluster` is kept. */
+void model_join(struct redis_model *model, const struct model_cluster *cluster);
+/* The slot is another server's now: ends the subscriptions there. */
+void model_end_slot(struct redis_model *model, unsigned slot);
+void model_empty_slot(struct redis_model *model, unsigned slot);
+/* Moves one key of that slot as MIGRATE with REPLACE does: its time to live goes on by the clock of
+ * `to`. Returns false if there is none. */
+bool model_migrate(struct redis_model *from, struct redis_model *to, unsigned slot);
+
 /* maxmemory is reached, and nothing may be evicted. */
 void model_full(struct redis_model *model, bool full);
 void model_script_flush(struct redis_model *model);

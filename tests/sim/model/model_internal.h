@@ -2,7 +2,8 @@
  *
  * A request takes this way: model_feed() (model_requests.c) finds its words in the connection's
  * bytes, command_find() its row of commands.def, and the row's function (model_keys.c, strings.c,
- * hashes.c, zsets.c, lists.c, channels.c, model_server.c, model_scripts.c) reads and changes the
+ * hashes.c, zsets.c, lists.c, model_server.c,
+ * model_cluster.c, model_scripts.c) reads and changes the
  * store (model_store.c) and writes the answer (model_replies.c). redis.call() in a script (lua.c)
  * enters at command_find() and turns the answer into Lua values. To add a command: one row, one
  * function. */
@@ -135,13 +136,19 @@ struct call {
         *serve; /* a blocked request is executed again because this key got something */
 };
 
-enum { W = 1, M = 2, N = 4, S = 8, T = 16 };
+enum { W = 1, M = 2, N = 4, S = 8, T = 16, K = 32 };
 
 struct command {
     const char *name;
     int words;
     unsigned flags;
     void (*execute)(struct call *);
+};
+
+/* What a connection is subscribed to. */
+struct channels {
+    struct buffer names; /* each with its length before it */
+    unsigned count;
 };
 
 struct connection {
@@ -152,8 +159,9 @@ struct connection {
     uint64_t id;
     unsigned db;
     struct buffer in, out, taken;
-    struct buffer channels; /* subscribed: each name with its length before it */
-    unsigned channel_count;
+    struct channels channels, shard_channels;
+    bool is_asking;  /* ASKING stands before the next request */
+    bool was_asking; /* and before the one that is being executed */
 };
 
 enum { DOUBLE_TEXT = 32 }; /* see double_print() */
@@ -167,7 +175,8 @@ struct redis_model {
     char run_id[41];
     struct store store, copy; /* `copy` is the replica's */
     bool full, is_replica;
-    struct model_line *line; /* of model_note_lines() */
+    const struct model_cluster *cluster; /* NULL: it is in none */
+    struct model_line *line;             /* of model_note_lines() */
     unsigned lines;
     uint64_t fail_at;       /* the call that is refused, as counts.calls counts them; 0: none */
     const char *fail_error; /* with that */
@@ -227,6 +236,20 @@ struct part {
     uint32_t from, count;
 };
 bool part_of_words(struct call *call, unsigned first_word, uint32_t count, struct part *part);
+
+/* ---- Clusters ---- */
+
+/* In a cluster: refuses a request whose keys are elsewhere. Returns false if it was refused. */
+bool cluster_admits(struct call *call, const struct command *command);
+/* The same for a command of a script. Returns the error, or NULL. */
+const char *cluster_refuses_in_script(const struct call *call, const struct command *command);
+
+static inline bool is_subscribed(const struct connection *c)
+{
+    return c->channels.count || c->shard_channels.count;
+}
+/* Ends the subscriptions of a connection to shard channels of that slot. */
+void channels_end_slot(struct redis_model *model, struct connection *c, unsigned slot);
 
 /* ---- Answers ---- */
 

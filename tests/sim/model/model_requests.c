@@ -124,6 +124,8 @@ static void execute(struct call *call)
 {
     const struct command *command = command_find(call->words, call->count);
     call->model->counts.requests++;
+    call->connection->was_asking = call->connection->is_asking;
+    call->connection->is_asking = false;
     if (!command)
         reply_unknown(call);
     else if (!command_words_fit(command, call->count))
@@ -131,11 +133,13 @@ static void execute(struct call *call)
     else if (command_is_forbidden(call->model, command))
         reply_errorf(call, "NOPERM this user has no permissions to run the '%s' command",
                      command->name);
+    else if (!cluster_admits(call, command))
+        return;
     else if (call->model->is_replica && may_write(command))
         reply_error(call, "READONLY You can't write against a read only replica.");
     else if (call->model->full && command->flags & M)
         reply_error(call, "OOM command not allowed when used memory > 'maxmemory'.");
-    else if (call->connection->channel_count && !(command->flags & S))
+    else if (is_subscribed(call->connection) && !(command->flags & S))
         reply_errorf(call,
                      "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT "
                      "/ RESET are allowed "

@@ -55,7 +55,7 @@ void cmd_ping(struct call *call)
 {
     if (call->count > 2) {
         reply_error(call, "ERR wrong number of arguments for 'ping' command");
-    } else if (call->connection->channel_count) {
+    } else if (is_subscribed(call->connection)) {
         reply_array(call, 2);
         reply_word(call, "pong");
         reply_bulk(call, call->count == 2 ? call->words[1] : (struct slice){"", 0});
@@ -134,8 +134,9 @@ void cmd_info(struct call *call)
     if (info_wants(call, "server"))
         len += (size_t)snprintf(text + len, sizeof text - len,
                                 "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\n"
-                                "uptime_in_seconds:%lld\r\n",
-                                model->run_id, (long long)uptime);
+                                "uptime_in_seconds:%lld\r\n%s",
+                                model->run_id, (long long)uptime,
+                                model->cluster ? "redis_mode:cluster\r\n" : "");
     if (info_wants(call, "memory"))
         len += (size_t)snprintf(text + len, sizeof text - len, "%s# Memory\r\nmaxmemory:%d\r\n%s",
                                 len ? "\r\n" : "", model->full, "maxmemory_policy:noeviction\r\n");
@@ -148,21 +149,23 @@ void cmd_info(struct call *call)
 
 /* ---- Channels ---- */
 
-/* Where this channel stands in the connection's list; its length if it is not there. */
-static size_t channel_find(const struct connection *c, struct slice name)
+/* Where this channel stands among those; their length if it is not there. */
+static size_t channel_find(const struct channels *channels, struct slice name)
 {
+    const struct buffer *names = &channels->names;
     size_t at = 0;
-    while (at < c->channels.len) {
+    while (at < names->len) {
         uint32_t len;
-        memcpy(&len, c->channels.bytes + at, sizeof len);
-        if (slice_equal((struct slice){c->channels.bytes + at + sizeof len, len}, name))
+        memcpy(&len, names->bytes + at, sizeof len);
+        if (slice_equal((struct slice){names->bytes + at + sizeof len, len}, name))
             return at;
         at += sizeof len + len;
     }
     return at;
 }
 
-static void reply_subscription(struct call *call, const char *what, const struct slice *name)
+static void reply_subscription(struct call *call, const struct channels *channels, const char *what,
+                               const struct slice *name)
 {
     reply_array(call, 3);
     reply_word(call, what);
@@ -170,67 +173,121 @@ static void reply_subscription(struct call *call, const char *what, const struct
         reply_bulk(call, *name);
     else
         reply_null(call);
-    reply_integer(call, call->connection->channel_count);
+    reply_integer(call, channels->count);
+}
+
+static void subscribe(struct call *call, struct channels *channels, const char *what)
+{
+    for (unsigned i = 1; i < call->count; i++) {
+        struct slice name = call->words[i];
+        uint32_t len = (uint32_t)name.len;
+        if (channel_find(channels, name) == channels->names.len) {
+            buffer_add(&channels->names, &len, sizeof len);
+            buffer_add(&channels->names, name.bytes, name.len);
+            channels->count++;
+        }
+        reply_subscription(call, channels, what, &name);
+    }
+}
+
+static void unsubscribe(struct call *call, struct channels *channels, const char *what,
+                        struct slice name)
+{
+    struct buffer *names = &channels->names;
+    size_t at = channel_find(channels, name), size = sizeof(uint32_t) + name.len;
+    if (at < names->len) {
+        memmove(names->bytes + at, names->bytes + at + size, names->len - at - size);
+        names->len -= size;
+        channels->count--;
+    }
+    reply_subscription(call, channels, what, &name);
+}
+
+/* The channel that stands at `at`; good until another one is taken. */
+static struct slice channel_at(struct redis_model *model, const struct channels *channels,
+                               size_t at)
+{
+    struct buffer *name = &model->scratch;
+    uint32_t len;
+    memcpy(&len, channels->names.bytes + at, sizeof len);
+    name->len = 0;
+    buffer_add(name, channels->names.bytes + at + sizeof len, len);
+    return slice_of(name);
+}
+
+static void unsubscribe_words(struct call *call, struct channels *channels, const char *what)
+{
+    if (call->count == 1 && !channels->count)
+        reply_subscription(call, channels, what, NULL);
+    for (unsigned i = 1; i < call->count; i++)
+        unsubscribe(call, channels, what, call->words[i]);
+    while (call->count == 1 && channels->count)
+        unsubscribe(call, channels, what, channel_at(call->model, channels, 0));
 }
 
 void cmd_subscribe(struct call *call)
 {
-    struct connection *c = call->connection;
-    for (unsigned i = 1; i < call->count; i++) {
-        struct slice name = call->words[i];
-        uint32_t len = (uint32_t)name.len;
-        if (channel_find(c, name) == c->channels.len) {
-            buffer_add(&c->channels, &len, sizeof len);
-            buffer_add(&c->channels, name.bytes, name.len);
-            c->channel_count++;
-        }
-        reply_subscription(call, "subscribe", &name);
-    }
-}
-
-static void unsubscribe(struct call *call, struct slice name)
-{
-    struct connection *c = call->connection;
-    size_t at = channel_find(c, name), size = sizeof(uint32_t) + name.len;
-    if (at < c->channels.len) {
-        memmove(c->channels.bytes + at, c->channels.bytes + at + size, c->channels.len - at - size);
-        c->channels.len -= size;
-        c->channel_count--;
-    }
-    reply_subscription(call, "unsubscribe", &name);
+    subscribe(call, &call->connection->channels, "subscribe");
 }
 
 void cmd_unsubscribe(struct call *call)
 {
-    struct connection *c = call->connection;
-    if (call->count == 1 && !c->channel_count)
-        reply_subscription(call, "unsubscribe", NULL);
-    for (unsigned i = 1; i < call->count; i++)
-        unsubscribe(call, call->words[i]);
-    while (call->count == 1 && c->channel_count) {
-        struct buffer *name = &call->model->scratch;
-        uint32_t len;
-        memcpy(&len, c->channels.bytes, sizeof len);
-        name->len = 0;
-        buffer_add(name, c->channels.bytes + sizeof len, len);
-        unsubscribe(call, slice_of(name));
+    unsubscribe_words(call, &call->connection->channels, "unsubscribe");
+}
+
+void cmd_ssubscribe(struct call *call)
+{
+    subscribe(call, &call->connection->shard_channels, "ssubscribe");
+}
+
+void cmd_sunsubscribe(struct call *call)
+{
+    unsubscribe_words(call, &call->connection->shard_channels, "sunsubscribe");
+}
+
+void channels_end_slot(struct redis_model *model, struct connection *c, unsigned slot)
+{
+    struct call push = {.model = model, .connection = c, .out = &c->out};
+    struct channels *channels = &c->shard_channels;
+    for (size_t at = 0; at < channels->names.len;) {
+        struct slice name = channel_at(model, channels, at);
+        if (model->cluster->slot_of(name.bytes, name.len) == slot)
+            unsubscribe(&push, channels, "sunsubscribe", name);
+        else
+            at += sizeof(uint32_t) + name.len;
     }
 }
 
-void cmd_publish(struct call *call)
+static void push_message(struct call *call, struct connection *c, const char *what)
+{
+    struct call push = {.model = call->model, .connection = c, .out = &c->out};
+    reply_array(&push, 3);
+    reply_word(&push, what);
+    reply_bulk(&push, call->words[1]);
+    reply_bulk(&push, call->words[2]);
+}
+
+static void publish(struct call *call, bool is_shard, const char *what)
 {
     struct redis_model *model = call->model;
     int64_t receivers = 0;
     for (unsigned i = 0; i < model->connection_count; i++) {
         struct connection *c = &model->connections[i];
-        if (!c->connected || channel_find(c, call->words[1]) == c->channels.len)
+        const struct channels *channels = is_shard ? &c->shard_channels : &c->channels;
+        if (!c->connected || channel_find(channels, call->words[1]) == channels->names.len)
             continue;
-        struct call push = {.model = model, .connection = c, .out = &c->out};
-        reply_array(&push, 3);
-        reply_word(&push, "message");
-        reply_bulk(&push, call->words[1]);
-        reply_bulk(&push, call->words[2]);
+        push_message(call, c, what);
         receivers++;
     }
     reply_integer(call, receivers);
+}
+
+void cmd_publish(struct call *call)
+{
+    publish(call, false, "message");
+}
+
+void cmd_spublish(struct call *call)
+{
+    publish(call, true, "smessage");
 }

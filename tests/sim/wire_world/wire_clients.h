@@ -203,8 +203,10 @@ static void describe_op(struct attempt *a)
     if (w.kind == HF_SEMAPHORE) {
         a->op.capacity = PERMITS;
         a->op.units = 1 + draw(2);
-    } else if (w.kind == HF_READ && draw(2)) {
-        a->op.kind = HF_WRITE;
+    } else if (w.kind == HF_READ) { /* as api_checks.c says it */
+        a->op.kind = draw(2) ? HF_WRITE : HF_READ;
+        a->op.capacity = QUEUE_ALL;
+        a->op.units = a->op.kind == HF_WRITE ? QUEUE_ALL : 1;
     }
     client_wishes(&a->op);
     for (int i = 0; i < 16; i++)
