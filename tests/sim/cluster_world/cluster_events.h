@@ -28,7 +28,7 @@ static void servers_receive(const struct occurrence *o)
 
 /* ---- Replicas ---- */
 
-static bool is_in_step(const struct node *n)
+static bool is_in_step(const struct redis_node *n)
 {
     return n->is_up && w.now >= n->lags_until;
 }
@@ -74,7 +74,7 @@ static void part(unsigned node, nanos until)
     sum.partitions++;
 }
 
-static void strike(struct node *old, enum cause cause)
+static void strike(struct redis_node *old, enum cause cause)
 {
     static const char *const texts[] = {[DIES] = "dies",
                                         [HANGS] = "stands still",
@@ -102,7 +102,7 @@ static void begin_failover(void)
     s.from = s.truth.primary[s.shard];
     s.to = other_node(s.from);
     enum cause cause = s.is_clean ? OPERATOR : (enum cause)draw(CAUSES);
-    struct node *replica = &nodes[s.to];
+    struct redis_node *replica = &nodes[s.to];
     bool may = replica->is_up && !replica->is_primary && w.now >= group.until &&
                w.now >= s.split_until && w.now >= replica->hangs_until &&
                w.now >= nodes[s.from].hangs_until;
@@ -120,7 +120,7 @@ static void begin_failover(void)
 
 static void promote(void)
 {
-    struct node *old = &nodes[s.from], *n = &nodes[s.to];
+    struct redis_node *old = &nodes[s.from], *n = &nodes[s.to];
     note("%c is the primary, %s", letter_of(n), s.keeps ? "with all data" : "with old data");
     sum.kept += s.keeps;
     sum.stale += !s.keeps;
@@ -143,7 +143,7 @@ static void promote(void)
 /* It goes on until it hears of its successor. */
 static void tend_old_primary(unsigned node)
 {
-    const struct node *n = &nodes[node];
+    const struct redis_node *n = &nodes[node];
     bool is_old = n->is_up && n->is_primary && s.truth.primary[shard_of_node(node)] != node;
     if (!is_old)
         return;
@@ -155,7 +155,7 @@ static void tend_old_primary(unsigned node)
 /* It says that the cluster is down until it has heard what has changed. */
 static void tend_start(unsigned node)
 {
-    struct node *n = &nodes[node];
+    struct redis_node *n = &nodes[node];
     if (!n->up_at || w.now < n->up_at)
         return;
     n->up_at = 0;
@@ -189,7 +189,8 @@ static void begin_move(void)
 
 static void move_key(void)
 {
-    struct node *source = &nodes[s.truth.primary[s.from]], *target = &nodes[s.truth.primary[s.to]];
+    struct redis_node *source = &nodes[s.truth.primary[s.from]],
+                      *target = &nodes[s.truth.primary[s.to]];
     bool may = w.now >= source->hangs_until && w.now >= target->hangs_until;
     s.step_at = soon(1, 40);
     if (!may)

@@ -18,7 +18,7 @@ static unsigned shard_of_slot(const struct view *view, unsigned slot)
     return slot == s.slot ? view->owner : slot * SHARDS / CLUSTER_SLOTS;
 }
 
-static struct node *primary_of_lock(void)
+static struct redis_node *primary_of_lock(void)
 {
     return &nodes[s.truth.primary[s.truth.owner]];
 }
@@ -163,7 +163,7 @@ static bool is_behind(const struct view *view)
 static void tend_view(unsigned node)
 {
     struct view *view = &s.view[node];
-    const struct node *n = &nodes[node];
+    const struct redis_node *n = &nodes[node];
     bool is_cut = w.now < group.until && group.nodes >> node & 1;
     if (!is_cut || !view->cut_since)
         view->cut_since = is_cut ? w.now : 0;

@@ -5,7 +5,7 @@
 
 /* ---- Replicas ---- */
 
-static bool is_in_step(const struct node *n)
+static bool is_in_step(const struct redis_node *n)
 {
     return n->is_up && w.now >= n->lags_until;
 }
@@ -21,7 +21,7 @@ static unsigned replicas_in_step(unsigned primary)
 static void replicate(void)
 {
     for (unsigned i = 0; i < NODES; i++) {
-        struct node *n = &nodes[i];
+        struct redis_node *n = &nodes[i];
         if (n->is_primary) {
             model_replicas(n->model, planted == PLANT_NO_WAIT ? 2 : replicas_in_step(i));
             flush_node(i);
@@ -33,7 +33,7 @@ static void replicate(void)
 
 /* ---- Failovers ---- */
 
-static void set_role(struct node *n, bool is_primary)
+static void set_role(struct redis_node *n, bool is_primary)
 {
     n->is_primary = is_primary;
     model_set_replica(n->model, !is_primary && planted != PLANT_NO_ROLE);
@@ -51,7 +51,7 @@ static void begin_failover(void)
     unsigned to = other_node(), how = draw(4);
     if (s.step != IDLE || to == NODES || w.now < s.split_until)
         return;
-    struct node *old = &nodes[s.primary];
+    struct redis_node *old = &nodes[s.primary];
     s.from = s.primary;
     s.to = to;
     s.leader = draw(NODES);
@@ -103,7 +103,7 @@ static int64_t clock_lead_us(void)
 
 static void step_clocks(void)
 {
-    struct node *n = &nodes[s.to];
+    struct redis_node *n = &nodes[s.to];
     if (draw(4) == 0 && !w.calm && !s.is_strong) {
         n->wrong_us += (int64_t)draw(AHEAD_MS * 2000) - AHEAD_MS * 1000;
         sum.steps++;
@@ -118,7 +118,7 @@ static void step_clocks(void)
 
 static void promote(void)
 {
-    struct node *old = &nodes[s.from], *n = &nodes[s.to];
+    struct redis_node *old = &nodes[s.from], *n = &nodes[s.to];
     note("%c is the primary, %s", 'a' + (int)s.to, s.keeps ? "with all data" : "with old data");
     sum.kept += s.keeps;
     sum.stale += !s.keeps;
@@ -189,7 +189,7 @@ static void step_failover(void)
 /* An old primary comes back empty, and is one until somebody demotes it. */
 static void tend_node(unsigned index)
 {
-    struct node *n = &nodes[index];
+    struct redis_node *n = &nodes[index];
     if (n->up_at && w.now >= n->up_at) {
         n->up_at = 0;
         n->is_up = true;
@@ -214,7 +214,7 @@ static void tend_node(unsigned index)
 
 static void restart_empty(void)
 {
-    struct node *n = &nodes[s.primary];
+    struct redis_node *n = &nodes[s.primary];
     bool may = s.step == IDLE && !s.is_strong && !w.calm;
     if (!may)
         return;

@@ -39,7 +39,7 @@ static struct knowledge *knowledge_of(unsigned client)
 
 /* Who was told of a primary does not go back to an older one (G40). One that missed some failovers
  * may be at the newest primary by chance. */
-static void judge_way(unsigned client, const struct node *n)
+static void judge_way(unsigned client, const struct redis_node *n)
 {
     if (s.by_name || !n->is_primary)
         return;

@@ -10,7 +10,7 @@
 #define START_US INT64_C(1735689600000000) /* microseconds since 1970 when the world begins */
 
 /* A Redis server. */
-struct node {
+struct redis_node {
     struct redis_model *model;
     int64_t wrong_us, fast_ppm; /* of its clock */
     bool is_up, is_primary;
@@ -28,7 +28,7 @@ struct peer {
     unsigned connection; /* of the node's model */
 };
 
-static struct node nodes[NODES];
+static struct redis_node nodes[NODES];
 static struct peer peers[LINKS];
 static struct redis_model *models[NODES];
 
@@ -39,7 +39,7 @@ static struct {
     nanos until;
 } group;
 
-static char letter_of(const struct node *n)
+static char letter_of(const struct redis_node *n)
 {
     return (char)('a' + (n - nodes));
 }
@@ -51,13 +51,13 @@ static nanos soon(uint32_t least_ms, uint32_t more_ms)
 
 /* ---- Clocks ---- */
 
-static int64_t clock_us(const struct node *n)
+static int64_t clock_us(const struct redis_node *n)
 {
     int64_t us = w.now / 1000;
     return START_US + us + us / 1000000 * n->fast_ppm + n->wrong_us;
 }
 
-static void set_clock(struct node *n)
+static void set_clock(struct redis_node *n)
 {
     model_time_set(n->model, clock_us(n));
 }
@@ -70,9 +70,9 @@ static inline void open_nodes(int64_t clocks_differ_us)
     group.until = 0;
     for (unsigned i = 0; i < NODES; i++) {
         models[i] = models[i] ? models[i] : model_open(1);
-        nodes[i] = (struct node){.model = models[i],
-                                 .is_up = true,
-                                 .wrong_us = (int64_t)draw((uint32_t)clocks_differ_us)};
+        nodes[i] = (struct redis_node){.model = models[i],
+                                       .is_up = true,
+                                       .wrong_us = (int64_t)draw((uint32_t)clocks_differ_us)};
         model_reset(models[i], w.seed + i);
         set_clock(&nodes[i]);
     }
@@ -113,7 +113,7 @@ static void flush_node(unsigned node)
 static bool node_link_up(unsigned link)
 {
     struct peer *peer = &peers[link];
-    struct node *n = &nodes[peer->index];
+    struct redis_node *n = &nodes[peer->index];
     peer->is_open = n->is_up;
     if (!n->is_up)
         return false;
@@ -122,14 +122,27 @@ static bool node_link_up(unsigned link)
     return true;
 }
 
-static void servers_link_closed(unsigned link)
+/* All that the client has sent has arrived. */
+static bool has_arrived(unsigned link)
+{
+    return links[link].to_server.arrived == links[link].to_server.sent;
+}
+
+static void end_link(unsigned link)
 {
     struct peer *peer = &peers[link];
-    struct node *n = &nodes[peer->index];
+    const struct redis_node *n = &nodes[peer->index];
     bool has_model = peer->is_open && peer->is_node && n->is_up;
     if (has_model && model_connected(n->model, peer->connection))
         model_disconnect(n->model, peer->connection);
     peer->is_open = false;
+}
+
+/* A node executes what was sent before the end, however late it comes. */
+static void servers_link_closed(unsigned link)
+{
+    if (has_arrived(link) || !peers[link].is_node)
+        end_link(link);
 }
 
 /* The node closes all its connections. */
@@ -148,10 +161,12 @@ static void close_links_of(unsigned node)
 static void node_receive(const struct occurrence *o)
 {
     const struct peer *peer = &peers[o->who];
-    struct node *n = &nodes[peer->index];
+    struct redis_node *n = &nodes[peer->index];
     set_clock(n);
     model_feed(n->model, peer->connection, o->bytes, o->len);
     flush_node(peer->index);
+    if (!links[o->who].is_open && has_arrived(o->who))
+        end_link(o->who);
 }
 
 /* The members of a group see each other only. */
@@ -184,7 +199,7 @@ static bool client_send(void *ctx, unsigned line, const void *bytes, size_t len)
 /* Its model answers those whose wait has run out. */
 static void advance_node(unsigned index)
 {
-    struct node *n = &nodes[index];
+    struct redis_node *n = &nodes[index];
     set_clock(n);
     if (!n->is_up || w.now < n->hangs_until)
         return;
@@ -193,7 +208,7 @@ static void advance_node(unsigned index)
 }
 
 /* Returns true if the lock has a record of the attempt there. */
-static inline bool node_has_record(const struct node *n, const struct attempt *a)
+static inline bool node_has_record(const struct redis_node *n, const struct attempt *a)
 {
     char text[REDIS_ID_TEXT + 1];
     struct model_key key;
@@ -208,7 +223,7 @@ static inline bool node_has_record(const struct node *n, const struct attempt *a
     return false;
 }
 
-static inline void check_node_at_rest(struct node *n)
+static inline void check_node_at_rest(struct redis_node *n)
 {
     struct model_key key;
     set_clock(n);
@@ -236,7 +251,7 @@ static inline void judge_silence(bool is_served, int most_ms)
 }
 
 /* Calm: nobody believes in a record that the node does not have. */
-static inline void judge_beliefs_at(const struct node *n)
+static inline void judge_beliefs_at(const struct redis_node *n)
 {
     for (unsigned i = 0; i < CLIENTS * SLOTS; i++) {
         const struct attempt *a = &w.client[i / SLOTS].attempt[i % SLOTS];
