@@ -44,6 +44,7 @@
 #include "engines/kit/endpoints.h"
 #include "engines/kit/http_response.h"
 #include "engines/kit/redial.h"
+#include "engines/kit/session_list.h"
 #include "engines/wire_engine.h"
 
 #include <assert.h>
@@ -166,17 +167,8 @@ struct consul_connection {
 /* ---- Sessions ---- */
 
 struct consul_session {
-    struct consul_session *next;
-    int64_t seconds;
-    struct id attempt; /* is_private: attempt id of the one hold on the session */
-    bool is_private;
-    enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
+    struct session base;
     char id[CONSUL_SESSION_TEXT + 1];
-    nanos length;
-    /* start of `length`: send time of the request that proved the session */
-    nanos proven_at;
-    nanos kept_at;             /* send time of the newest renewal that was answered */
-    unsigned entries, waiters; /* number of entries on the session, and of waiters among them */
     struct consul_call *renewal;
     uint64_t epoch;        /* modify index of the epoch's key; 0: no such key */
     bool must_raise_epoch; /* a transaction of unknown outcome may still be in flight */
@@ -269,9 +261,9 @@ struct consul_entry {
     bool was_read;   /* CALL_TRY_READ was answered: the request may take a place */
     /* the queue shows the entry as the holder; the session must be proven before the reply */
     bool is_granted;
-    bool just_created;     /* no queue was read since the entry took its place */
-    bool counts_as_waiter; /* counted in session->waiters */
-    bool is_ending;        /* the entry's removal is counted in name->deleting */
+    bool just_created;            /* no queue was read since the entry took its place */
+    struct session_member member; /* of `session` */
+    bool is_ending;               /* the entry's removal is counted in name->deleting */
     /* the entry's release has read the queue and found the entry to be the holder */
     bool ends_hold;
     /* an earlier release has an unknown outcome, so this one reports RELEASED in any case */
@@ -301,7 +293,7 @@ struct consul {
     char about[160];        /* "pid host" */
 
     struct consul_connection connection[CONSUL_CONNECTIONS];
-    struct consul_session *sessions;
+    struct session *sessions; /* list of struct consul_session */
     struct consul_name *names;
     struct consul_entry *entries;
     struct consul_admin *admins;
@@ -367,10 +359,6 @@ bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos n
 size_t consul_epoch_key(const struct consul *c, const struct consul_session *session, char *key,
                         size_t size);
 /* Returns when the session ends unless it is renewed. */
-static inline nanos consul_session_end(const struct consul_session *session)
-{
-    return session->proven_at + session->length;
-}
 /* Returns true if a renewal that was sent at `since` or later has been answered; it need not be
  * proven yet. Otherwise sends a renewal. */
 bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now);
@@ -382,7 +370,6 @@ void consul_session_on_reply(struct consul *c, const struct consul_call *call,
                              const struct consul_reply *reply, nanos now);
 nanos consul_session_tick(struct consul *c, nanos now);
 void consul_session_attach(struct consul_entry *entry, struct consul_session *session);
-void consul_session_count_waiter(struct consul_entry *entry, bool waits);
 /* The client closes: ends the sessions that are not needed. If `hurries`, ends also the sessions
  * that releases still need. */
 void consul_sessions_farewell(struct consul *c, bool hurries, nanos now);

@@ -124,7 +124,7 @@ static void reset_owner(const struct consul_call *call)
     if (call->session && call->kind == CALL_RENEW_SESSION)
         call->session->renewal = NULL;
     if (call->session && call->kind == CALL_CREATE_SESSION)
-        call->session->state = SESSION_NONE;
+        call->session->base.state = SESSION_NONE;
     if (call->session && call->kind == CALL_RAISE_EPOCH)
         call->session->raising = false;
     if (call->name && call->kind == CALL_READ_VIEW)

@@ -59,7 +59,7 @@ static void drop_entry(struct consul *c, struct consul_entry *entry)
 void consul_entry_set_stage(struct consul_entry *entry, enum entry_stage stage)
 {
     entry->stage = stage;
-    consul_session_count_waiter(entry, stage == ENTRY_QUEUED);
+    session_set_waits(&entry->member, stage == ENTRY_QUEUED);
     if (stage == ENTRY_NONE) {
         entry->is_watched = false;
         entry->created = entry->changed = entry->token = 0;
@@ -343,15 +343,16 @@ static void advance_acquire(struct consul *c, struct consul_entry *entry, nanos 
 static struct consul_session *session_to_extend(struct consul *c, const struct consul_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
-    if (entry->session->seconds >= seconds)
+    if (entry->session->base.seconds >= seconds)
         return entry->session;
-    return consul_session_of(c, seconds, entry->session->is_private ? &entry->sent.attempt : NULL);
+    return consul_session_of(c, seconds,
+                             entry->session->base.is_private ? &entry->sent.attempt : NULL);
 }
 
 /* EXTEND: first a renewal, then a consistent read that shows the keys. */
 static void advance_extend(struct consul *c, struct consul_entry *entry, nanos now)
 {
-    bool checks = entry->verb == OP_CHECK && entry->session && entry->session->proven_at;
+    bool checks = entry->verb == OP_CHECK && entry->session && entry->session->base.proven_at;
     if (!entry->created || !entry->session || checks) {
         /* The read also shows the session that has locked the entry. */
         consul_entry_send_verify(c, entry, now);

@@ -90,7 +90,7 @@ void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos no
                         : entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
     bool is_simple = is_known && !is_unknown && !entry->is_lost && !entry->ends_blindly;
 
-    if (is_simple && entry->session && entry->session->state == SESSION_ALIVE)
+    if (is_simple && entry->session && entry->session->base.state == SESSION_ALIVE)
         send_delete(c, entry, now);
     else
         send_read(c, entry, now);

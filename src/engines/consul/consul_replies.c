@@ -16,7 +16,7 @@ static void reply_granted(struct consul *c, struct consul_entry *entry, nanos no
     assert(entry->name);
     nanos since = entry->verb == OP_ACQUIRE ? entry->asked_at : now;
     nanos wanted = since + NANOS_OF_MS(entry->sent.ttl_ms);
-    nanos end = consul_session_end(entry->session);
+    nanos end = session_end(&entry->session->base);
     entry->good_until = end < wanted ? end : wanted;
     consul_entry_set_stage(entry, ENTRY_HELD);
     consul_entry_reply(c, entry,
@@ -31,10 +31,10 @@ static bool is_session_good(struct consul *c, struct consul_entry *entry, nanos 
 {
     assert(entry->name);
     struct consul_session *session = entry->session;
-    if (consul_session_end(session) - now > session->length / 4)
+    if (session_end(&session->base) - now > session->base.length / 4)
         return true;
 
-    if (consul_session_keep(c, session, now - session->length / 4, now))
+    if (consul_session_keep(c, session, now - session->base.length / 4, now))
         consul_entry_send_verify(c, entry, now);
     return false;
 }
@@ -45,7 +45,7 @@ void consul_entry_continue_grant(struct consul *c, struct consul_entry *entry, n
     if (entry->call)
         return;
 
-    bool is_alive = entry->session && entry->session->state == SESSION_ALIVE;
+    bool is_alive = entry->session && entry->session->base.state == SESSION_ALIVE;
     if (!is_alive) {
         entry->is_granted = false;
         consul_entry_again(c, entry, now);
@@ -450,7 +450,7 @@ static void on_claimed(struct consul *c, struct consul_entry *entry,
 static nanos end_of_hold(const struct consul_entry *entry)
 {
     assert(entry->name);
-    nanos session = consul_session_end(entry->session);
+    nanos session = session_end(&entry->session->base);
     nanos wanted = entry->asked_at + NANOS_OF_MS(entry->sent.ttl_ms);
     bool checks = entry->verb == OP_CHECK && entry->good_until;
     if (checks || wanted < entry->good_until)
@@ -480,8 +480,8 @@ static void on_seen(struct consul *c, struct consul_entry *entry, nanos now)
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK;
     const struct consul_session *session = entry->session;
     bool is_proven =
-        session && session->proven_at &&
-        (entry->verb == OP_CHECK || session->proven_at >= entry->asked_at - CONSUL_SHARE);
+        session && session->base.proven_at &&
+        (entry->verb == OP_CHECK || session->base.proven_at >= entry->asked_at - CONSUL_SHARE);
 
     if (!extends)
         consul_entry_advance(c, entry, now);

@@ -12,42 +12,27 @@
 struct consul_session *consul_session_of(struct consul *c, int64_t seconds,
                                          const struct id *attempt)
 {
-    for (struct consul_session *s = c->sessions; s; s = s->next) {
-        bool same = s->seconds == seconds && s->is_private == (attempt != NULL) &&
-                    (!attempt || id_same(&s->attempt, attempt));
-        if (same)
-            return s;
-    }
+    return session_list_find_or_make(&c->sessions, seconds, attempt, sizeof(struct consul_session));
+}
 
-    struct consul_session *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
-
-    s->seconds = seconds;
-    s->is_private = attempt;
-    if (attempt)
-        s->attempt = *attempt;
-    s->next = c->sessions;
-    c->sessions = s;
-    return s;
+static struct consul_session *session_of(struct session *base)
+{
+    return (struct consul_session *)base;
 }
 
 struct consul_session *consul_session_of_id(struct consul *c, const char *id)
 {
-    for (struct consul_session *s = c->sessions; s; s = s->next)
-        if (s->state == SESSION_ALIVE && strcmp(s->id, id) == 0)
-            return s;
+    for (struct session *s = c->sessions; s; s = s->next)
+        if (s->state == SESSION_ALIVE && strcmp(session_of(s)->id, id) == 0)
+            return session_of(s);
     return NULL;
 }
 
-static void set_alive(struct consul_session *session, const char *id, nanos proven_at)
+static void set_alive(struct consul_session *session, const char *id, nanos asked_at)
 {
     assert(strlen(id) == CONSUL_SESSION_TEXT);
-    session->state = SESSION_ALIVE;
     strcpy(session->id, id);
-    session->length = NANOS_OF_MS(session->seconds * 1000);
-    session->proven_at = proven_at;
-    session->kept_at = 0;
+    session_begin(&session->base, asked_at, NANOS_OF_MS(session->base.seconds * 1000));
     session->epoch = 0;
     session->must_raise_epoch = false;
 }
@@ -59,68 +44,52 @@ struct consul_session *consul_session_adopt(struct consul *c, const struct consu
     assert(entry->name);
     int64_t seconds = (entry->sent.ttl_ms + 999) / 1000;
     struct consul_session *session = consul_session_of(c, seconds, &entry->sent.attempt);
-    bool is_known = session && session->state == SESSION_ALIVE && strcmp(session->id, id) == 0;
+    bool is_known = session && session->base.state == SESSION_ALIVE && strcmp(session->id, id) == 0;
     if (session && !is_known)
         set_alive(session, id, 0);
     return session;
 }
 
-void consul_session_count_waiter(struct consul_entry *entry, bool waits)
-{
-    if (entry->counts_as_waiter == waits || !entry->session)
-        return;
-    entry->counts_as_waiter = waits;
-    entry->session->waiters += waits ? 1 : UINT32_MAX;
-}
-
 void consul_session_attach(struct consul_entry *entry, struct consul_session *session)
 {
-    if (entry->session == session)
-        return;
-
-    bool waits = entry->counts_as_waiter;
-    consul_session_count_waiter(entry, false);
-    if (entry->session)
-        entry->session->entries--;
+    session_attach(&entry->member, session ? &session->base : NULL);
     entry->session = session;
-    if (session)
-        session->entries++;
-    consul_session_count_waiter(entry, waits && session);
 }
 
 /* ---- Beginning ---- */
 
 static void begin(struct consul *c, struct consul_session *session, nanos now)
 {
-    assert(session->waiters <= session->entries);
+    assert(session->base.waiters <= session->base.count);
     text_clear(&c->head);
     text_clear(&c->body);
     text_print(&c->head, "PUT /v1/session/create");
     text_print(&c->body,
                "{\"Name\":\"holdfast %s\",\"TTL\":\"%" PRId64 "s\",\"LockDelay\":\"%" PRId64
                "ms\",\"Behavior\":\"delete\",\"NodeChecks\":[]}",
-               c->about, session->seconds, c->lock_delay_ms);
+               c->about, session->base.seconds, c->lock_delay_ms);
     struct consul_call *call = consul_call(consul_commands(c), CALL_CREATE_SESSION, now);
     if (!call)
         return;
 
     consul_call_abandon(call);
     call->session = session;
-    session->state = SESSION_ASKED_FOR;
+    session->base.state = SESSION_ASKED_FOR;
 }
 
 /* Renews a session that may end before a request is answered. The request that follows proves
  * the renewal. */
 static bool need_alive(struct consul *c, struct consul_session *session, nanos now)
 {
-    assert(session->waiters <= session->entries);
-    if (session->state == SESSION_NONE)
+    assert(session->base.waiters <= session->base.count);
+    const struct session *base = &session->base;
+    if (base->state == SESSION_NONE)
         begin(c, session, now);
-    if (session->state != SESSION_ALIVE)
+    if (base->state != SESSION_ALIVE)
         return false;
 
-    bool is_fresh = consul_session_end(session) - now > session->length / 3;
-    return is_fresh || consul_session_keep(c, session, now - session->length / 3, now);
+    return session_is_fresh(base, now) ||
+           consul_session_keep(c, session, now - base->length / 3, now);
 }
 
 size_t consul_epoch_key(const struct consul *c, const struct consul_session *session, char *key,
@@ -133,7 +102,7 @@ size_t consul_epoch_key(const struct consul *c, const struct consul_session *ses
 
 static void raise_epoch(struct consul *c, struct consul_session *session, nanos now)
 {
-    assert(session->waiters <= session->entries);
+    assert(session->base.waiters <= session->base.count);
     char key[CONSUL_PREFIX_MAX + 64];
     size_t len = consul_epoch_key(c, session, key, sizeof key);
     txn_begin(&c->body);
@@ -155,8 +124,8 @@ static void raise_epoch(struct consul *c, struct consul_session *session, nanos 
 
 bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos now)
 {
-    assert(session->waiters <= session->entries);
-    if (session->state != SESSION_ALIVE || !session->must_raise_epoch)
+    assert(session->base.waiters <= session->base.count);
+    if (session->base.state != SESSION_ALIVE || !session->must_raise_epoch)
         return true;
 
     if (!session->raising)
@@ -173,8 +142,8 @@ bool consul_session_need(struct consul *c, struct consul_session *session, nanos
 
 bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now)
 {
-    assert(session->state == SESSION_ALIVE);
-    if (session->proven_at >= since || session->kept_at >= since)
+    assert(session->base.state == SESSION_ALIVE);
+    if (session_is_kept_since(&session->base, since))
         return true;
     if (session->renewal)
         return false;
@@ -197,11 +166,15 @@ bool consul_session_keep(struct consul *c, struct consul_session *session, nanos
  * a session for up to two. */
 void consul_session_prove(struct consul_session *session)
 {
-    if (session->kept_at > session->proven_at)
-        session->proven_at = session->kept_at;
+    session_prove(&session->base);
 }
 
 /* ---- Losing ---- */
+
+static struct consul_entry *entry_of_member(struct session_member *member)
+{
+    return (struct consul_entry *)(void *)((char *)member - offsetof(struct consul_entry, member));
+}
 
 static void lose_entry(struct consul *c, struct consul_entry *entry)
 {
@@ -220,17 +193,15 @@ static void lose_entry(struct consul *c, struct consul_entry *entry)
 
 void consul_session_lost(struct consul *c, struct consul_session *session)
 {
-    assert(session->waiters <= session->entries);
-    session->state = SESSION_NONE;
+    assert(session->base.waiters <= session->base.count);
+    session_end_all(&session->base);
     session->id[0] = '\0';
-    session->kept_at = 0;
     session->epoch = 0;
     /* A request that arrives late names the session that has ended. */
     session->must_raise_epoch = false;
 
-    for (struct consul_entry *entry = c->entries; entry; entry = entry->next)
-        if (entry->session == session)
-            lose_entry(c, entry);
+    while (session->base.members)
+        lose_entry(c, entry_of_member(session->base.members));
 }
 
 /* ---- Replies ---- */
@@ -241,7 +212,7 @@ static void on_created(struct consul *c, const struct consul_call *call,
     assert(call->session);
     const char *id = reply->status == 200 ? reply_session(reply) : NULL;
     struct consul_session *session = call->session;
-    session->state = SESSION_NONE;
+    session->base.state = SESSION_NONE;
     if (id) {
         set_alive(session, id, call->sent_at);
         return;
@@ -262,10 +233,10 @@ static void on_renewed(struct consul *c, const struct consul_call *call,
     struct consul_session *session = call->session;
     session->renewal = NULL;
 
-    if (reply->status == 404 && session->state == SESSION_ALIVE)
+    if (reply->status == 404 && session->base.state == SESSION_ALIVE)
         consul_session_lost(c, session);
     else if (reply->status == 200)
-        session->kept_at = call->sent_at;
+        session_keep(&session->base, call->sent_at, session->base.length);
 }
 
 static void on_raised(struct consul *c, const struct consul_call *call,
@@ -301,18 +272,19 @@ void consul_session_on_reply(struct consul *c, const struct consul_call *call,
 
 /* ---- Time ---- */
 
-static bool has_call(struct consul *c, const struct consul_session *session)
+static bool has_call(void *ctx, const struct session *session)
 {
+    struct consul *c = ctx;
     for (const struct consul_call *call = consul_commands(c)->calls; call; call = call->next)
-        if (call->session == session)
+        if (call->session && &call->session->base == session)
             return true;
     return false;
 }
 
 static void destroy(struct consul *c, const struct consul_session *session, nanos now)
 {
-    assert(session->waiters <= session->entries);
-    if (session->state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP)
+    assert(session->base.waiters <= session->base.count);
+    if (session->base.state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP)
         return;
 
     text_clear(&c->head);
@@ -323,49 +295,27 @@ static void destroy(struct consul *c, const struct consul_session *session, nano
         consul_call_abandon(call);
 }
 
-/* Frees private sessions without entries. They expire in Consul by themselves: a detached hold
- * may have been passed to another process. Sessions shared by ttl are kept. */
-static void drop_unused(struct consul *c)
+static void renew(void *ctx, struct session *session, nanos now)
 {
-    for (struct consul_session **at = &c->sessions; *at;) {
-        struct consul_session *s = *at;
-        bool unused = s->is_private && !s->entries && !has_call(c, s);
-        if (unused) {
-            *at = s->next;
-            free(s);
-        } else {
-            at = &s->next;
-        }
-    }
+    struct consul_session *s = session_of(session);
+    if (!s->renewal)
+        consul_session_keep(ctx, s, now, now);
 }
 
-/* Renews the sessions that have waiters. EXTENDs renew those that have holds. */
 nanos consul_session_tick(struct consul *c, nanos now)
 {
-    nanos next = TIME_NEVER;
-    drop_unused(c);
+    session_list_drop_unused(&c->sessions, has_call, c);
     if (consul_commands(c)->state != CONNECTION_UP)
-        return next;
-
-    for (struct consul_session *s = c->sessions; s; s = s->next) {
-        if (s->state != SESSION_ALIVE || !s->waiters)
-            continue;
-        nanos last = s->kept_at > s->proven_at ? s->kept_at : s->proven_at;
-        nanos due = last + s->length / 3;
-        if (now >= due && !s->renewal)
-            consul_session_keep(c, s, now, now);
-        nanos again = now >= due ? now + s->length / 3 : due;
-        next = again < next ? again : next;
-    }
-
-    return next;
+        return TIME_NEVER;
+    return session_list_renew(c->sessions, now, renew, c);
 }
 
 /* Returns true if closing must not end the session. Either a hold was left on the session or is
  * being released, or the end of the session would start Consul's lock-delay. */
 static bool is_needed(const struct consul *c, const struct consul_session *session, bool hurries)
 {
-    if (session->is_private || session->has_left_hold || (c->lock_delay_ms && session->entries))
+    if (session->base.is_private || session->has_left_hold ||
+        (c->lock_delay_ms && session->base.count))
         return true;
 
     for (const struct consul_entry *entry = c->entries; entry; entry = entry->next) {
@@ -380,12 +330,13 @@ static bool is_needed(const struct consul *c, const struct consul_session *sessi
 
 void consul_sessions_farewell(struct consul *c, bool hurries, nanos now)
 {
-    for (struct consul_session *s = c->sessions; s; s = s->next) {
-        if (s->state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP ||
+    for (struct session *base = c->sessions; base; base = base->next) {
+        struct consul_session *s = session_of(base);
+        if (base->state != SESSION_ALIVE || consul_commands(c)->state != CONNECTION_UP ||
             is_needed(c, s, hurries))
             continue;
         destroy(c, s, now);
-        s->state = SESSION_NONE;
+        base->state = SESSION_NONE;
         for (struct consul_entry *entry = c->entries; entry; entry = entry->next)
             if (entry->session == s)
                 consul_entry_reply(c, entry, (struct engine_reply){.kind = REPLY_RELEASED});
@@ -394,9 +345,5 @@ void consul_sessions_farewell(struct consul *c, bool hurries, nanos now)
 
 void consul_sessions_close(struct consul *c)
 {
-    while (c->sessions) {
-        struct consul_session *s = c->sessions;
-        c->sessions = s->next;
-        free(s);
-    }
+    session_list_free(&c->sessions);
 }

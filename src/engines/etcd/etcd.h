@@ -45,6 +45,7 @@
 #include "core/timing.h"
 #include "engines/kit/endpoints.h"
 #include "engines/kit/redial.h"
+#include "engines/kit/session_list.h"
 #include "engines/wire_engine.h"
 #include "etcd_messages.h"
 #include "http2.h"
@@ -152,20 +153,10 @@ struct etcd_connection {
 /* ---- Sessions ---- */
 
 struct etcd_session {
-    struct etcd_session *next;
-    int64_t seconds;
-    struct id attempt; /* is_private: attempt id of the one hold on the session */
-    bool is_private;
-    enum { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE } state;
+    struct session base;
     int64_t lease;
-    nanos length; /* ttl that the server granted */
-    /* start of `length`: send time of the request that proved the session */
-    nanos proven_at;
-    unsigned entries, waiters; /* number of entries on the session, and of waiters among them */
     struct etcd_call *keepalive;
-    /* The newest answered keepalive: its send time, the ttl granted, and the member and term of
-     * the reply. */
-    nanos kept_at, kept_length;
+    /* member and term of the reply to the newest answered keepalive */
     uint64_t kept_term, kept_member;
     /* number of the last call that was sent before that keepalive was answered */
     uint64_t kept_call;
@@ -262,7 +253,7 @@ struct etcd_entry {
     bool is_granted;
     bool is_guarded; /* lock_delay: the entry's guard is written, and no orphan is in the way */
     nanos guard_at;  /* lock_delay: time of the next poll for orphans; 0: now */
-    bool counts_as_waiter; /* counted in session->waiters */
+    struct session_member member; /* of `session` */
     /* the attempt has an unknown outcome: delete its entry, if there is one */
     bool deletes_blindly;
     bool is_watched;        /* a hold that was renewed: its entry is watched */
@@ -308,7 +299,7 @@ struct etcd {
     bool raising;          /* a raise is in flight */
 
     struct etcd_connection connection[CONNECTIONS];
-    struct etcd_session *sessions;
+    struct session *sessions; /* list of struct etcd_session */
     struct etcd_session *door;
     struct etcd_name *names;
     struct etcd_entry *entries;
@@ -359,11 +350,6 @@ struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry 
  * what is missing. */
 bool etcd_session_need(struct etcd *e, struct etcd_session *session, nanos now);
 bool etcd_epoch_need(struct etcd *e, nanos now);
-/* Returns when the session ends unless it is renewed. */
-static inline nanos etcd_session_end(const struct etcd_session *session)
-{
-    return session->proven_at + session->length;
-}
 /* Returns true if a request sent at `since` or later renewed the session, proven or not.
  * Otherwise it sends a keepalive. */
 bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since, nanos now);
@@ -375,7 +361,6 @@ void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct messag
                            nanos now);
 nanos etcd_session_tick(struct etcd *e, nanos now);
 void etcd_session_attach(struct etcd_entry *entry, struct etcd_session *session);
-void etcd_session_count_waiter(struct etcd_entry *entry, bool waits);
 void etcd_sessions_close(struct etcd *e);
 
 /* ---- etcd_entry.c ---- */

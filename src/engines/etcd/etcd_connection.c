@@ -145,7 +145,7 @@ static void reset_owner(struct etcd_call *call)
     if (call->session && call->kind == CALL_KEEP_ALIVE)
         call->session->keepalive = NULL;
     if (call->session && call->kind == CALL_GRANT_LEASE)
-        call->session->state = SESSION_NONE;
+        call->session->base.state = SESSION_NONE;
     if (call->name)
         call->name->reading = NULL;
     if (call->kind == CALL_RAISE_EPOCH)
@@ -355,8 +355,8 @@ static void check_cluster(struct etcd *e, const struct etcd_call *call,
         other->revision = 0;
     for (struct etcd_name *name = e->names; name; name = name->next)
         name->read_at = name->revision = name->gap = name->resize_at = name->count = 0;
-    for (struct etcd_session *s = e->sessions; s; s = s->next)
-        etcd_session_lost(e, s, now);
+    for (struct session *s = e->sessions; s; s = s->next)
+        etcd_session_lost(e, (struct etcd_session *)s, now);
 }
 
 static void dispatch(struct etcd_call *call, struct message *m, nanos now)

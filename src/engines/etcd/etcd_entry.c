@@ -68,7 +68,7 @@ void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage)
 {
     assert(stage != ENTRY_HELD || entry->session);
     entry->stage = stage;
-    etcd_session_count_waiter(entry, stage == ENTRY_QUEUED);
+    session_set_waits(&entry->member, stage == ENTRY_QUEUED);
     if (stage == ENTRY_NONE)
         entry->is_watched = false;
     if (stage == ENTRY_NONE)
@@ -380,15 +380,16 @@ static void advance_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
 static struct etcd_session *session_to_extend(struct etcd *e, const struct etcd_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
-    if (entry->session->seconds >= seconds)
+    if (entry->session->base.seconds >= seconds)
         return entry->session;
-    return etcd_session_of(e, seconds, entry->session->is_private ? &entry->sent.attempt : NULL);
+    return etcd_session_of(e, seconds,
+                           entry->session->base.is_private ? &entry->sent.attempt : NULL);
 }
 
 /* EXTEND: first a keepalive, then a quorum read that shows the entry. */
 static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
-    bool checks = entry->verb == OP_CHECK && entry->session && entry->session->proven_at;
+    bool checks = entry->verb == OP_CHECK && entry->session && entry->session->base.proven_at;
     if (!entry->created || !entry->session || checks) {
         /* The read also shows the lease that the entry is attached to. */
         etcd_entry_send_verify(e, entry, now);
@@ -415,7 +416,8 @@ static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
  * does. */
 static void advance_convert(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
-    bool is_known = entry->created && entry->token && entry->session && entry->session->proven_at;
+    bool is_known =
+        entry->created && entry->token && entry->session && entry->session->base.proven_at;
     if (is_known)
         etcd_convert_advance(e, entry, now);
     else

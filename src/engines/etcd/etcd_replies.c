@@ -40,7 +40,7 @@ static void reply_granted(struct etcd *e, struct etcd_entry *entry, nanos now)
     /* The ttl counts from the request. A grant seen by a watch has no request of its own, so the
      * watch passes the start of the ttl. */
     nanos from = entry->verb == OP_ACQUIRE ? entry->asked_at : now;
-    nanos wanted = from + NANOS_OF_MS(entry->sent.ttl_ms), end = etcd_session_end(entry->session);
+    nanos wanted = from + NANOS_OF_MS(entry->sent.ttl_ms), end = session_end(&entry->session->base);
     entry->good_until = end < wanted ? end : wanted;
     etcd_entry_set_stage(entry, ENTRY_HELD);
     bool is_noted = entry->token == entry->created || entry->token == entry->changed;
@@ -57,10 +57,10 @@ static bool is_session_good(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->name);
     struct etcd_session *session = entry->session;
-    if (etcd_session_end(session) - now > session->length / 4)
+    if (session_end(&session->base) - now > session->base.length / 4)
         return true;
 
-    if (etcd_session_keep(e, session, now - session->length / 4, now))
+    if (etcd_session_keep(e, session, now - session->base.length / 4, now))
         etcd_entry_send_verify(e, entry, now);
     return false;
 }
@@ -470,7 +470,7 @@ void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos n
 {
     assert(entry->name);
     nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
-    nanos good = etcd_session_end(entry->session) - entry->asked_at;
+    nanos good = session_end(&entry->session->base) - entry->asked_at;
     bool checks = entry->verb != OP_EXTEND && entry->good_until;
     if (checks && good > entry->good_until - entry->asked_at)
         /* Other holds may have renewed the session. */
@@ -494,9 +494,9 @@ static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
     assert(entry->name);
     bool converts = etcd_converts(entry->verb);
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK || converts;
-    bool is_proven =
-        entry->session && entry->session->proven_at &&
-        (entry->verb != OP_EXTEND || entry->session->proven_at >= entry->asked_at - ETCD_SHARE);
+    bool is_proven = entry->session && entry->session->base.proven_at &&
+                     (entry->verb != OP_EXTEND ||
+                      entry->session->base.proven_at >= entry->asked_at - ETCD_SHARE);
     bool is_done = is_proven && (!converts || etcd_is_converted(entry));
 
     if (!extends)

@@ -18,31 +18,19 @@ static struct etcd_connection *commands(struct etcd *e)
 struct etcd_session *etcd_session_of(struct etcd *e, int64_t seconds, const struct id *attempt)
 {
     assert(seconds > 0);
-    for (struct etcd_session *s = e->sessions; s; s = s->next) {
-        bool same = s->seconds == seconds && s->is_private == (attempt != NULL) &&
-                    (!attempt || id_same(&s->attempt, attempt));
-        if (same)
-            return s;
-    }
+    return session_list_find_or_make(&e->sessions, seconds, attempt, sizeof(struct etcd_session));
+}
 
-    struct etcd_session *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
-
-    s->seconds = seconds;
-    s->is_private = attempt;
-    if (attempt)
-        s->attempt = *attempt;
-    s->next = e->sessions;
-    e->sessions = s;
-    return s;
+static struct etcd_session *session_of(struct session *base)
+{
+    return (struct etcd_session *)base;
 }
 
 struct etcd_session *etcd_session_of_lease(struct etcd *e, int64_t lease)
 {
-    for (struct etcd_session *s = e->sessions; s; s = s->next)
-        if (s->state == SESSION_ALIVE && s->lease == lease)
-            return s;
+    for (struct session *s = e->sessions; s; s = s->next)
+        if (s->state == SESSION_ALIVE && session_of(s)->lease == lease)
+            return session_of(s);
     return NULL;
 }
 
@@ -52,102 +40,62 @@ struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry 
     assert(entry->name);
     int64_t seconds = (entry->sent.ttl_ms + 999) / 1000;
     struct etcd_session *session = etcd_session_of(e, seconds, &entry->sent.attempt);
-    if (!session || (session->state == SESSION_ALIVE && session->lease == lease))
+    if (!session || (session->base.state == SESSION_ALIVE && session->lease == lease))
         return session;
 
-    session->state = SESSION_ALIVE;
     session->lease = lease;
-    session->length = NANOS_OF_MS(seconds * 1000);
-    session->proven_at = session->kept_at = 0;
+    session_begin(&session->base, 0, NANOS_OF_MS(seconds * 1000));
     return session;
-}
-
-void etcd_session_count_waiter(struct etcd_entry *entry, bool waits)
-{
-    assert(!entry->counts_as_waiter || (entry->session && entry->session->waiters));
-    if (entry->counts_as_waiter == waits || !entry->session)
-        return;
-    entry->counts_as_waiter = waits;
-    entry->session->waiters += waits ? 1 : UINT32_MAX;
 }
 
 void etcd_session_attach(struct etcd_entry *entry, struct etcd_session *session)
 {
-    assert(!entry->session || entry->session->entries);
-    if (entry->session == session)
-        return;
-
-    bool waits = entry->counts_as_waiter;
-    etcd_session_count_waiter(entry, false);
-    if (entry->session)
-        entry->session->entries--;
+    session_attach(&entry->member, session ? &session->base : NULL);
     entry->session = session;
-    if (session)
-        session->entries++;
-    etcd_session_count_waiter(entry, waits && session);
 }
 
-static bool has_call(struct etcd *e, const struct etcd_session *session)
+static bool has_call(void *ctx, const struct session *session)
 {
+    struct etcd *e = ctx;
     for (const struct etcd_call *call = commands(e)->calls; call; call = call->next)
-        if (call->session == session)
+        if (call->session && &call->session->base == session)
             return true;
     return false;
-}
-
-/* Frees sessions of detached holds once they have no entries. Sessions shared by ttl are kept. */
-static void drop_unused(struct etcd *e)
-{
-    for (struct etcd_session **at = &e->sessions; *at;) {
-        struct etcd_session *s = *at;
-        bool unused = s->is_private && !s->entries && !has_call(e, s);
-        if (unused) {
-            *at = s->next;
-            free(s);
-        } else {
-            at = &s->next;
-        }
-    }
 }
 
 /* ---- Beginning ---- */
 
 static void begin(struct etcd *e, struct etcd_session *session, nanos now)
 {
-    assert(session->state != SESSION_ASKED_FOR);
+    assert(session->base.state != SESSION_ASKED_FOR);
     pb_clear(&e->message);
-    message_lease_grant(&e->message, session->seconds);
+    message_lease_grant(&e->message, session->base.seconds);
     struct etcd_call *call = etcd_call(commands(e), CALL_GRANT_LEASE, now);
     if (!call)
         return;
 
     etcd_call_abandon(call);
     call->session = session;
-    session->state = SESSION_ASKED_FOR;
-    session->kept_at = 0;
-}
-
-/* Returns true if the session will outlive the request. If not, it must be renewed first. */
-static bool is_fresh(const struct etcd_session *session, nanos now)
-{
-    return session->state == SESSION_ALIVE && etcd_session_end(session) - now > session->length / 3;
+    session->base.state = SESSION_ASKED_FOR;
+    session_doubt(&session->base);
 }
 
 static bool need_alive(struct etcd *e, struct etcd_session *session, nanos now)
 {
-    if (session->state == SESSION_NONE)
+    const struct session *base = &session->base;
+    if (base->state == SESSION_NONE)
         begin(e, session, now);
-    if (session->state != SESSION_ALIVE)
+    if (base->state != SESSION_ALIVE)
         return false;
-    if (is_fresh(session, now))
+    if (session_is_fresh(base, now))
         return true;
     /* A session without entries gets a new lease: that is cheaper than proving the old lease. */
-    if (session->entries == 0 && session != e->door) {
+    if (base->count == 0 && session != e->door) {
         begin(e, session, now);
         return false;
     }
     /* The request that follows proves the keepalive. */
-    return etcd_session_keep(e, session, now - session->length / 3, now);
+    return etcd_session_keep(e, session, now - base->length / 3, now);
 }
 
 static struct slice epoch_key(const struct etcd *e)
@@ -159,7 +107,7 @@ static struct slice epoch_key(const struct etcd *e)
  * epoch. */
 static void raise_epoch(struct etcd *e, nanos now)
 {
-    assert(!e->raising && e->door->state == SESSION_ALIVE);
+    assert(!e->raising && e->door->base.state == SESSION_ALIVE);
     char text[24];
     int len = snprintf(text, sizeof text, "%016" PRIx64, ++e->epoch);
     struct range_request own = {.key = epoch_key(e)};
@@ -200,8 +148,8 @@ bool etcd_session_need(struct etcd *e, struct etcd_session *session, nanos now)
 
 bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since, nanos now)
 {
-    assert(session->state == SESSION_ALIVE);
-    if (session->proven_at >= since || session->kept_at >= since)
+    assert(session->base.state == SESSION_ALIVE);
+    if (session_is_kept_since(&session->base, since))
         return true;
     if (session->keepalive)
         return false;
@@ -224,18 +172,16 @@ bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since
  */
 void etcd_session_prove(struct etcd_session *session, const struct message *m)
 {
-    assert(session->waiters <= session->entries);
-    bool is_later = m->call > session->kept_call, is_due = session->kept_at > session->proven_at;
+    struct session *base = &session->base;
+    bool is_later = m->call > session->kept_call, is_due = base->kept_at > base->proven_at;
     if (!is_later || !is_due)
         return;
 
     bool same = m->header.term == session->kept_term && m->header.member == session->kept_member;
-    if (same) {
-        session->proven_at = session->kept_at;
-        session->length = session->kept_length;
-    } else {
-        session->kept_at = 0; /* the leader may have changed: another keepalive is needed */
-    }
+    if (same)
+        session_prove(base);
+    else
+        session_doubt(base); /* the leader may have changed: another keepalive is needed */
 }
 
 static void prove_door(struct etcd *e, nanos now)
@@ -253,6 +199,11 @@ static void prove_door(struct etcd *e, nanos now)
 }
 
 /* ---- Losing ---- */
+
+static struct etcd_entry *entry_of_member(struct session_member *member)
+{
+    return (struct etcd_entry *)(void *)((char *)member - offsetof(struct etcd_entry, member));
+}
 
 static void lose_entry(struct etcd *e, struct etcd_entry *entry)
 {
@@ -273,22 +224,17 @@ static void lose_entry(struct etcd *e, struct etcd_entry *entry)
 
 void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
 {
-    assert(session->waiters <= session->entries);
     (void)now;
-    /* a session that is just beginning gets a new lease anyway */
-    if (session->state == SESSION_ALIVE)
-        session->state = SESSION_NONE;
+    session_end_all(&session->base);
     session->lease = 0;
-    session->kept_at = 0;
 
     if (session == e->door) {
         e->epoch_is_set = false;
         e->epoch_changed = 0;
     }
 
-    for (struct etcd_entry *entry = e->entries; entry; entry = entry->next)
-        if (entry->session == session)
-            lose_entry(e, entry);
+    while (session->base.members)
+        lose_entry(e, entry_of_member(session->base.members));
 }
 
 /* ---- Replies ---- */
@@ -297,10 +243,8 @@ static void on_granted(struct etcd_call *call, const struct message *m)
 {
     assert(call->session);
     struct etcd_session *session = call->session;
-    session->state = SESSION_ALIVE;
     session->lease = m->lease;
-    session->length = NANOS_OF_MS(m->ttl * 1000);
-    session->proven_at = call->sent_at;
+    session_begin(&session->base, call->sent_at, NANOS_OF_MS(m->ttl * 1000));
 }
 
 static void on_kept(struct etcd *e, struct etcd_call *call, const struct message *m, nanos now)
@@ -315,8 +259,7 @@ static void on_kept(struct etcd *e, struct etcd_call *call, const struct message
         return;
     }
 
-    session->kept_at = call->sent_at;
-    session->kept_length = NANOS_OF_MS(m->ttl * 1000);
+    session_keep(&session->base, call->sent_at, NANOS_OF_MS(m->ttl * 1000));
     session->kept_term = m->header.term;
     session->kept_member = m->header.member;
     session->kept_call = e->calls;
@@ -372,34 +315,23 @@ void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct messag
 
 /* ---- Time ---- */
 
-/* Renews the sessions that have waiters. EXTENDs renew those that have holds. */
+static void renew(void *ctx, struct session *session, nanos now)
+{
+    struct etcd_session *s = session_of(session);
+    if (!s->keepalive)
+        etcd_session_keep(ctx, s, now, now);
+}
+
 nanos etcd_session_tick(struct etcd *e, nanos now)
 {
-    nanos next = TIME_NEVER;
-    drop_unused(e);
+    session_list_drop_unused(&e->sessions, has_call, e);
     if (commands(e)->state != CONNECTION_UP)
-        return next;
-
-    for (struct etcd_session *s = e->sessions; s; s = s->next) {
-        if (s->state != SESSION_ALIVE || !s->waiters)
-            continue;
-        nanos last = s->kept_at > s->proven_at ? s->kept_at : s->proven_at;
-        nanos due = last + s->length / 3;
-        if (now >= due && !s->keepalive)
-            etcd_session_keep(e, s, now, now);
-        nanos again = now >= due ? now + s->length / 3 : due;
-        next = again < next ? again : next;
-    }
-
-    return next;
+        return TIME_NEVER;
+    return session_list_renew(e->sessions, now, renew, e);
 }
 
 void etcd_sessions_close(struct etcd *e)
 {
     assert(!e->entries);
-    while (e->sessions) {
-        struct etcd_session *s = e->sessions;
-        e->sessions = s->next;
-        free(s);
-    }
+    session_list_free(&e->sessions);
 }

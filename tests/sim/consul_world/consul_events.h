@@ -246,7 +246,7 @@ static void spoil_reply(struct client *c, const struct engine_op *op, struct eng
 static void spoil_engine(struct client *c)
 {
     const struct consul *consul = c->engine;
-    for (struct consul_session *s = consul->sessions; s; s = s->next) {
+    for (struct session *s = consul->sessions; s; s = s->next) {
         if (planted == PLANT_TWO_TTL)
             s->length = 2 * NANOS_OF_MS(s->seconds * 1000);
     }

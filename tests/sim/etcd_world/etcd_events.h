@@ -176,10 +176,6 @@ static void spoil_reply(struct client *c, const struct engine_op *op, struct eng
 static void spoil_engine(struct client *c)
 {
     const struct etcd *e = c->engine;
-    for (struct etcd_session *s = e->sessions; s; s = s->next) {
-        if (planted == PLANT_NO_VERIFY && s->kept_at > s->proven_at) {
-            s->proven_at = s->kept_at;
-            s->length = s->kept_length;
-        }
-    }
+    for (struct session *s = e->sessions; s && planted == PLANT_NO_VERIFY; s = s->next)
+        session_prove(s);
 }

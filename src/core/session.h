@@ -1,0 +1,73 @@
+/* session.h - liveness that many holds share: an etcd lease, a session of Consul. Pure: time is an
+ * argument, and nobody is called.
+ *
+ * A server ends a session when its length has passed since the last renewal. The server that
+ * answers a renewal may have been deposed, so an answered renewal is only *kept*. It is *proven*
+ * when a later reply shows that the server spoke for its cluster; what shows that, the engine
+ * knows. Only a proven renewal extends the session, counted from when it was sent.
+ *
+ * Holds and waiters are members. One renewal serves all of them. Claims of holds ask for renewals
+ * by their extends; a session with waiters renews itself. If a session is lost, its members are
+ * lost with it, at once, and no other session's. */
+#pragma once
+#include "engine_protocol.h"
+#include "id.h"
+
+enum session_state { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE };
+
+struct session {
+    struct session *next; /* next session of the client: kit/session_list.h */
+    int64_t seconds;      /* ttl to ask the server for */
+    bool is_private;      /* for one attempt: its hold may go on without this client */
+    struct id attempt;    /* is_private: id of that attempt */
+
+    enum session_state state;
+    nanos length;               /* ttl that the server granted with the proven renewal */
+    nanos proven_at;            /* send time of the newest proven renewal; 0: none */
+    nanos kept_at, kept_length; /* the same of the newest kept renewal; kept_at 0: none */
+
+    struct session_member *members;
+    uint32_t count, waiters; /* number of members, and of waiters among them */
+};
+
+/* A hold or a waiter, as part of an engine's struct. Zero: of no session. */
+struct session_member {
+    struct session *session;
+    struct session_member *next, **link; /* link: what points to this member */
+    bool waits;
+};
+
+/* ---- Time ---- */
+
+/* The server has made the session, by a request sent at `asked_at`; 0: another client had it made,
+ * so it counts once it is renewed. */
+void session_begin(struct session *session, nanos asked_at, nanos length);
+void session_keep(struct session *session, nanos asked_at, nanos length);
+/* The kept renewal, if there is one, counts from now on. */
+void session_prove(struct session *session);
+/* The server that answered the renewal may have been deposed: another renewal is needed. */
+void session_doubt(struct session *session);
+
+/* Until when the server does not end the session. */
+static inline nanos session_end(const struct session *session)
+{
+    return session->proven_at + session->length;
+}
+/* Returns true if it will outlive a request that is sent now. If not, renew it first. */
+bool session_is_fresh(const struct session *session, nanos now);
+/* Returns true if a renewal sent at `since` or later is kept or proven. */
+bool session_is_kept_since(const struct session *session, nanos since);
+/* When a session with waiters is to be renewed. TIME_NEVER: nobody waits. */
+nanos session_renewal_due(const struct session *session);
+
+/* ---- Members ---- */
+
+/* Makes it a member of that session and of no other; NULL: of none. */
+void session_attach(struct session_member *member, struct session *session);
+/* The member begins or ends to wait. Without a session nothing changes. */
+void session_set_waits(struct session_member *member, bool waits);
+
+/* The server has ended the session: nothing about its time counts any more. The members are still
+ * attached; the engine detaches each when it tells the client. A session that is being made stays
+ * in that state. */
+void session_end_all(struct session *session);
