@@ -259,16 +259,27 @@ static connection_set connections(void *self)
     return all;
 }
 
-/* Returns the connections whose bytes belong to no op: maps of slots, and the greeting of a new
- * primary. */
+/* Returns the time from which the connection for requests of that shard is watched. If its server
+ * dies, it is replaced, and holders must hear of that. They may not send anything for long. */
+static nanos watched_from(const struct cluster_shard *shard)
+{
+    return shard->redis && shard->first >= 0 ? redis_follow_watch_from(shard->redis) : TIME_NEVER;
+}
+
+/* Returns the connections whose bytes belong to no op: maps of slots, the greeting of a new
+ * primary, and the end of a connection that is idle. */
 static connection_set listening_connections(void *self)
 {
     struct cluster *c = self;
     connection_set all = map_query_connections(c);
 
-    for (unsigned i = 0; i < c->shards; i++)
-        if (c->shard[i]->first >= 0)
-            all |= raised(c->shard[i], redis_follow_greeting(c->shard[i]->redis));
+    for (unsigned i = 0; i < c->shards; i++) {
+        const struct cluster_shard *shard = c->shard[i];
+        if (shard->first < 0)
+            continue;
+        all |= raised(shard, redis_follow_greeting(shard->redis));
+        all |= raised(shard, redis_follow_watched(shard->redis, c->last_now));
+    }
     return all;
 }
 
@@ -282,6 +293,8 @@ static nanos tick(void *self, nanos now)
         nanos due =
             c->shard[i]->redis ? redis_wire_engine.tick(c->shard[i]->redis, now) : TIME_NEVER;
         next = due < next ? due : next;
+        nanos watched = watched_from(c->shard[i]);
+        next = watched > now && watched < next ? watched : next;
     }
 
     nanos own = settle(c, now);

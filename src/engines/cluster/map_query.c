@@ -10,10 +10,10 @@
 #include <string.h>
 
 #define NEXT_AFTER NANOS_OF_MS(50)
-#define PAUSE NANOS_OF_MS(80)        /* pause between two searches */
+#define PAUSE NANOS_OF_MS(50)        /* pause between two searches */
 #define PAUSE_LONG NANOS_OF_MS(1000) /* pause when a shard has been lost for long */
 enum {
-    ROUNDS_OFTEN = 200,   /* number of searches before the pause becomes longer */
+    ROUNDS_OFTEN = 300,   /* number of searches before the pause becomes longer */
     REPLY_MOST = 8 << 20, /* bytes in a map */
 };
 

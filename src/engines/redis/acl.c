@@ -86,9 +86,8 @@ void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS
 
 /* ---- Trying rights ---- */
 
-/* Writes a name that nobody uses, and whose lock is in that slot. The name has no hash tag: names
- * with a tag need rights to further channels. */
-static void name_in_slot(const struct redis *r, unsigned slot, char *name, size_t size)
+/* It has no hash tag, because names with one need rights to more channels than others. */
+void redis_acl_name_in_slot(const struct redis *r, unsigned slot, char *name, size_t size)
 {
     enum { TRIES = 1 << 18 }; /* one name in 16,384 is in the slot */
     char tag[SLOT_TAG_MAX];
@@ -110,7 +109,7 @@ bool redis_acl_write(struct redis *r)
     char letters[8];
     strcpy(nobody, "?");
     if (r->cluster.is_on)
-        name_in_slot(r, r->cluster.probe_slot, nobody, sizeof nobody);
+        redis_acl_name_in_slot(r, r->cluster.probe_slot, nobody, sizeof nobody);
 
     if (redis_key_cache_find(r, nobody, strlen(nobody), &cached) != HF_OK)
         return false;

@@ -656,7 +656,7 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
         return;
     }
     if (!redis_connection_need(r, connection, now)) {
-        a->unsent = redis_follow_is_patient(r, connection->last_status, now);
+        a->unsent = redis_follow_is_patient(r, a, connection->last_status, now);
         if (a->unsent) {
             redis_op_set_connections(r, a);
             return;

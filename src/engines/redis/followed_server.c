@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* time without a request after which the background thread watches for the end of a connection */
+#define WATCH_AFTER NANOS_OF_MS(300)
+
 void redis_follow_begin(void *redis, const char *what)
 {
     struct redis *r = redis;
@@ -52,8 +55,8 @@ void redis_follow(void *redis, const struct endpoint *to, nanos now)
     endpoint_print(&r->address, r->where);
 
     /* Holders and waiters have no request in flight that would fail with the connection, so dial
-     * for them. */
-    if (was_known && (r->ops || r->known_ops.count))
+     * for them; and for releases that the new server may not know of. */
+    if (was_known && (r->ops || r->known_ops.count || redis_recent_is_due(r, now)))
         redis_connection_need(r, &r->connection[CONNECTION_COMMANDS], now);
     r->follow.has_lost = false;
     redis_ops_rest(r);
@@ -92,9 +95,13 @@ void redis_follow_lost(struct redis *r, nanos now)
         r->follow.patience_until = now + r->connect_timeout;
 }
 
-bool redis_follow_is_patient(const struct redis *r, hf_status status, nanos now)
+/* A caller that waits for a lock has its own deadline: its request stays unsent until then. If it
+ * failed instead, the claim would pause, and notice the new server late. */
+bool redis_follow_is_patient(const struct redis *r, const struct redis_op *a, hf_status status,
+                             nanos now)
 {
-    return r->follow.is_on && status == HF_UNAVAILABLE && now < r->follow.patience_until;
+    bool waits = a->sent_op.verb == OP_ACQUIRE && a->sent_op.waits;
+    return r->follow.is_on && status == HF_UNAVAILABLE && (waits || now < r->follow.patience_until);
 }
 
 static bool is_unsent(struct redis *r, const struct redis_op *a,
@@ -106,23 +113,25 @@ static bool is_unsent(struct redis *r, const struct redis_op *a,
 /* Redials for ops that are still unsent; when their time is over, they fail. */
 static nanos tend_unsent(struct redis *r, struct redis_connection *connection, nanos now)
 {
-    struct redis_op *a = r->ops;
-    while (a && !is_unsent(r, a, connection))
-        a = a->next;
-    if (!a || connection->state != CONNECTION_DOWN)
-        return TIME_NEVER;
-    if (now < r->follow.patience_until && !redis_connection_need(r, connection, now))
-        return connection->redial.dial_at < r->follow.patience_until ? connection->redial.dial_at
-                                                                     : r->follow.patience_until;
+    bool any = false;
     if (connection->state != CONNECTION_DOWN)
         return TIME_NEVER;
 
-    for (a = r->ops; a; a = a->next)
-        if (is_unsent(r, a, connection)) {
+    for (struct redis_op *a = r->ops; a; a = a->next) {
+        if (!is_unsent(r, a, connection))
+            continue;
+        bool is_patient = redis_follow_is_patient(r, a, HF_UNAVAILABLE, now);
+        any |= is_patient;
+        if (!is_patient) {
             a->unsent = false;
             redis_op_fail_with(r, a, connection, now);
         }
-    return TIME_NEVER;
+    }
+
+    if (!any || redis_connection_need(r, connection, now))
+        return TIME_NEVER;
+    nanos end = r->follow.patience_until, again = connection->redial.dial_at;
+    return now < end && end < again ? end : again;
 }
 
 static nanos end_hold_back(struct redis *r, nanos now)
@@ -170,6 +179,22 @@ bool redis_follow_is_sought(const void *redis)
 bool redis_follow_is_up(const void *redis)
 {
     return ((const struct redis *)redis)->connection[CONNECTION_COMMANDS].state == CONNECTION_UP;
+}
+
+/* Nobody reads a connection while no request is in flight on it. */
+nanos redis_follow_watch_from(const void *redis)
+{
+    const struct redis *r = redis;
+    const struct redis_connection *connection = &r->connection[CONNECTION_COMMANDS];
+    bool is_idle = connection->state == CONNECTION_UP && !connection->queue.count;
+    bool matters = r->known_ops.count > 0;
+    return is_idle && matters ? connection->queue.received_at + WATCH_AFTER : TIME_NEVER;
+}
+
+connection_set redis_follow_watched(const void *redis, nanos now)
+{
+    connection_set commands = (connection_set)1 << CONNECTION_COMMANDS;
+    return now >= redis_follow_watch_from(redis) ? commands : 0;
 }
 
 connection_set redis_follow_greeting(const void *redis)

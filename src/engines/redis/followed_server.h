@@ -29,5 +29,10 @@ bool redis_follow_is_up(const void *redis);
 /* Returns the connections to a new server that are not up yet. Ops must not wait for them, but
  * holds do. */
 connection_set redis_follow_greeting(const void *redis);
+/* Returns from when on somebody should notice if the server closes the connection for requests: it
+ * has been idle for a moment, and there are ops. TIME_NEVER: no such time is planned. */
+nanos redis_follow_watch_from(const void *redis);
+/* Returns that connection from then on. */
+connection_set redis_follow_watched(const void *redis, nanos now);
 /* Returns true if a connection to the server was lost or refused since the last call. */
 bool redis_follow_take_loss(void *redis);

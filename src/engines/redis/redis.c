@@ -168,6 +168,7 @@ static void close_redis(void *self)
 
     poll_schedule_free(&r->polls);
     redis_channels_free(r);
+    redis_recent_free(r);
     redis_ops_free(r);
     resp_command_free(&r->command);
     redis_key_cache_free(r);

@@ -12,7 +12,8 @@
  *   notifications.c     receives the messages of handoffs; redis_polls.c polls (wake=poll)
  *   presence.c          proves to the server that this client lives while it waits
  *   wait_replicas.c     grants that replicas must acknowledge
- *   followed_server.c   another server takes the place of this one (engines/sentinel)
+ *   followed_server.c   another server takes the place of this one (engines/sentinel);
+ *                       recent_releases.c: releases that are repeated there
  *   cluster_member.c    one primary of a cluster (engines/cluster): redirects, ops that move;
  *                       lock_channels.c: the channel of each lock that is waited for there
  *   redis_admin.c       list, break, resize; redis_diagnose.c: findings about the server;
@@ -193,6 +194,14 @@ struct follow {
     connection_set seek_connections;
 };
 
+/* recent_releases.c */
+struct recent_releases {
+    char *bytes; /* struct recent_release, each followed by its name, oldest first; NULL: none */
+    size_t len;
+    nanos newest_at;
+    uint8_t server_number; /* of the server to which they were repeated last; 0: none */
+};
+
 /* lock_channels.c */
 struct lock_channel;
 struct lock_channels {
@@ -274,6 +283,7 @@ struct redis_op {
     struct redis_admin *admin;
     struct library_care *care;
     unsigned diagnose_replies; /* ADMIN_DIAGNOSE: number of replies so far */
+    unsigned diagnose_lacks;   /* bits of the steps that the server refused */
     bool left_unacknowledged;  /* its LEAVE was sent while a grant awaited replicas */
     bool awaits_replicas;      /* held_back awaits the reply to the WAIT in flight */
     enum op_verb held_verb;    /* the verb that held_back answers */
@@ -381,6 +391,7 @@ struct redis {
                                       two keys has met waiters */
     bool is_quorum_member;         /* quorum_member.h */
     struct follow follow;
+    struct recent_releases recent;
     struct cluster_membership cluster;
     struct lock_channels channels;
     uint32_t listeners; /* number of ops that listen */
@@ -481,6 +492,8 @@ const struct resp_reply *redis_load_why_not(const struct redis *r, const struct 
 
 /* Writes the call that asks which rights the user lacks. Returns false if nothing was written. */
 bool redis_acl_write(struct redis *r);
+/* Writes a name that nobody uses and whose lock is in that slot. */
+void redis_acl_name_in_slot(const struct redis *r, unsigned slot, char *name, size_t size);
 /* Reads the reply to it into r->lacking. An unexpected reply changes nothing. */
 void redis_acl_read(struct redis *r, const struct resp_reply *resp);
 
@@ -629,6 +642,17 @@ nanos redis_presence_tick(struct redis *r, nanos now);
 /* In a cluster: the server has queued the op once more. */
 void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now);
 
+/* ---- recent_releases.c ---- */
+
+/* The server released the hold `id` of that lock. Notes it if the server may be replaced. */
+void redis_recent_note(struct redis *r, const char *id, const char *name, size_t name_len);
+/* Returns true if another server that takes the place of this one must hear of releases. */
+bool redis_recent_is_due(const struct redis *r, nanos now);
+/* The connection for commands came up: repeats the releases of the last seconds if the server is
+ * another one. */
+void redis_recent_repeat(struct redis *r, nanos now);
+void redis_recent_free(struct redis *r);
+
 /* ---- followed_server.c ---- */
 
 /* Returns true for a request for a new lock while the server is being replaced. */
@@ -642,7 +666,8 @@ nanos redis_follow_tick(struct redis *r, nanos now);
 void redis_follow_lost(struct redis *r, nanos now);
 /* Returns true if ops stay unsent for a while although their connection is down: another server
  * may be named. */
-bool redis_follow_is_patient(const struct redis *r, hf_status status, nanos now);
+bool redis_follow_is_patient(const struct redis *r, const struct redis_op *a, hf_status status,
+                             nanos now);
 
 /* ---- cluster_member.c ---- */
 

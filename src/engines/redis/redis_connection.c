@@ -67,7 +67,7 @@ static void reply_to_all(struct redis *r, struct redis_connection *connection, n
     for (struct redis_op *a = r->ops; a; a = a->next) {
         a->queued_reply.set = a->notification.set = false;
         if (a->unsent && redis_op_connection(r, a, a->sent_op.verb) == connection) {
-            if (redis_follow_is_patient(r, connection->last_status, now))
+            if (redis_follow_is_patient(r, a, connection->last_status, now))
                 continue;
             a->unsent = false;
             redis_op_fail_with(r, a, connection, now);

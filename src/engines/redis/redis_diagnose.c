@@ -14,21 +14,62 @@
 #define STEP_PATIENCE NANOS_OF_MS(2000)
 #define CLOCK_APART_US                                                                             \
     1000000 /* beyond this offset, tokens and ends of several servers cannot be compared */
-enum { STEP_INFO, STEP_WHOAMI, STEP_LIBRARY, STEP_CLUSTER, STEP_NODES, STEP_TIME, STEPS };
+/* From STEP_EVAL to STEP_WAIT: services that only speak the protocol may lack one of these. */
+enum {
+    STEP_INFO,
+    STEP_WHOAMI,
+    STEP_LIBRARY,
+    STEP_CLUSTER,
+    STEP_NODES,
+    STEP_EVAL,       /* a script without keys */
+    STEP_UNDECLARED, /* a script with a key that is not declared, as messages to inboxes use */
+    STEP_POP,
+    STEP_PUBLISH,
+    STEP_SHARDED,
+    STEP_WAIT,
+    STEP_TIME,
+    STEPS
+};
 
 /* ---- Questions ---- */
 
+/* Writes the name of a channel on which this client, waiting on this server, could be notified. */
+static void name_channel(const struct redis *r, char channel[REDIS_KEY_MAX + REDIS_ID_TEXT])
+{
+    char name[REDIS_KEY_MAX] = "?";
+    struct redis_keys keys;
+    size_t len = 0;
+    if (r->cluster.is_on)
+        redis_acl_name_in_slot(r, r->cluster.probe_slot, name, sizeof name);
+    if (redis_keys_here(r, &keys, name, strlen(name)) == HF_OK) {
+        keys.companion[keys.letter] = 'q';
+        len = keys.companion_len;
+        memcpy(channel, keys.companion, len);
+    }
+    memcpy(channel + len, r->self, REDIS_ID_TEXT + 1);
+}
+
+/* The tries change nothing: nobody writes to that inbox, and nobody listens to that channel. */
 static void write_question(struct redis *r, int step)
 {
-    static const char *const questions[STEPS][5] = {
+    char own[sizeof r->box + REDIS_KEY_MAX], channel[REDIS_KEY_MAX + REDIS_ID_TEXT + 1];
+    snprintf(own, sizeof own, "{%s}:inbox:%s?", r->prefix, r->self); /* no inbox of a waiter */
+    name_channel(r, channel);
+    const char *const questions[STEPS][7] = {
         [STEP_INFO] = {"INFO", "everything"},
         [STEP_WHOAMI] = {"ACL", "WHOAMI"},
         [STEP_LIBRARY] = {"FUNCTION", "LIST", "LIBRARYNAME", redis_library_name, "WITHCODE"},
         [STEP_CLUSTER] = {"CLUSTER", "INFO"},
         [STEP_NODES] = {"CLUSTER", "NODES"},
+        [STEP_EVAL] = {"EVAL", "return 1", "0"},
+        [STEP_UNDECLARED] = {"EVAL", "return redis.call('EXISTS', ARGV[1])", "0", own},
+        [STEP_POP] = {"BLMPOP", "0.001", "1", own, "LEFT"},
+        [STEP_PUBLISH] = {"PUBLISH", own, ""},
+        [STEP_SHARDED] = {"SPUBLISH", channel, ""},
+        [STEP_WAIT] = {"WAIT", "0", "1"},
         [STEP_TIME] = {"TIME"}};
     unsigned words = 0;
-    while (words < 5 && questions[step][words])
+    while (words < 7 && questions[step][words])
         words++;
 
     resp_command_begin(&r->command, words);
@@ -36,9 +77,22 @@ static void write_question(struct redis *r, int step)
         resp_command_text(&r->command, questions[step][i]);
 }
 
-static bool is_of_cluster(int step)
+/* Returns true if the question makes sense for this server. A script in a cluster uses no key
+ * that is not declared, and messages there go by sharded channels. */
+static bool is_asked(const struct redis *r, int step)
 {
-    return step == STEP_CLUSTER || step == STEP_NODES;
+    switch (step) {
+    case STEP_CLUSTER:
+    case STEP_NODES:
+    case STEP_SHARDED:
+        return r->cluster.is_on;
+    case STEP_UNDECLARED:
+    case STEP_POP:
+    case STEP_PUBLISH:
+        return !r->cluster.is_on;
+    default:
+        return true;
+    }
 }
 
 /* Sends all questions at once; the replies arrive in the same order. */
@@ -46,10 +100,10 @@ void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now)
 {
     assert(a->sent_op.verb == OP_ADMIN);
     struct redis_connection *connection = &r->connection[CONNECTION_COMMANDS];
-    a->diagnose_replies = 0;
+    a->diagnose_replies = a->diagnose_lacks = 0;
 
     for (int i = 0; i < STEPS && connection->state == CONNECTION_UP; i++) {
-        if (is_of_cluster(i) && !r->cluster.is_on)
+        if (!is_asked(r, i))
             continue;
         write_question(r, i);
         struct request request = {
@@ -332,15 +386,71 @@ static void find_moves(const struct report *report, const struct resp_reply *res
         find(report, "moves", HF_HEALTH_OK, NULL, "no slot is half moved");
 }
 
+/* Returns true if this client, as its URL says, cannot do without what that step tried. */
+static bool is_needed(const struct redis *r, int step)
+{
+    switch (step) {
+    case STEP_EVAL:
+        return r->by_scripts;
+    case STEP_UNDECLARED:
+    case STEP_POP:
+        return r->box[0] == 'i' && !r->is_quorum_member;
+    case STEP_PUBLISH:
+        return r->box[0] == 'p' || r->is_quorum_member;
+    case STEP_SHARDED:
+        return r->box[0] == 's';
+    default:
+        return r->replicas > 0;
+    }
+}
+
+/* Reports a command that the server refused, and the setting that avoids it. */
+static void find_lack(const struct report *report, int step, const struct resp_reply *resp)
+{
+    static const char *const avoided[STEPS][2] = {
+        [STEP_EVAL] = {"EVAL", "none is needed: the library runs as functions (FCALL)"},
+        [STEP_UNDECLARED] = {"scripts with keys that are not declared",
+                             "wake=pubsub, or wake=poll: messages to an inbox need this"},
+        [STEP_POP] = {"BLMPOP", "wake=pubsub, or wake=poll: waiters read their inbox with it"},
+        [STEP_PUBLISH] = {"PUBLISH", "wake=inbox, or wake=poll: do not set wake=pubsub"},
+        [STEP_SHARDED] = {"SPUBLISH", "wake=poll: messages in a cluster go by sharded channels"},
+        [STEP_WAIT] = {"WAIT", "leave out replicas=: a grant cannot wait for replicas here"}};
+    bool is_refused = resp->type == RESP_ERROR;
+    /* without EVAL this cannot be tried, and functions have the same rule as scripts */
+    bool is_untried = step == STEP_UNDECLARED && report->a->diagnose_lacks & 1u << STEP_EVAL;
+    if (!is_refused || is_untried)
+        return;
+
+    report->a->diagnose_lacks |= 1u << step;
+    bool is_denied = strncmp(resp->text, "NOPERM", 6) == 0;
+    hf_health other = is_denied ? HF_HEALTH_OK : HF_HEALTH_NOTE;
+    hf_health health = is_needed(report->r, step) ? HF_HEALTH_BAD : other;
+    find(report, "offers", health, health == HF_HEALTH_OK ? NULL : avoided[step][1],
+         "%s: %s: %.120s", avoided[step][0],
+         is_denied ? "the user may not use this" : "the server refuses this", resp->text);
+}
+
+static void find_offers(const struct report *report)
+{
+    if (!report->a->diagnose_lacks)
+        find(report, "offers", HF_HEALTH_OK, NULL,
+             report->r->cluster.is_on ? "EVAL, SPUBLISH and WAIT work"
+                                      : "EVAL, keys that are not declared, BLMPOP, PUBLISH and "
+                                        "WAIT work");
+}
+
 void redis_diagnose_answer(struct redis *r, const struct request *request,
                            const struct resp_reply *resp)
 {
     assert(request->kind == REQ_STEP && request->verb == ADMIN_DIAGNOSE);
     struct report report = {.r = r, .a = request->op};
-    while (is_of_cluster((int)request->op->diagnose_replies) && !r->cluster.is_on)
+    while (!is_asked(r, (int)request->op->diagnose_replies))
         request->op->diagnose_replies++;
 
-    switch (request->op->diagnose_replies++) {
+    unsigned step = request->op->diagnose_replies++;
+    if (step >= STEP_EVAL && step <= STEP_WAIT)
+        find_lack(&report, (int)step, resp);
+    switch (step) {
     case STEP_INFO:
         find_all(&report, resp);
         break;
@@ -355,6 +465,15 @@ void redis_diagnose_answer(struct redis *r, const struct request *request,
         break;
     case STEP_NODES:
         find_moves(&report, resp);
+        break;
+    case STEP_EVAL:
+    case STEP_UNDECLARED:
+    case STEP_POP:
+    case STEP_PUBLISH:
+    case STEP_SHARDED:
+        break;
+    case STEP_WAIT:
+        find_offers(&report);
         break;
     default:
         find_clock(&report, resp);

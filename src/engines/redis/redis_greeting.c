@@ -198,6 +198,10 @@ void redis_greeting_end(struct redis *r, struct redis_connection *connection, na
     connection->since = now;
     r->follow.patience_until = 0;
     note_server(r, connection);
+    if (connection->number == CONNECTION_COMMANDS)
+        redis_recent_repeat(r, now);
+    if (connection->state != CONNECTION_UP)
+        return; /* the connection broke */
 
     if (connection->ups++) { /* holds may have been lost, too */
         r->host->recheck(r->host->ctx);

@@ -265,6 +265,29 @@ static void servers_fail(void)
 
 /* ---- What this world judges besides ---- */
 
+/* The server said that a hold is released. */
+static void note_release(const struct client *c, const struct engine_op *op,
+                         const struct engine_reply *reply)
+{
+    if (op->verb != OP_RELEASE || reply->kind != REPLY_RELEASED)
+        return;
+    s.released[s.releases++ % RELEASES] = (struct released){
+        .attempt = op->attempt, .client = (unsigned)(c - w.client), .life = c->life, .at = w.now};
+}
+
+/* Calm: a hold that its client gave back in the last seconds is not on the primary of the last half
+ * second. */
+static void judge_releases(void)
+{
+    for (unsigned i = 0; i < RELEASES; i++) {
+        const struct released *r = &s.released[i];
+        bool counts = r->life && r->life == w.client[r->client].life &&
+                      w.now - r->at < NANOS_OF_MS(REPEATED_MS);
+        if (counts && node_has_record(&nodes[s.primary], &r->attempt))
+            flaw("client %u released the lock, and the primary has its hold", r->client);
+    }
+}
+
 /* Calm: nobody believes in a record that the primary of the last half second does not have. */
 static void judge_beliefs(void)
 {
@@ -275,6 +298,7 @@ static void judge_beliefs(void)
         s.well_since = w.now;
     if (!is_well || w.now - s.well_since < NANOS_OF_MS(TOLD_MS) || !w.calm || s.by_name)
         return;
+    judge_releases();
     judge_beliefs_at(&nodes[s.primary]);
 }
 
@@ -328,8 +352,8 @@ static void servers_happen(const struct occurrence *o)
 static void servers_begin(enum plant plant)
 {
     memset(&s, 0, sizeof s);
-    bool needs_calm =
-        plant == PLANT_NO_RECHECK || plant == PLANT_HOLDS_BACK || plant == PLANT_NO_LISTEN;
+    bool needs_calm = plant == PLANT_NO_RECHECK || plant == PLANT_HOLDS_BACK ||
+                      plant == PLANT_NO_LISTEN || plant == PLANT_NO_REPEAT;
     w.calm |= needs_calm;
     s.is_strong = plant == PLANT_NO_WAIT || (plant == PLANT_NONE && draw(4) == 0);
     s.by_name = plant == PLANT_NONE && draw(4) == 0;
@@ -379,6 +403,7 @@ static void spoil_reply(struct client *c, const struct engine_op *op, struct eng
 {
     doubt();
     judge_token(c, op, reply);
+    note_release(c, op, reply);
 }
 
 static void spoil_engine(struct client *c)
@@ -395,6 +420,8 @@ static void spoil_engine(struct client *c)
         sentinel->epoch = 0;
     if (planted == PLANT_NO_RECHECK)
         c->recheck = false;
+    if (planted == PLANT_NO_REPEAT)
+        redis->recent.len = 0;
     if (planted == PLANT_NO_FLOOR)
         redis->highest = 0;
     if (planted == PLANT_HOLDS_BACK && knows->is_held_back)

@@ -12,6 +12,8 @@ enum {
     AHEAD_MS = 1500,      /* longest step of a clock that is a fault */
     CLOCKS_US = 4000,     /* clocks differ by so much and are no fault: see timing_drift() */
     LISTENS_MS = 3000,    /* all clients listen to the sentinels so long after the beginning */
+    RELEASES = 16,        /* releases that the world remembers */
+    REPEATED_MS = 8000,   /* a client repeats its releases for so long, and a bit longer */
     UNHEARD_MS = 2500,    /* calm: somebody is granted a lock that nobody holds */
     FREE_AFTER_MS = 4000, /* a failover may take so long */
 };
@@ -46,6 +48,7 @@ static const struct wire_engine_type *world_engine = &sentinel_wire_engine;
     X(NO_FLOOR, "no-floor", "the new server is not told the highest token")                        \
     X(HOLDS_BACK, "holds-back", "requests stay held back after a failover that was given up")      \
     X(NO_LISTEN, "no-listen", "announcements of sentinels are not listened to")                    \
+    X(NO_REPEAT, "no-repeat", "releases are not repeated at another server")                       \
     X(NO_WAIT, "no-wait", "replicas=2: grants count before the replicas acknowledge them")
 #include "sim/server_world/redis_nodes.h"
 
@@ -67,6 +70,12 @@ struct knowledge {
     int asked_by[SLOTS];   /* and its connection then */
 };
 
+struct released {
+    struct id attempt;
+    unsigned client, life; /* life: of the client then; 0: none */
+    nanos at;
+};
+
 enum step { IDLE, CHOOSING, PROMOTING, FOLLOWING, ANNOUNCING };
 
 static struct {
@@ -83,4 +92,6 @@ static struct {
     nanos split_until; /* an old primary may go on until then */
     nanos well_since;  /* no failover has gone on since then */
     struct knowledge knows[CLIENTS];
+    struct released released[RELEASES];
+    unsigned releases;
 } s;

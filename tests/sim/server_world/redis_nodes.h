@@ -208,11 +208,11 @@ static void advance_node(unsigned index)
 }
 
 /* Returns true if the lock has a record of the attempt there. */
-static inline bool node_has_record(const struct redis_node *n, const struct attempt *a)
+static inline bool node_has_record(const struct redis_node *n, const struct id *attempt)
 {
     char text[REDIS_ID_TEXT + 1];
     struct model_key key;
-    redis_id_text(&a->op.attempt, text);
+    redis_id_text(attempt, text);
     if (!model_look(n->model, "lock:job", 8, &key))
         return false;
     for (uint32_t i = 0; i < key.items; i++) {
@@ -257,7 +257,7 @@ static inline void judge_beliefs_at(const struct redis_node *n)
         const struct attempt *a = &w.client[i / SLOTS].attempt[i % SLOTS];
         bool believes = a->alive && a->claim.state == CLAIM_HELD &&
                         a->claim.valid_until > local_time(&w.client[i / SLOTS]);
-        if (believes && !node_has_record(n, a))
+        if (believes && !node_has_record(n, &a->op.attempt))
             flaw("attempt %u believes in a record that %c does not have", a->id, letter_of(n));
     }
 }
