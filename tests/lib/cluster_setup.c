@@ -327,6 +327,41 @@ static bool run_cli(const char *words)
     return is_done;
 }
 
+/* Returns true if the server took the command. */
+static bool is_taken(redisReply *reply)
+{
+    bool is = reply->type != REDIS_REPLY_ERROR;
+    if (!is)
+        print_message("# %s\n", reply->str);
+    freeReplyObject(reply);
+    return is;
+}
+
+bool cluster_move_whole(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to)
+{
+    redisReply *help = server_cli(c->server[to], "CLUSTER HELP");
+    bool imports = false, exports = false;
+    for (size_t i = 0; i < help->elements; i++) {
+        imports |= strstr(help->element[i]->str, "MIGRATION") != NULL;
+        exports |= strstr(help->element[i]->str, "MIGRATESLOTS") != NULL;
+    }
+    freeReplyObject(help);
+    if (!imports && !exports)
+        return false;
+
+    for (int64_t end = patience_end();; nap_us(20000)) { /* the last move may not be quite over */
+        bool is = is_taken(
+            exports ? server_cli(c->server[from], "CLUSTER MIGRATESLOTS SLOTSRANGE %u %u NODE %s",
+                                 slot, slot, c->id[to])
+                    : server_cli(c->server[to], "CLUSTER MIGRATION IMPORT %u %u", slot, slot));
+        if (is)
+            break;
+        assert_true(now_ns() < end);
+    }
+    cluster_await_move(c, slot, to);
+    return true;
+}
+
 void cluster_reshard(const struct cluster_servers *c, unsigned from, unsigned to, unsigned slots)
 {
     char words[400];

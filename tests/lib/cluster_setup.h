@@ -45,6 +45,9 @@ unsigned cluster_move_keys(const struct cluster_servers *c, unsigned slot, unsig
 void cluster_move_end(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to);
 /* Waits until all primaries know that the move has ended: before the next one. */
 void cluster_await_move(const struct cluster_servers *c, unsigned slot, unsigned to);
+/* Moves a slot in one step, as newer servers can: Redis 8.4 or Valkey 9. Returns false if these
+ * servers cannot. */
+bool cluster_move_whole(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to);
 /* Moves that many slots, the lowest ones of `from`, as an operator does: redis-cli. */
 void cluster_reshard(const struct cluster_servers *c, unsigned from, unsigned to, unsigned slots);
 /* Ends what an interrupted move left half open: redis-cli --cluster fix. */

@@ -3,9 +3,12 @@
 
 #include "actors.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { PATIENCE_MS = 20000, QUORUM_OF_THREE = 2 };
 
@@ -205,4 +208,63 @@ struct server *watched_await_switch(const struct watched *w, const struct server
             nap_us(5000);
         }
     return watched_primary(w);
+}
+
+void watched_cut_replicas(const struct watched *w)
+{
+    assert_non_null(w->options.password);
+    for (unsigned i = 1; i <= w->options.replicas; i++)
+        server_does(w->server[i], "CONFIG SET masterauth wrong");
+    server_does(w->server[0], "CLIENT KILL TYPE replica");
+    while (server_info_number(w->server[0], "replication", "connected_slaves"))
+        nap_us(1000);
+}
+
+/* ---- When a sentinel announces a new primary ---- */
+
+static struct listener {
+    pthread_t thread;
+    redisContext *connection;
+} listener[WATCHED_MOST];
+static unsigned listeners;
+static _Atomic int64_t announced_at_ns; /* 0: not yet */
+
+static void *listen_to(void *arg)
+{
+    const struct listener *l = arg;
+    redisReply *reply;
+    while (redisGetReply(l->connection, (void **)&reply) == REDIS_OK) {
+        bool is_message = reply->elements == 3 && strcmp(reply->element[0]->str, "message") == 0;
+        int64_t none = 0;
+        if (is_message)
+            atomic_compare_exchange_strong(&announced_at_ns, &none, now_ns());
+        freeReplyObject(reply);
+    }
+    return NULL;
+}
+
+void watched_listen(const struct watched *w)
+{
+    announced_at_ns = 0;
+    for (listeners = 0; listeners < w->options.sentinels; listeners++) {
+        struct listener *l = &listener[listeners];
+        l->connection = server_connect(w->sentinel[listeners]);
+        redisAppendCommand(l->connection, "SUBSCRIBE +switch-master");
+        assert_int_equal(pthread_create(&l->thread, NULL, listen_to, l), 0);
+    }
+}
+
+int64_t watched_await_announcement(void)
+{
+    int64_t end = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    while (!announced_at_ns && now_ns() < end)
+        nap_us(1000);
+    while (listeners) {
+        struct listener *l = &listener[--listeners];
+        shutdown(l->connection->fd, SHUT_RDWR);
+        pthread_join(l->thread, NULL);
+        redisFree(l->connection);
+    }
+    assert_true(announced_at_ns);
+    return announced_at_ns;
 }

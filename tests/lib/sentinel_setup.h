@@ -39,3 +39,13 @@ bool watched_is_named(const struct server *sentinel, const struct server *server
 struct server *watched_primary(const struct watched *w);
 /* Waits until each sentinel names another primary than that one. Returns the new one. */
 struct server *watched_await_switch(const struct watched *w, const struct server *old);
+
+/* Replicas that cannot log in any more keep what they had. Needs a password. */
+void watched_cut_replicas(const struct watched *w);
+
+/* Listens to all sentinels from now on. */
+void watched_listen(const struct watched *w);
+/* Waits until a sentinel announces a new primary, and ends the listening. Returns the time of the
+ * first announcement since watched_listen(): the leader of a failover announces it seconds later
+ * than the others. */
+int64_t watched_await_announcement(void);

@@ -4,9 +4,13 @@
 #include "lib/cluster_setup.h"
 #include "lib/loss_notes.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { PRIMARIES = 3, TTL_MS = 5000 };
 
@@ -155,6 +159,108 @@ static void test_two_ports(void **state)
     assert_non_null(strstr(hf_error_text(), "tls-cluster"));
 }
 
+/* ---- Nodes that name somebody else ---- */
+
+/* A port on which somebody listens, answers nothing, and notes what comes. */
+struct eavesdropper {
+    int door;
+    uint16_t port;
+    pthread_t thread;
+    char heard[4096];
+    _Atomic size_t len;
+};
+
+static void *listen_in(void *arg)
+{
+    struct eavesdropper *e = arg;
+    for (int fd; (fd = accept(e->door, NULL, NULL)) >= 0;) {
+        for (ssize_t got; e->len < sizeof e->heard &&
+                          (got = recv(fd, e->heard + e->len, sizeof e->heard - e->len, 0)) > 0;)
+            e->len += (size_t)got;
+        close(fd);
+    }
+    return NULL;
+}
+
+static void eavesdrop(struct eavesdropper *e)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    *e = (struct eavesdropper){.door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                               .port = free_port()};
+    at.sin_port = htons(e->port);
+    assert_int_equal(bind(e->door, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(e->door, 8), 0);
+    assert_int_equal(pthread_create(&e->thread, NULL, listen_in, e), 0);
+}
+
+static void eavesdrop_end(struct eavesdropper *e)
+{
+    shutdown(e->door, SHUT_RDWR);
+    close(e->door);
+    pthread_join(e->thread, NULL);
+}
+
+/* The node names another port as its own, and the others tell clients. */
+static void announce_port(unsigned node, unsigned port)
+{
+    bool is_known = false;
+    server_does(cluster.server[node], "CONFIG SET cluster-announce-tls-port %u", port);
+    for (int i = 0; !is_known; i++) {
+        redisReply *slots = server_cli(cluster.server[0], "CLUSTER SLOTS");
+        for (size_t k = 0; k < slots->elements; k++)
+            is_known |= slots->element[k]->element[2]->element[1]->integer == port;
+        freeReplyObject(slots);
+        assert_true(i < 500);
+        nap_us(20000);
+    }
+}
+
+static void refused_at(const char *name, hf_status wanted, const char *words)
+{
+    hf_lease *lease;
+    hf_client *c = open_as("locker", "?connect_timeout=500ms");
+    struct hf_request request = request_of(&(struct want){.name = name, .ttl_ms = TTL_MS});
+    hf_status status = hf_acquire(c, &request, &lease);
+    print_message("# %s\n", hf_error_text());
+    assert_int_equal(status, wanted);
+    if (!strstr(hf_error_text(), words))
+        fail_msg("does not say: %s", words);
+}
+
+/* With rediss nothing is sent in plain text, and nothing to somebody with a foreign certificate. */
+static void test_foreign_address(void **state)
+{
+    (void)state;
+    static struct eavesdropper plain; /* a thread that is not joined outlives the test */
+    char name[16], key[24];
+    unsigned at = 0;
+    start(&(struct cluster_options){.primaries = PRIMARIES, .tls = true});
+    add_user("locker", NULL);
+    for (int i = 0; at != PRIMARIES - 1; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        snprintf(key, sizeof key, "lock:%s", name);
+        at = cluster_primary_of(&cluster, key);
+    }
+
+    eavesdrop(&plain);
+    announce_port(PRIMARIES - 1, plain.port);
+    refused_at(name, HF_UNAVAILABLE, "no connection within");
+    eavesdrop_end(&plain);
+    size_t len = plain.len;
+    print_message("# whoever listens in plain text heard %zu bytes\n", len);
+    assert_true(len > 5 && plain.heard[0] == 0x16 && plain.heard[1] == 0x03); /* TLS handshake */
+    assert_null(memmem(plain.heard, len, "AUTH", 4));
+    assert_null(memmem(plain.heard, len, "PASSWORD", 8));
+
+    const char *const args[] = {"--tls-cert-file", "stranger.crt", "--tls-key-file", "stranger.key",
+                                NULL};
+    struct server *stranger = server_start(&(struct server_options){.tls = true, .args = args});
+    announce_port(PRIMARIES - 1, server_port(stranger));
+    refused_at(name, HF_CONFIG, "certificate");
+    assert_int_equal(server_calls(stranger, "auth"), 0);
+    assert_int_equal(server_calls(stranger, "fcall"), 0);
+}
+
 static void prefer(const char *type)
 {
     for (unsigned i = 0; i < cluster.count; i++)
@@ -181,14 +287,17 @@ static void test_endpoints(void **state)
     must_release(must_acquire(open_as("", ""), &(struct want){.name = "n1", .ttl_ms = TTL_MS}));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         ACCESSED("TLS on clients and bus, and the user of the docs", test_tls_and_user),
         ACCESSED("a right that is missing is named, and nothing is done by half", test_rights),
         ACCESSED("nodes that name a plain port to TLS clients: the setting is named",
                  test_two_ports),
+        ACCESSED("nodes that name a foreign address: no word in plain text, no foreign certificate",
+                 test_foreign_address),
         ACCESSED("nodes that name no address, or a host name", test_endpoints),
     };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests_name("cluster: access", tests, NULL, NULL);
 }

@@ -9,11 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 20, CLIENTS_MOST = 16, TTL_MS = 10000 };
+enum {
+    ROUNDS = 20,
+    ROUNDS_MOST = 1000,
+    WHOLE_ROUNDS = 10,
+    CLIENTS_MOST = 16,
+    TTL_MS = 10000,
+    SERVED_NS = 50000000, /* the bar for 95 of 100 moves */
+};
 
 static struct cluster_servers cluster;
 static hf_client *client[CLIENTS_MOST];
 static unsigned clients, lost;
+static int rounds = ROUNDS; /* number of moves with a waiter */
 
 static int start(void **state)
 {
@@ -120,16 +128,29 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void test_waiter_is_served(void **state)
+/* Old servers move a slot key by key. */
+static bool move_by_keys(unsigned slot, unsigned from, unsigned to)
 {
-    (void)state;
-    int64_t took[ROUNDS];
+    cluster_move_slot(&cluster, slot, from, to);
+    return true;
+}
+
+static bool move_whole(unsigned slot, unsigned from, unsigned to)
+{
+    return cluster_move_whole(&cluster, slot, from, to);
+}
+
+/* The slot of a lock moves while one holds and renews it and another one waits for it. Then the
+ * holder releases it at once. */
+static void move_with_waiter(bool (*move)(unsigned slot, unsigned from, unsigned to), int count)
+{
+    static int64_t took[ROUNDS_MOST];
     hf_client *holder = open_client(""), *other = open_client("");
     unsigned slot = cluster_slot_of(&cluster, "lock:job");
     uint64_t token = 0;
     lost = 0;
-    for (int i = 0; i < ROUNDS; i++) {
-        struct waiter w;
+    for (int i = 0; i < count; i++) {
+        static struct waiter w; /* a thread that is not joined outlives the test */
         struct want want = {.name = "job", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW};
         unsigned from = cluster_primary_of(&cluster, "lock:job"), to = (from + 1) % 3;
         hf_lease *lease = hold(holder, &want);
@@ -138,7 +159,7 @@ static void test_waiter_is_served(void **state)
         waiter_begin(&w, other, &want);
         await_sight(holder, "job", 1, 1);
 
-        cluster_move_slot(&cluster, slot, from, to);
+        bool is_moved = move(slot, from, to);
         assert_true(hf_lease_ok(lease));
         int64_t released = now_ns();
         must_release(lease);
@@ -147,15 +168,32 @@ static void test_waiter_is_served(void **state)
         assert_true(hf_lease_token(w.lease) > token);
         token = hf_lease_token(w.lease);
         must_release(w.lease);
+        if (!is_moved) {
+            print_message("# skipped: these servers move no slot in one step; Redis 8.4 and "
+                          "Valkey 9 do\n");
+            skip();
+        }
         cluster_await_move(&cluster, slot, to);
     }
-    qsort(took, ROUNDS, sizeof *took, compare);
-    print_message("# %d moves: the waiter held %.1f ms (median), %.1f ms (p95), %.1f ms (worst) "
-                  "after the release\n",
-                  ROUNDS, (double)took[ROUNDS / 2] / 1e6, (double)took[ROUNDS * 19 / 20] / 1e6,
-                  (double)took[ROUNDS - 1] / 1e6);
+    qsort(took, (size_t)count, sizeof *took, compare);
+    print_message("# %d moves, %u leases lost: the waiter held %.1f ms (median), %.1f ms (p95), "
+                  "%.1f ms (worst) after the release\n",
+                  count, lost, (double)took[count / 2] / 1e6, (double)took[count * 19 / 20] / 1e6,
+                  (double)took[count - 1] / 1e6);
     assert_int_equal(lost, 0);
-    assert_true(took[ROUNDS / 2] < 50000000);
+    assert_true(took[count * 19 / 20] < SERVED_NS);
+}
+
+static void test_waiter_is_served(void **state)
+{
+    (void)state;
+    move_with_waiter(move_by_keys, rounds);
+}
+
+static void test_whole_moves(void **state)
+{
+    (void)state;
+    move_with_waiter(move_whole, WHOLE_ROUNDS);
 }
 
 /* ---- A slot that stays half moved ---- */
@@ -481,11 +519,13 @@ static void test_wrong_urls(void **state)
     server_end(single);
 }
 
-int main(void)
+/* cluster_moves [MOVES [PATTERN]] */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         MOVED("a slot moves while its lock is waited for: the waiter is served at once",
               test_waiter_is_served),
+        MOVED("a slot moves in one step: the same", test_whole_moves),
         MOVED("a slot stays half moved: leases are renewed on both sides, others wait, doctor sees",
               test_half_moved),
         MOVED("a semaphore with history and waiters in a half-moved slot: no call ends half-way",
@@ -498,5 +538,8 @@ int main(void)
         MOVED("a list shows the locks of all primaries", test_list),
         MOVED("a URL for the other kind of server is refused and named", test_wrong_urls),
     };
+    rounds = argc > 1 ? atoi(argv[1]) : rounds;
+    rounds = rounds < 1 ? 1 : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
+    cmocka_set_test_filter(argc > 2 ? argv[2] : NULL);
     return cmocka_run_group_tests(tests, start, end);
 }

@@ -17,6 +17,7 @@ enum {
     WORKERS = 4,
     TTL_MS = 10000,
     SHORT_TTL_MS = 3000,
+    CROWD_TTL_MS = 60000,
     HELD = 40,   /* leases that are held while their slots move */
     SLOTS = 400, /* that redis-cli moves at a time: 1 ms each, most of them empty */
     WAITERS = 6,
@@ -460,6 +461,77 @@ static void test_most_die(void **state)
     hf_lease_free(lease);
 }
 
+/* ---- Many wait ---- */
+
+enum { CROWD = 10000, CONNECTIONS_MOST = 2 };
+
+static _Atomic unsigned granted, refused;
+
+static void give_back(hf_lease *lease, hf_status status, void *arg)
+{
+    (void)arg;
+    bool has_one = status == HF_OK;
+    granted += has_one;
+    refused += !has_one;
+    hf_lease_free(lease); /* which releases it */
+}
+
+static hf_lease *hold_one(hf_client *c, int number)
+{
+    char name[16];
+    snprintf(name, sizeof name, "crowd%d", number);
+    return must_acquire(
+        c, &(struct want){.name = name, .ttl_ms = CROWD_TTL_MS, .flags = HF_AUTO_RENEW});
+}
+
+static void wait_for_one(hf_client *c, int number)
+{
+    char name[16];
+    hf_lease *lease;
+    snprintf(name, sizeof name, "crowd%d", number);
+    struct hf_request request =
+        request_of(&(struct want){.name = name, .ttl_ms = CROWD_TTL_MS, .wait_ms = 120000});
+    assert_int_equal(hf_acquire_start(c, &request, give_back, NULL, &lease), HF_OK);
+}
+
+/* One client waits for locks in all slots; then a primary dies. All are served by the others and
+ * by its replica, and no server sees more than two connections of a client. */
+static void test_crowd(void **state)
+{
+    (void)state;
+    static hf_lease *held[CROWD];
+    start(1);
+    hf_client *holder = open_client(""), *waiter = open_client("");
+    granted = refused = 0;
+    for (int i = 0; i < CROWD; i++)
+        held[i] = hold_one(holder, i);
+    for (int i = 0; i < CROWD; i++)
+        wait_for_one(waiter, i);
+    char last[16];
+    snprintf(last, sizeof last, "crowd%d", CROWD - 1);
+    await_sight(holder, last, 1, 1);
+    for (unsigned i = 0; i < PRIMARIES; i++)
+        assert_in_range(connections_of_locks(cluster.server[i]), 1, 2 * CONNECTIONS_MOST);
+    nap_us(300000); /* the replica has them */
+
+    server_kill9(cluster.server[0]);
+    cluster_await_promotion(&cluster, PRIMARIES);
+    int64_t promoted = now_ns();
+    unsigned unknown = 0;
+    for (int i = 0; i < CROWD; i++) {
+        assert_true(hf_lease_ok(held[i]));
+        unknown += hf_release(held[i]) != HF_OK; /* those that met the end of the old primary */
+        hf_lease_free(held[i]);
+    }
+    while (granted + refused < CROWD && ms_since(promoted) < 2 * PATIENCE_MS)
+        nap_us(10000);
+    print_message("# %u of %d waits served %lld ms after the promotion; %u releases unknown\n",
+                  granted, CROWD, (long long)ms_since(promoted), unknown);
+    assert_int_equal(granted, CROWD);
+    for (unsigned i = 1; i <= PRIMARIES; i++)
+        assert_in_range(connections_of_locks(cluster.server[i]), 1, 2 * CONNECTIONS_MOST);
+}
+
 /* Without an argument a part, within half a minute. With one all, and so many rounds of each. */
 int main(int argc, char **argv)
 {
@@ -477,6 +549,8 @@ int main(int argc, char **argv)
         OPERATED("the same without the votes of other primaries", test_taken_over),
         OPERATED("redis-cli moves slots with held locks to and fro: none is lost, order stays",
                  test_reshard),
+        OPERATED("10,000 waits of one client over all slots, and a primary dies: all are served",
+                 test_crowd),
         OPERATED("a node leaves and joins again: its locks are followed, its connection closed",
                  test_leave_and_join),
     };

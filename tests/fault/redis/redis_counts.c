@@ -1,11 +1,8 @@
 /* redis_counts.c - what locks cost on a real server: commands that clients send, connections,
- * system calls, allocations, instructions and CPU are counted.
- *
- * Which commands clients sent is read from INFO commandstats. Those lines count what scripts call
- * as well; but what scripts call (in_scripts, below) clients never send, so it is left out, and all
- * the rest is summed up. That this is right is itself a test, against MONITOR, which tells the two
- * apart. */
+ * system calls, allocations, instructions and CPU are counted. That lib/client_commands.h counts
+ * rightly is itself a test, against MONITOR. */
 #include "engines/redis/scripts.h"
+#include "lib/client_commands.h"
 #include "lib/counts.h"
 #include "lib/cycles.h"
 #include "lib/proxy.h"
@@ -17,47 +14,14 @@
 
 /* ---- Commands ---- */
 
-static const char in_scripts[] =
-    " time set get del exists pttl pexpire hset hget hdel hmget hrandfield zadd zrem zrange "
-    "zpopmin zrangebyscore zremrangebyscore zremrangebyrank zrank zcard zscore rpush publish ";
-
-/* The test's own questions, which are no clients' either: each is an INFO. */
-static bool is_sent_by_clients(const char *command)
+static struct client_commands count_commands(void)
 {
-    char word[72];
-    snprintf(word, sizeof word, " %s ", command);
-    return !strstr(in_scripts, word) && strcmp(command, "info") != 0;
+    return client_commands_of(scene.server);
 }
 
-struct commands {
-    int64_t scripts, blmpop, all; /* scripts: calls of the library */
-};
-
-static struct commands count_commands(void)
+static struct client_commands commands_since(const struct client_commands *before)
 {
-    struct commands sum = {0};
-    redisReply *info = server_cli(scene.server, "INFO commandstats");
-    assert_int_equal(info->type, REDIS_REPLY_STRING);
-    char *rest = info->str;
-    for (char *line; (line = strsep(&rest, "\n"));) {
-        char command[64];
-        long long calls;
-        if (sscanf(line, "cmdstat_%63[^:]:calls=%lld", command, &calls) != 2 ||
-            !is_sent_by_clients(command))
-            continue;
-        sum.scripts += strcmp(command, "fcall") == 0 ? calls : 0;
-        sum.blmpop += strcmp(command, "blmpop") == 0 ? calls : 0;
-        sum.all += calls;
-    }
-    freeReplyObject(info);
-    return sum;
-}
-
-static struct commands commands_since(const struct commands *before)
-{
-    struct commands now = count_commands();
-    return (struct commands){now.scripts - before->scripts, now.blmpop - before->blmpop,
-                             now.all - before->all};
+    return client_commands_since(scene.server, before);
 }
 
 /* A BLMPOP counts when it is answered; and the last release may be under way. */
@@ -159,10 +123,10 @@ static const struct want held_lock = {.name = "l0", .ttl_ms = 30000, .wait_ms = 
 
 /* Somebody holds the lock, all waiters come, and it goes through all hands. What clients sent for
  * that; the holder's own release is not counted. */
-static struct commands hand_round(struct actor *holder, struct actor **process, int waiters)
+static struct client_commands hand_round(struct actor *holder, struct actor **process, int waiters)
 {
     actor_holds(holder, 0, &held_lock);
-    struct commands before = count_commands();
+    struct client_commands before = count_commands();
     for (int p = 0; p < PROCESSES; p++)
         actor_order(process[p], ORDER_GO, 0);
     scene_await_queue("l0", waiters);
@@ -170,7 +134,7 @@ static struct commands hand_round(struct actor *holder, struct actor **process, 
     for (int p = 0; p < PROCESSES; p++)
         assert_int_equal(actor_answer(process[p], ORDER_GO, 0).number, waiters / PROCESSES);
     await_silence();
-    struct commands sent = commands_since(&before);
+    struct client_commands sent = commands_since(&before);
     sent.scripts--;
     sent.all--;
     return sent;
@@ -190,9 +154,9 @@ static double count_contended(int waiters, int rounds, bool asynchronous)
     struct actor *process[PROCESSES], *holder = scene_actor();
     start_crews(process, waiters, asynchronous);
     hand_round(holder, process, waiters);
-    struct commands sum = {0};
+    struct client_commands sum = {0};
     for (int i = 0; i < rounds; i++) {
-        struct commands sent = hand_round(holder, process, waiters);
+        struct client_commands sent = hand_round(holder, process, waiters);
         sum.scripts += sent.scripts;
         sum.blmpop += sent.blmpop;
         sum.all += sent.all;
@@ -265,7 +229,7 @@ static void test_monitor_agrees(void **state)
     start_crews(process, WAITERS, true);
     hand_round(holder, process, WAITERS);
     redisContext *monitor = start_monitor();
-    struct commands sent = hand_round(holder, process, WAITERS);
+    struct client_commands sent = hand_round(holder, process, WAITERS);
     int64_t seen = end_monitor(monitor);
     printf("# commands of clients: %lld by commandstats, %lld by MONITOR\n", (long long)sent.all,
            (long long)seen);
@@ -294,12 +258,12 @@ static void test_idle_waiters(void **state)
     actor_order(waiting, ORDER_GO, 0);
     scene_await_queue("l0", IDLE_WAITERS);
     pid_t server = server_pid(scene.server), client = actor_pid(waiting);
-    struct commands before = count_commands();
+    struct client_commands before = count_commands();
     int64_t from = now_ns(), server_before = cpu_of(server), client_before = cpu_of(client);
     nap_us(IDLE_MS * 1000);
     double client_ms = (double)(cpu_of(client) - client_before) / 1e6;
     double server_ms = (double)(cpu_of(server) - server_before) / 1e6;
-    struct commands sent = commands_since(&before);
+    struct client_commands sent = commands_since(&before);
     double seconds = (double)(now_ns() - from) / 1e9;
     printf("# %d waiters, %.1f s: %.1f commands a second; CPU: %.1f ms of the waiting process, "
            "%.1f ms of the server\n",
@@ -413,14 +377,14 @@ static void test_tokenless(void **state)
     enum { TIMES = 100 };
     hf_client *client = scene_client();
     must_release(must_acquire(client, &any_token));
-    struct commands before = count_commands();
+    struct client_commands before = count_commands();
     int64_t sets = server_calls(scene.server, "set"), times = server_calls(scene.server, "time");
     for (int i = 0; i < TIMES; i++) {
         hf_lease *lease = must_acquire(client, &any_token);
         assert_int_equal(hf_lease_token(lease), 1);
         must_release(lease);
     }
-    struct commands sent = commands_since(&before); /* a SET counts as one of a script */
+    struct client_commands sent = commands_since(&before); /* a SET counts as one of a script */
     assert_int_equal(sent.all, TIMES);
     assert_int_equal(sent.scripts, TIMES);
     assert_int_equal(server_calls(scene.server, "set") - sets, TIMES);
@@ -459,7 +423,7 @@ static int64_t give_to_next(hf_client *client, struct crew *next)
     int64_t end = now_ns() + (int64_t)ACTOR_PATIENCE_MS * 1000000;
     for (; server_count(scene.server, "ZCARD {lock:l0}:q") == 0; nap_us(200))
         assert_true(now_ns() < end);
-    struct commands before = count_commands();
+    struct client_commands before = count_commands();
     must_release(lease);
     for (; sem_trywait(&next->granted) != 0; nap_us(200))
         assert_true(now_ns() < end);
@@ -528,9 +492,9 @@ static void test_cycle_commands(void **state)
     (void)state;
     hf_client *client = scene_client();
     assert_true(run_cycles(client, 5));
-    struct commands before = count_commands();
+    struct client_commands before = count_commands();
     assert_true(run_cycles(client, CYCLES));
-    struct commands sent = commands_since(&before);
+    struct client_commands sent = commands_since(&before);
     assert_true(sent.scripts >= 2 * CYCLES);
     judge_count("redis-scripts", (double)sent.scripts / CYCLES);
     judge_count("redis-commands", (double)sent.all / CYCLES);

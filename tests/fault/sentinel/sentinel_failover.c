@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 enum { WAITERS = 3, TTL_MS = 10000, SERVED_MS = 500, LOSS_MS = 500 };
@@ -52,55 +51,6 @@ static hf_client *open_client(const char *query)
 static int64_t ms_since(int64_t from_ns)
 {
     return (now_ns() - from_ns) / 1000000;
-}
-
-/* ---- When a sentinel announces the new primary ---- */
-
-/* The leader of a failover announces it seconds later than the others: the first one counts. */
-static _Atomic int64_t announced_at_ns; /* 0: not yet */
-
-struct announcement {
-    pthread_t thread;
-    redisContext *connection;
-};
-
-static void *listen_to(void *arg)
-{
-    struct announcement *a = arg;
-    redisReply *reply;
-    while (redisGetReply(a->connection, (void **)&reply) == REDIS_OK) {
-        bool is_message = reply->elements == 3 && strcmp(reply->element[0]->str, "message") == 0;
-        int64_t none = 0;
-        if (is_message)
-            atomic_compare_exchange_strong(&announced_at_ns, &none, now_ns());
-        freeReplyObject(reply);
-    }
-    return NULL;
-}
-
-static void announcement_begin(struct announcement announcement[WATCHED_MOST])
-{
-    announced_at_ns = 0;
-    for (int i = 0; i < WATCHED_MOST; i++) {
-        struct announcement *a = &announcement[i];
-        a->connection = server_connect(watched.sentinel[i]);
-        redisAppendCommand(a->connection, "SUBSCRIBE +switch-master");
-        assert_int_equal(pthread_create(&a->thread, NULL, listen_to, a), 0);
-    }
-}
-
-static int64_t announcement_await(struct announcement announcement[WATCHED_MOST])
-{
-    int64_t end = now_ns() + INT64_C(20000000000);
-    while (!announced_at_ns && now_ns() < end)
-        nap_us(1000);
-    for (int i = 0; i < WATCHED_MOST; i++) {
-        shutdown(announcement[i].connection->fd, SHUT_RDWR);
-        pthread_join(announcement[i].thread, NULL);
-        redisFree(announcement[i].connection);
-    }
-    assert_true(announced_at_ns);
-    return announced_at_ns;
 }
 
 /* ---- Waiters ---- */
@@ -160,7 +110,6 @@ static void restart_empty(struct server *s)
 static void fail_over(void (*how)(struct server *), void (*comes_back)(struct server *))
 {
     struct waiter waiter[WAITERS];
-    struct announcement announcement[WATCHED_MOST];
     start_trio(NULL);
     hf_lease *lease = must_acquire(
         open_client(""), &(struct want){.name = "job", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW});
@@ -168,10 +117,10 @@ static void fail_over(void (*how)(struct server *), void (*comes_back)(struct se
     queue_waiters(waiter);
     nap_us(1200000); /* the clients listen to the sentinels by now */
 
-    announcement_begin(announcement);
+    watched_listen(&watched);
     int64_t began = now_ns();
     how(watched.server[0]);
-    int64_t announced = announcement_await(announcement);
+    int64_t announced = watched_await_announcement();
     nap_us(100000); /* the holder has been at the new primary */
     assert_true(hf_lease_ok(lease) && hf_lease_token(lease) == token);
     int64_t released = now_ns();
@@ -229,25 +178,14 @@ static void note_loss(hf_lease *lease, hf_status why, void *arg)
     lost_at_ns = now_ns();
 }
 
-/* Replicas that cannot log in any more keep what they had. */
-static void cut_replicas(void)
-{
-    for (int i = 1; i < WATCHED_MOST; i++)
-        server_does(watched.server[i], "CONFIG SET masterauth wrong");
-    server_does(watched.server[0], "CLIENT KILL TYPE replica");
-    while (server_info_number(watched.server[0], "replication", "connected_slaves"))
-        nap_us(1000);
-}
-
 static void test_loss_is_told(void **state)
 {
     (void)state;
-    struct announcement announcement[WATCHED_MOST];
     start_trio("secret");
     hf_client *holder = open_client(""), *other = open_client("");
     must_release(must_acquire(holder, &(struct want){.name = "early", .ttl_ms = TTL_MS}));
     nap_us(1200000); /* the clients listen to the sentinels by now */
-    cut_replicas();
+    watched_cut_replicas(&watched);
 
     lost_at_ns = 0;
     struct hf_request request =
@@ -255,9 +193,9 @@ static void test_loss_is_told(void **state)
     request.on_lost = note_loss;
     hf_lease *lease;
     assert_int_equal(hf_acquire(holder, &request, &lease), HF_OK);
-    announcement_begin(announcement);
+    watched_listen(&watched);
     server_kill9(watched.server[0]);
-    int64_t announced = announcement_await(announcement);
+    int64_t announced = watched_await_announcement();
     hf_lease *next =
         must_acquire(other, &(struct want){.name = "job", .ttl_ms = TTL_MS, .wait_ms = 10000});
     int64_t granted = now_ns();
