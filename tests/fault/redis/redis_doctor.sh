@@ -18,7 +18,7 @@ finds() {
 start_server "$kind" --enable-protected-configs yes || exit 70
 json=$("$HOLDFAST" -u "$REDIS_URL" doctor --json)
 is "it looks at these" "$(jq -r '.checks[].check' <<<"$json" | tr '\n' ' ')" \
-    "engine server uptime persistence replicas eviction connections user library clock cycle holds clock "
+    "engine server uptime persistence replicas eviction connections user library offers clock cycle holds clock "
 is "and a server that only keeps nothing is no failure" "$(jq -r .exit <<<"$json")" 0
 is "nothing of it is worse than good to know" "$(jq -r '.checks[].state' <<<"$json" | sort -u | tr '\n' ' ')" "note ok "
 finds "version and mode" ok server "127.0.0.1:$REDIS_PORT: ${kind^} [0-9.]+, standalone, up for [0-9]+ s"
@@ -35,6 +35,17 @@ finds "and the next client loads it again" ok library '.*as functions'
 redis_cli ACL SETUSER plain reset on '>word' '~*' '&*' +@all -fcall >/dev/null
 like "a user without functions" "$("$HOLDFAST" -u "redis://plain:word@127.0.0.1:$REDIS_PORT/0" doctor)" \
     'note +library +.*runs as scripts \(EVALSHA\), which cost the server more: NOPERM.*what to do: give the user \+fcall'
+finds "what it offers" ok offers '.*EVAL, keys that are not declared, BLMPOP, PUBLISH and WAIT work'
+# A user whose keys are those of locks, but not those of inboxes, is what a service without undeclared keys is to a script.
+redis_cli ACL SETUSER closed reset on '>word' '~lock:*' '~{lock:?*}*' '~~?:lock:*' '&*' +@all >/dev/null
+like "keys that scripts may not use" "$("$HOLDFAST" -u "redis://closed:word@127.0.0.1:$REDIS_PORT/0" doctor 2>&1)" \
+    'fail +offers +.*scripts with keys that are not declared: .*what to do: wake=pubsub, or wake=poll'
+like "who polls does not need them" "$("$HOLDFAST" -u "redis://closed:word@127.0.0.1:$REDIS_PORT/0?wake=poll" doctor 2>&1)" \
+    'note +offers +.*scripts with keys that are not declared: '
+unlike() { if grep -qE "$3" <<<"$2"; then result "$1" 1 "$2"; else result "$1" 0; fi; }
+redis_cli ACL SETUSER plain +fcall -eval >/dev/null
+unlike "without EVAL, where functions are there" "$("$HOLDFAST" -u "redis://plain:word@127.0.0.1:$REDIS_PORT/0" doctor 2>&1)" \
+    '^(note|warn|fail) +offers'
 finds "its clock" ok clock '.*[0-9]+ ms (ahead of|behind) ours'
 finds "the round trip" ok cycle 'acquire and release: median [0-9]+ us'
 finds "nothing is dropped" ok eviction '.*memory has no limit: nothing is dropped'
@@ -116,6 +127,21 @@ finds "a holder of this machine that is stopped" warn holds "pid $guard holds \"
 kill -CONT "$guard"
 echo >go
 wait $holder
+
+# ---- Services that lack a command
+stop_server
+start_server "$kind" --rename-command BLMPOP "" --rename-command WAIT "" || exit 70
+finds "without BLMPOP" fail offers '.*BLMPOP: the server refuses this: ERR unknown command.*what to do: wake=pubsub, or wake=poll'
+exits "is a failure with an inbox" 78 "$HOLDFAST" -u "$REDIS_URL" doctor
+finds "and good to know with another way" note offers '.*BLMPOP: the server refuses this' wake=pubsub
+exits "which is no failure" 0 "$HOLDFAST" -u "$REDIS_URL?wake=pubsub" doctor
+like "without WAIT" "$("$HOLDFAST" -u "$REDIS_URL?wake=poll" doctor)" 'note +offers +.*WAIT: the server refuses this.*what to do: leave out replicas='
+stop_server
+start_server "$kind" --rename-command PUBLISH "" || exit 70
+finds "without PUBLISH" fail offers '.*PUBLISH: the server refuses this.*what to do: wake=inbox, or wake=poll' wake=pubsub
+finds "which an inbox does not need" note offers '.*PUBLISH: the server refuses this'
+stop_server
+start_server "$kind" || exit 70
 
 redis_cli ACL SETUSER locker on '>secret' '~*' '&*' +@all -info -acl >/dev/null
 as_locker=redis://locker:secret@127.0.0.1:$REDIS_PORT/0
