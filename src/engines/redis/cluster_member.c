@@ -307,9 +307,12 @@ static void resend_later(struct redis *r, struct redis_op *a, const struct redir
         a->refused_at = now;
     if (now - a->refused_at >= r->connect_timeout) {
         char text[400];
-        bool is_down = redirect->how == REDIS_CLUSTER_DOWN;
+        bool is_down = redirect->how == REDIS_CLUSTER_DOWN,
+             has_moved = redirect->how == REDIS_MOVED;
+        const char *other =
+            has_moved ? "nodes name each other for slot" : "the cluster is moving slot";
         snprintf(text, sizeof text, "%.100s: %s %u: %.150s", r->where,
-                 is_down ? "no server has slot" : "the cluster is moving slot",
+                 is_down ? "no server has slot" : other,
                  redis_cluster_slot(r->prefix, a->sent_op.name, a->sent_op.name_len), error);
         a->unsent = false;
         a->refused_at = 0;
