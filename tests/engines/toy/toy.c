@@ -58,11 +58,13 @@ static void reply(struct toy *t, struct engine_op *op, const struct engine_reply
     t->host->on_reply(t->host->ctx, op, reply);
 }
 
+/* HF_OK: the outcome is unknown. */
 static void fail(struct toy *t, struct engine_op *op, nanos asked_at, hf_status status,
                  const char *text)
 {
-    struct engine_reply failed = {REPLY_FAILED, asked_at, .status = status, .text = text};
-    failed.retry_at = t->state == DOWN ? t->redial.dial_at : TIME_NEVER;
+    struct engine_reply failed = {REPLY_UNKNOWN, asked_at, .status = status, .text = text};
+    failed.kind = status ? REPLY_FAILED : REPLY_UNKNOWN;
+    failed.retry_at = status && t->state == DOWN ? t->redial.dial_at : TIME_NEVER;
     reply(t, op, &failed);
 }
 
@@ -82,12 +84,7 @@ static void drop(struct toy *t, const char *why, hf_status status, nanos now)
 
     while (t->queue.count) {
         pipeline_take(&t->queue, &request, sizeof request);
-        struct engine_reply unknown = {REPLY_UNKNOWN, request.flight.sent_at, .text = t->why};
-        unknown.retry_at = TIME_NEVER;
-        if (was_up)
-            reply(t, request.op, &unknown);
-        else
-            fail(t, request.op, request.flight.sent_at, status, t->why);
+        fail(t, request.op, request.flight.sent_at, was_up ? HF_OK : status, t->why);
     }
 }
 
