@@ -7,8 +7,8 @@
 #include "lease_file.h"
 #include "lock_request.h"
 #include "output.h"
-#include "session.h"
 #include "signals.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include "wait_display.h"
 #include <errno.h>
@@ -162,7 +162,7 @@ static int acquire_lease(struct acquire *acquire)
     }
 
     struct hf_client_options how = log_outlet_client(&acquire->log);
-    int code = session_open(acquire->options, &how, &acquire->client);
+    int code = verb_client_open(acquire->options, &how, &acquire->client);
     if (code != 0)
         return code;
     if (acquire->options->lease)
@@ -172,7 +172,7 @@ static int acquire_lease(struct acquire *acquire)
     if (code == 0 && wait_for_grant(acquire, &code))
         code = deliver(acquire);
 
-    return session_close(acquire->client, code);
+    return verb_client_close(acquire->client, code);
 }
 
 /* Removes a file without a lease. The file is still locked, so no other command has taken it

@@ -5,7 +5,7 @@
 #include "fetch.h"
 #include "output.h"
 #include "row_list.h"
-#include "session.h"
+#include "verb_client.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ int advise_from_history(const struct cli_options *options)
 {
     struct row_list rows = {0};
     hf_client *client;
-    int code = session_open(options, NULL, &client);
+    int code = verb_client_open(options, NULL, &client);
 
     if (code != 0)
         return code;
@@ -84,7 +84,7 @@ int advise_from_history(const struct cli_options *options)
     if (code == 0)
         code = print_history(&rows, options);
     row_list_free(&rows);
-    return session_close(client, code);
+    return verb_client_close(client, code);
 }
 
 /* ---- Metrics ---- */

@@ -1,7 +1,7 @@
 /* bench.c - the verb `bench`: runs the workloads of the project's own bench for a second each on
  * the engine at hand. */
 #include "output.h"
-#include "session.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include "workload.h"
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static void *open_worker(const struct bench *b, int number)
 
     (void)number;
     worker.alone = b->workers == 1;
-    int code = session_open(given, NULL, &worker.client);
+    int code = verb_client_open(given, NULL, &worker.client);
     if (code != 0)
         _exit(code);
     return &worker;
@@ -69,7 +69,7 @@ static void give(void *lock)
 static void close_worker(void *lock)
 {
     struct worker *worker = lock;
-    int code = session_close(worker->client, 0);
+    int code = verb_client_close(worker->client, 0);
     if (code != 0)
         _exit(code);
 }

@@ -1,7 +1,7 @@
 /* break_resize.c - the verbs `break` and `resize`: an operator changes a lock that others hold. */
 #include "json_log.h"
 #include "output.h"
-#include "session.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <inttypes.h>
 
@@ -103,9 +103,9 @@ static int run_break(const struct cli_options *options, int argc, char **argv)
     if (code != 0)
         return code;
     struct hf_client_options how = log_outlet_client(&log);
-    code = session_open(options, &how, &client);
+    code = verb_client_open(options, &how, &client);
 
-    return code == 0 ? session_close(client, do_break(options, client, argv[0])) : code;
+    return code == 0 ? verb_client_close(client, do_break(options, client, argv[0])) : code;
 }
 
 static int run_resize(const struct cli_options *options, int argc, char **argv)
@@ -118,13 +118,13 @@ static int run_resize(const struct cli_options *options, int argc, char **argv)
         code = EXIT_USAGE;
     }
     if (code == 0)
-        code = session_open(options, NULL, &client);
+        code = verb_client_open(options, NULL, &client);
     if (code != 0)
         return code;
 
     hf_status status = hf_resize(client, argv[0], (uint32_t)options->capacity);
     if (status != HF_OK)
-        return session_close(client, fail_with(status));
+        return verb_client_close(client, fail_with(status));
     if (options->json) {
         printf("{\"name\":");
         json_print_text(stdout, argv[0]);
@@ -134,7 +134,7 @@ static int run_resize(const struct cli_options *options, int argc, char **argv)
                options->capacity);
     }
 
-    return session_close(client, finish_stdout());
+    return verb_client_close(client, finish_stdout());
 }
 
 const struct verb VERB_BREAK = {

@@ -5,8 +5,8 @@
 #include "findings.h"
 #include "output.h"
 #include "row_list.h"
-#include "session.h"
 #include "table_path.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <errno.h>
 #include <inttypes.h>

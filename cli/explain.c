@@ -1,8 +1,8 @@
 /* explain.c - the verb `explain`: prints the timing that follows from a ttl, and every setting
  * with its source. */
 #include "lock_request.h"
-#include "session.h"
 #include "text_table.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -216,8 +216,8 @@ static int run_explain(const struct cli_options *options, int argc, char **argv)
     hf_client *client;
     int code = check_operands(&VERB_EXPLAIN, argc, argv, 0, 0);
     if (code == 0)
-        code = session_open(options, NULL, &client);
-    return code == 0 ? session_close(client, explain(options, client)) : code;
+        code = verb_client_open(options, NULL, &client);
+    return code == 0 ? verb_client_close(client, explain(options, client)) : code;
 }
 
 const struct verb VERB_EXPLAIN = {

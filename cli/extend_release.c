@@ -2,7 +2,7 @@
 #include "json_log.h"
 #include "lease_file.h"
 #include "output.h"
-#include "session.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <inttypes.h>
 #include <string.h>
@@ -122,7 +122,7 @@ static int with_lease(struct attached *attached, int (*act)(struct attached *att
 
     struct hf_client_options how = log_outlet_client(&attached->log);
     how.log_level = HF_LOG_DEBUG; /* the library logs "extended" at this level */
-    code = session_open(attached->options, &how, &attached->client);
+    code = verb_client_open(attached->options, &how, &attached->client);
     if (code != 0)
         return code;
 
@@ -132,7 +132,7 @@ static int with_lease(struct attached *attached, int (*act)(struct attached *att
         hf_lease_free(attached->lease);
     }
 
-    return session_close(attached->client, code);
+    return verb_client_close(attached->client, code);
 }
 
 static int run_extend(const struct cli_options *options, int argc, char **argv)

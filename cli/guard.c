@@ -9,7 +9,7 @@
 #include "json_log.h"
 #include "output.h"
 #include "run_channel.h"
-#include "session.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <errno.h>
 #include <poll.h>
@@ -176,7 +176,7 @@ int guard_run(const struct run_order *order, int channel)
     }
 
     code = serve_order(&guard);
-    status = hf_close(guard.client, session_patience(code));
+    status = hf_close(guard.client, verb_client_patience(code));
     if (status != HF_TIMEOUT)
         lock_set_join(&guard.locks);
     bool failed = status != HF_OK && status != HF_IN_DOUBT;

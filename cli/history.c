@@ -1,7 +1,7 @@
 /* history.c - the verb `history`: prints the past holds of a name, as a table or as JSON. */
 #include "json_rows.h"
 #include "row_cells.h"
-#include "session.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <unistd.h>
 
@@ -56,7 +56,7 @@ static int run_history(const struct cli_options *options, int argc, char **argv)
     int code = check_operands(&VERB_HISTORY, argc, argv, 1, 1);
 
     if (code == 0)
-        code = session_open(options, NULL, &client);
+        code = verb_client_open(options, NULL, &client);
     if (code != 0)
         return code;
 
@@ -72,7 +72,7 @@ static int run_history(const struct cli_options *options, int argc, char **argv)
         say_none(client, argv[0]);
     row_list_free(&rows);
 
-    return session_close(client, code);
+    return verb_client_close(client, code);
 }
 
 const struct verb VERB_HISTORY = {

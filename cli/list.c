@@ -3,8 +3,8 @@
 #include "row_cells.h"
 #include "screen.h"
 #include "server_votes.h"
-#include "session.h"
 #include "sort_by_urgency.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -166,14 +166,14 @@ static void print_list(const struct cli_options *options, const struct format *f
 static int read_list(const struct cli_options *options, const char *prefix, struct row_list *rows)
 {
     hf_client *client;
-    int code = session_open(options, NULL, &client);
+    int code = verb_client_open(options, NULL, &client);
     if (code != 0)
         return code;
 
     struct hf_page all = {.size = sizeof all, .prefix = prefix, .foreign = options->foreign != 0};
     char next[HF_NAME_MAX + 1];
     hf_status status = hf_list_page(client, &all, row_list_add, rows, next);
-    return session_close(client, row_list_check(rows, status));
+    return verb_client_close(client, row_list_check(rows, status));
 }
 
 static int prepare_list(const struct cli_options *options, const char *prefix,
@@ -223,7 +223,7 @@ struct listing {
 static int read_listing(const struct cli_options *options, struct listing *listing)
 {
     hf_client *client;
-    int code = session_open(options, NULL, &client);
+    int code = verb_client_open(options, NULL, &client);
 
     if (code != 0)
         return code;
@@ -232,7 +232,7 @@ static int read_listing(const struct cli_options *options, struct listing *listi
     hf_status status =
         servers == HF_OK ? hf_show(client, listing->name, row_list_add, &listing->rows) : servers;
     listing->code = row_list_check(&listing->rows, status);
-    return session_close(client, listing->server_votes.count > 0 ? 0 : listing->code);
+    return verb_client_close(client, listing->server_votes.count > 0 ? 0 : listing->code);
 }
 
 static void print_json_listing(const struct listing *listing)

@@ -6,10 +6,10 @@
 #include "top.h"
 #include "output.h"
 #include "screen.h"
-#include "session.h"
 #include "signals.h"
 #include "sort_by_urgency.h"
 #include "top_lines.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -487,10 +487,11 @@ static int run_top(const struct cli_options *options, int argc, char **argv)
         code = EXIT_USAGE;
     }
     if (code == 0)
-        code = session_open(options, NULL, &client);
+        code = verb_client_open(options, NULL, &client);
     if (code != 0)
         return code;
-    return session_close(client, top_run(client, "top", argc > 0 ? argv[0] : NULL, options->sort));
+    return verb_client_close(client,
+                             top_run(client, "top", argc > 0 ? argv[0] : NULL, options->sort));
 }
 
 const struct verb VERB_TOP = {

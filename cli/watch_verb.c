@@ -1,7 +1,7 @@
 /* watch_verb.c - the verb `watch`: a live view on a terminal; elsewhere a line for each change. */
 #include "output.h"
-#include "session.h"
 #include "top.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -81,15 +81,15 @@ static int run_watch(const struct cli_options *options, int argc, char **argv)
     int code = check_operands(&VERB_WATCH, argc, argv, 0, 1);
 
     if (code == 0)
-        code = session_open(options, NULL, &client);
+        code = verb_client_open(options, NULL, &client);
     if (code != 0)
         return code;
     const char *terminal = getenv("TERM");
     bool dumb = !terminal || !*terminal || strcmp(terminal, "dumb") == 0;
     bool live = isatty(STDOUT_FILENO) && !dumb && !options->json && !options->lines;
 
-    return session_close(client, live ? top_run(client, "watch", prefix, 0)
-                                      : watch_lines(options, client, prefix));
+    return verb_client_close(client, live ? top_run(client, "watch", prefix, 0)
+                                          : watch_lines(options, client, prefix));
 }
 
 const struct verb VERB_WATCH = {

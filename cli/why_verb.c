@@ -2,7 +2,7 @@
  * waiters, and says whether it is a deadlock. */
 #include "json_rows.h"
 #include "output.h"
-#include "session.h"
+#include "verb_client.h"
 #include "verbs.h"
 #include "wait_graph.h"
 #include <inttypes.h>
@@ -228,8 +228,8 @@ static int run_why(const struct cli_options *options, int argc, char **argv)
     hf_client *client;
     int code = check_operands(&VERB_WHY, argc, argv, 1, 1);
     if (code == 0)
-        code = session_open(options, NULL, &client);
-    return code == 0 ? session_close(client, explain_wait(options, client, argv[0])) : code;
+        code = verb_client_open(options, NULL, &client);
+    return code == 0 ? verb_client_close(client, explain_wait(options, client, argv[0])) : code;
 }
 
 const struct verb VERB_WHY = {

@@ -29,7 +29,7 @@ void session_prove(struct session *session)
     session->length = session->kept_length;
 }
 
-void session_doubt(struct session *session)
+void session_drop_kept(struct session *session)
 {
     session->kept_at = 0;
 }

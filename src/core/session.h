@@ -46,7 +46,7 @@ void session_keep(struct session *session, nanos asked_at, nanos length);
 /* The kept renewal, if there is one, counts from now on. */
 void session_prove(struct session *session);
 /* The server that answered the renewal may have been deposed: another renewal is needed. */
-void session_doubt(struct session *session);
+void session_drop_kept(struct session *session);
 
 /* Until when the server does not end the session. */
 static inline nanos session_end(const struct session *session)

@@ -26,7 +26,7 @@ static void test_a_doubted_renewal_never_counts(void **state)
     session_begin(&s, 10 * S, 9 * S);
     session_keep(&s, 15 * S, 9 * S);
     assert_true(session_is_kept_since(&s, 12 * S));
-    session_doubt(&s);
+    session_drop_kept(&s);
     session_prove(&s);
     assert_int_equal(session_end(&s), 19 * S);
     assert_false(session_is_kept_since(&s, 12 * S));

@@ -77,7 +77,7 @@ static void begin(struct etcd *e, struct etcd_session *session, nanos now)
     etcd_call_abandon(call);
     call->session = session;
     session->base.state = SESSION_ASKED_FOR;
-    session_doubt(&session->base);
+    session_drop_kept(&session->base);
 }
 
 static bool need_alive(struct etcd *e, struct etcd_session *session, nanos now)
@@ -181,7 +181,7 @@ void etcd_session_prove(struct etcd_session *session, const struct message *m)
     if (same)
         session_prove(base);
     else
-        session_doubt(base); /* the leader may have changed: another keepalive is needed */
+        session_drop_kept(base); /* the leader may have changed: another keepalive is needed */
 }
 
 static void prove_door(struct etcd *e, nanos now)
