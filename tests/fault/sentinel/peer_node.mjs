@@ -66,9 +66,10 @@ async function hold(held) {
     for (let next = Date.now() + ttl / 3; !released; await pause(10)) {
         if (Date.now() < next) continue;
         next = Date.now() + ttl / 3;
-        const answer = await lock.extend(held).catch(() => null);
+        // redlock 4 tries to extend as often as it tries to lock: not beyond the end of the lock
+        const answer = await Promise.race([lock.extend(held).catch(() => null), pause(Math.max(1, expires - Date.now()))]);
         if (answer) expires = Date.now() + ttl;
-        if (answer === false || Date.now() > expires) return false;
+        if (answer === false || Date.now() >= expires) return false;
     }
     return true;
 }
