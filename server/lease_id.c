@@ -119,7 +119,7 @@ bool lease_text_read(const char *exported, struct lease_facts *facts)
 
     *facts = (struct lease_facts){.name = NULL};
     int fields =
-        sscanf(exported, "hf1 %32[0-9a-f] %32[0-9a-f] %2u %9u %9u %18" SCNd64 " %20" SCNu64 "%n",
+        sscanf(exported, "hf1 %32[0-9a-f] %32[0-9a-f] %2u %9u %9u %18" SCNd64 " %21" SCNu64 "%n",
                facts->attempt, facts->owner, &facts->kind, &facts->units, &facts->capacity,
                &facts->ttl_ms, &facts->token, &name_at);
     facts->name = exported + name_at + (exported[name_at] == ' ');

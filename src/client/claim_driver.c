@@ -426,7 +426,7 @@ static hf_status refuse_adoption(const struct hf_lease *lease, const struct engi
                      (unsigned long long)token);
 }
 
-static hf_status adopt(struct hf_lease *lease, uint64_t token)
+static hf_status adopt(struct hf_lease *lease, uint64_t token, bool is_settled)
 {
     assert(lease->claim.state == CLAIM_NEW);
 
@@ -438,7 +438,7 @@ static hf_status adopt(struct hf_lease *lease, uint64_t token)
         return refuse_adoption(lease, &reply, token);
 
     nanos until = reply.asked_at + reply.good - timing_drift(&lease->client->limits, reply.good);
-    claim_adopt(&lease->claim, reply.asked_at, until, token);
+    claim_adopt(&lease->claim, reply.asked_at, until, token, is_settled);
     keep_alive(lease);
     arm(lease, lease->claim.act_at < until ? lease->claim.act_at : until);
     return HF_OK;
@@ -446,10 +446,10 @@ static hf_status adopt(struct hf_lease *lease, uint64_t token)
 
 /* Makes a lease for a hold that was acquired elsewhere. It is held once the engine confirms the
  * hold with that token. */
-hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token)
+hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token, bool is_settled)
 {
     claim_driver_wait_begin(lease);
-    hf_status status = adopt(lease, token);
+    hf_status status = adopt(lease, token, is_settled);
     if (status != HF_OK)
         lease->client->type->forget(lease->client->engine, &lease->op);
     claim_driver_wait_end(lease);
@@ -457,12 +457,12 @@ hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token)
 }
 
 /* The same without asking the engine. */
-void claim_driver_assume(struct hf_lease *lease, uint64_t token)
+void claim_driver_assume(struct hf_lease *lease, uint64_t token, bool is_settled)
 {
     assert(lease->claim.state == CLAIM_NEW);
 
     nanos now = clock_boot(), until = now + lease->claim.sheet->t.ttl;
-    claim_adopt(&lease->claim, now, until, token);
+    claim_adopt(&lease->claim, now, until, token, is_settled);
     lease->claim.is_assumed = true;
     keep_alive(lease);
     arm(lease, lease->claim.act_at < until ? lease->claim.act_at : until);

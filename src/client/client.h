@@ -346,8 +346,8 @@ static inline void claim_driver_wait_end(struct hf_lease *lease)
         claim_driver_wait_pass(lease);
 }
 
-hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token);
-void claim_driver_assume(struct hf_lease *lease, uint64_t token);
+hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token, bool is_settled);
+void claim_driver_assume(struct hf_lease *lease, uint64_t token, bool is_settled);
 /* The hold belongs to its exported text alone. */
 void claim_driver_disown(struct hf_lease *lease);
 

@@ -1,7 +1,11 @@
 /* export.c - turns a detached hold into text, and such a text into a handle.
  *
  * The text: "hf1", attempt, owner, kind, units, capacity, ttl in ms, token, name, separated by one
- * blank each. The name is last because it may contain blanks. Ids are in hexadecimal. */
+ * blank each. The name is last because it may contain blanks. Ids are in hexadecimal.
+ *
+ * The token has a + before it if no ACQUIRE of the attempt can arrive any more (claim.h:
+ * is_settled). Then a release needs no tombstone, which would make this and the next acquire of the
+ * lock a lot dearer. A library that does not know the + reads the same number and leaves one. */
 #include "client.h"
 
 #include "base/error.h"
@@ -30,6 +34,12 @@ static void export_hold(struct hf_lease *lease)
     claim_export(&lease->claim);
 }
 
+/* Other processes may send the same attempt if the caller named it. */
+static bool is_settled(const struct hf_lease *lease)
+{
+    return lease->claim.is_settled && !lease->claim.may_be_in_flight && !lease->op.named;
+}
+
 hf_status client_export(struct hf_lease *lease, char *text, size_t size)
 {
     assert(text);
@@ -38,6 +48,7 @@ hf_status client_export(struct hf_lease *lease, char *text, size_t size)
     hf_status status = HF_OK;
     small_mutex_lock(&lease->lock);
     const struct engine_op *op = &lease->op;
+    const char *settled = is_settled(lease) ? "+" : "";
     print_id(&op->attempt, attempt);
     print_id(&op->owner, owner);
     if (!op->detached)
@@ -45,10 +56,10 @@ hf_status client_export(struct hf_lease *lease, char *text, size_t size)
     else if (!lease_is_held(lease))
         status =
             error_set(lease->lost_status ? HF_LOST : HF_NOT_HELD, "%s: not held", lease->op.name);
-    else if (snprintf(text, size, "hf1 %s %s %d %u %u %" PRId64 " %" PRIu64 " %s", attempt, owner,
+    else if (snprintf(text, size, "hf1 %s %s %d %u %u %" PRId64 " %s%" PRIu64 " %s", attempt, owner,
                       (int)op->kind, op->units, op->capacity,
-                      lease->claim.sheet->t.ttl / NANOS_OF_MS(1), (uint64_t)lease->claim.token,
-                      lease->op.name) >= (int)size)
+                      lease->claim.sheet->t.ttl / NANOS_OF_MS(1), settled,
+                      (uint64_t)lease->claim.token, lease->op.name) >= (int)size)
         status = error_set(HF_FULL, "%s: %zu bytes are too few for the text of its lease",
                            lease->op.name, size);
     else
@@ -64,6 +75,7 @@ struct exported {
     struct hf_request request;
     struct id attempt, owner;
     uint64_t token;
+    bool is_settled;
 };
 
 /* The text has 32 digits in lower case. */
@@ -91,13 +103,13 @@ static hf_status parse(const struct hf_client *client, const char *text, struct 
 {
     char attempt[33] = "", owner[33] = "";
     unsigned kind = 0;
-    int name_at = 0;
+    int token_at = 0, name_at = 0;
 
     *e = (struct exported){.request = {.size = sizeof e->request, .flags = HF_DETACHED}};
     struct hf_request *r = &e->request;
-    int fields =
-        sscanf(text, "hf1 %32[0-9a-f] %32[0-9a-f] %2u %9u %9u %18" SCNd64 " %20" SCNu64 "%n",
-               attempt, owner, &kind, &r->units, &r->capacity, &r->ttl_ms, &e->token, &name_at);
+    int fields = sscanf(
+        text, "hf1 %32[0-9a-f] %32[0-9a-f] %2u %9u %9u %18" SCNd64 " %n%21" SCNu64 "%n", attempt,
+        owner, &kind, &r->units, &r->capacity, &r->ttl_ms, &token_at, &e->token, &name_at);
 
     r->kind = (hf_kind)kind;
 
@@ -106,6 +118,7 @@ static hf_status parse(const struct hf_client *client, const char *text, struct 
     if (!is_whole || !in_range(client, r))
         return error_set(HF_INVALID, "text: not an exported lease");
 
+    e->is_settled = text[token_at] == '+';
     read_id(attempt, &e->attempt);
     read_id(owner, &e->owner);
     r->name = text + name_at + 1;
@@ -114,7 +127,8 @@ static hf_status parse(const struct hf_client *client, const char *text, struct 
 }
 
 /* Makes the lease of a text, locked and in state NEW. */
-static hf_status make_lease(struct hf_client *client, const char *text, struct hf_lease **out)
+static hf_status make_lease(struct hf_client *client, const char *text, struct hf_lease **out,
+                            bool *is_settled)
 {
     struct exported e;
     nanos now = clock_boot();
@@ -129,6 +143,7 @@ static hf_status make_lease(struct hf_client *client, const char *text, struct h
     lease->op.attempt = e.attempt;
     lease->op.token = e.token;
     lease->op.named = memcmp(&e.owner, &e.attempt, sizeof e.owner) != 0;
+    *is_settled = e.is_settled;
     return HF_OK;
 }
 
@@ -146,11 +161,12 @@ hf_status client_attach(struct hf_client *client, const char *text, struct hf_le
     assert(text && out);
 
     struct hf_lease *lease;
-    hf_status status = make_lease(client, text, &lease);
+    bool is_settled;
+    hf_status status = make_lease(client, text, &lease, &is_settled);
     if (status != HF_OK)
         return status;
 
-    status = claim_driver_adopt(lease, lease->op.token);
+    status = claim_driver_adopt(lease, lease->op.token, is_settled);
     if (status != HF_OK) {
         lease_drop(lease);
         return status;
@@ -166,14 +182,15 @@ hf_status client_assume(struct hf_client *client, const char *text, struct hf_le
     assert(text && out);
 
     struct hf_lease *lease;
+    bool is_settled;
     if (!(client->limits.offers & ENGINE_FINDS_HOLDS))
         return error_set(HF_UNSUPPORTED, "text: the engine %s must be asked for a hold; attach it",
                          client->type->name);
-    hf_status status = make_lease(client, text, &lease);
+    hf_status status = make_lease(client, text, &lease, &is_settled);
     if (status != HF_OK)
         return status;
 
-    claim_driver_assume(lease, lease->op.token);
+    claim_driver_assume(lease, lease->op.token, is_settled);
     finish_lease(lease);
     *out = lease;
     return HF_OK;

@@ -132,7 +132,7 @@ void claim_init(struct claim *claim, const struct claim_terms *terms,
     claim->answered = claim->is_stalled = false;
     claim->asked_extend = claim->asked_release = claim->warned = false;
     claim->token_may_rise = terms->shared;
-    claim->is_text = claim->is_assumed = claim->brief = false;
+    claim->is_text = claim->is_assumed = claim->is_settled = claim->brief = false;
     claim->in_flight = claim->convert_next = OP_NONE;
     claim->tries = 0;
     claim->outcome = HF_OK;
@@ -147,7 +147,7 @@ void claim_init(struct claim *claim, const struct claim_terms *terms,
     claim_set_valid(claim, 0);
 }
 
-void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token)
+void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token, bool is_settled)
 {
     claim_assert(claim->state == CLAIM_NEW);
     claim->state = CLAIM_HELD;
@@ -155,8 +155,9 @@ void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t tok
     claim->granted_at = now;
     claim_set_token(claim, token);
     claim_export(claim); /* the exporting process still has a handle */
-    /* the exporting process may have sent a request that is not executed yet */
-    claim->may_be_in_flight = true;
+    /* the exporting process may have sent an ACQUIRE that is not executed yet */
+    claim->may_be_in_flight = !is_settled;
+    claim->is_settled = is_settled;
     claim_believe(claim, now, valid_until);
 }
 

@@ -43,6 +43,9 @@ struct claim {
     bool is_stalled : 1;
     bool is_text : 1;    /* the hold's text was exported: other handles may extend the hold */
     bool is_assumed : 1; /* valid_until is a guess, because the engine has not replied yet */
+    /* At the grant no ACQUIRE of this attempt was unanswered, and held claims send none. So others
+     * who have the text may release without a tombstone. */
+    bool is_settled : 1;
     /* A request of this attempt may still be executed: the final RELEASE must leave a tombstone. */
     bool may_be_in_flight;
     bool cancelled; /* the caller stopped waiting: a late grant is released, not reported */
@@ -123,8 +126,10 @@ struct claim_terms {
 void claim_init(struct claim *claim, const struct claim_terms *terms,
                 const struct timing_sheet *sheet);
 
-/* Turns a claim in state NEW into one that is HELD: the hold was exported as text. */
-void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token);
+/* Turns a claim in state NEW into one that is HELD: the hold was exported as text. `is_settled`: as
+ * the exporting claim had it. */
+void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token,
+                 bool is_settled);
 
 /* The text of the hold was exported: from now on other handles may extend and upgrade it. When the
  * time that this claim knows is over, it is lost without a release, which would end their hold. */

@@ -101,6 +101,9 @@ struct claim_effect claim_act_grant(struct claim *claim, const struct claim_even
     claim->notified = false;
     claim->granted_at = event->now;
     claim->brief = event->reply->brief;
+    /* The claim may have sent another ACQUIRE after the request that was granted. */
+    bool is_last = event->reply->asked_at >= claim->asked_at;
+    claim->is_settled = event->reply->is_settled && is_last && !claim->may_be_in_flight;
     /* For a brief grant the plan counts from now: its request may have been sent long ago. */
     claim_believe(claim, claim->brief ? event->now : event->reply->asked_at, until);
     return (struct claim_effect){.report = REPORT_GRANTED, .status = HF_OK};

@@ -147,6 +147,9 @@ struct engine_reply {
     /* GRANTED, EXTENDED: the last such reply of this op came from another server, with another
      * clock: `good` replaces the earlier end */
     bool is_elsewhere;
+    /* GRANTED: every ACQUIRE of this attempt was answered, so none can arrive any more; false: the
+     * engine does not know */
+    bool is_settled;
     hf_status status; /* FAILED: the reason */
     /* FAILED, NOT_HELD: reason in words; BUSY: the holder in words, or NULL; valid during the
      * call */

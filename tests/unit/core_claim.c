@@ -382,7 +382,7 @@ static void an_adopted_hold_is_held_for_what_is_left_of_it(void **state)
     struct claim_terms terms = {.auto_renew = true, .deadline = TIME_NEVER};
     timing_sheet_fill(&sheet, 1000, &limits, &(struct timing_overrides){0});
     claim_init(&top.claim, &terms, &sheet);
-    claim_adopt(&top.claim, epoch, epoch + NANOS_OF_MS(500), 44);
+    claim_adopt(&top.claim, epoch, epoch + NANOS_OF_MS(500), 44, false);
     assert_int_equal(top.claim.token, 44);
     assert_true(claim_valid(&top.claim, epoch + NANOS_OF_MS(499)));
     timer(&top, 0);
@@ -407,8 +407,8 @@ static void a_claim_in_used_memory_begins_like_a_new_one(void **state)
 #define SAME(field) assert_int_equal(used.field, fresh.field)
     SAME(state), SAME(auto_renew), SAME(may_be_in_flight), SAME(cancelled), SAME(queued);
     SAME(notified), SAME(asked_extend), SAME(asked_release), SAME(warned), SAME(token_may_rise);
-    SAME(is_text), SAME(brief), SAME(in_flight), SAME(convert_next), SAME(answered), SAME(outcome),
-        SAME(tries);
+    SAME(is_text), SAME(is_settled), SAME(brief), SAME(in_flight), SAME(convert_next),
+        SAME(answered), SAME(outcome), SAME(tries);
     SAME(extend_ms), SAME(deadline), SAME(max_hold), SAME(started_at), SAME(granted_at);
     SAME(ended_at), SAME(asked_at), SAME(act_at), SAME(warn_at), SAME(give_up_at);
     SAME(downgrade_unknown_until), SAME(valid_until), SAME(token);

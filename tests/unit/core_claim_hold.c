@@ -414,6 +414,52 @@ a_cut_renewal_of_a_hold_that_came_from_the_queue_raises_doubt_and_of_another_doe
     assert_false(direct.move.may_be_in_flight);
 }
 
+/* A grant of a claim that waits if `waits_ms` is not 0; the engine says that no ACQUIRE can arrive
+ * any more. The grant replies to a request that was sent at `asked_ms`. */
+static bool is_settled_after(int64_t waits_ms, bool is_refreshed, int64_t asked_ms)
+{
+    struct table_top top = asking(waits_ms);
+    if (waits_ms)
+        tell(&top, REPLY_QUEUED, 10);
+    if (is_refreshed)
+        tell(&top, REPLY_NOTIFY, 20);
+    tell_full(&top,
+              (struct engine_reply){.kind = REPLY_GRANTED,
+                                    .asked_at = epoch + NANOS_OF_MS(asked_ms),
+                                    .good = TTL,
+                                    .token = 9,
+                                    .is_settled = true},
+              30);
+    assert_int_equal(top.claim.state, CLAIM_HELD);
+    return top.claim.is_settled;
+}
+
+static void a_hold_is_settled_when_no_acquire_was_sent_after_the_one_that_was_granted(void **state)
+{
+    (void)state;
+    assert_true(is_settled_after(0, false, 0));
+    assert_true(is_settled_after(500, false, 0));
+    assert_true(is_settled_after(500, true, 20));
+    assert_false(is_settled_after(500, true, 0)); /* the refresh of 20 ms may still arrive */
+    assert_false(held().claim.is_settled);        /* the engine does not know */
+}
+
+static void whoever_takes_up_a_settled_hold_releases_it_without_a_tombstone(void **state)
+{
+    (void)state;
+    for (int is_settled = 0; is_settled < 2; is_settled++) {
+        struct table_top top = {0};
+        struct timing_sheet sheet;
+        struct claim_terms terms = {.deadline = TIME_NEVER};
+        timing_sheet_fill(&sheet, 1000, &limits, &(struct timing_overrides){0});
+        claim_init(&top.claim, &terms, &sheet);
+        claim_adopt(&top.claim, epoch, epoch + TTL, 44, is_settled);
+        wish(&top, INPUT_RELEASE, 10);
+        expect(&top, CLAIM_RELEASING, OP_RELEASE, REPORT_NONE, HF_OK);
+        assert_int_equal(top.move.may_be_in_flight, !is_settled);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +490,8 @@ int main(void)
             a_release_that_overtook_a_refresh_leaves_a_tombstone_when_it_is_sent_again),
         cmocka_unit_test(
             a_cut_renewal_of_a_hold_that_came_from_the_queue_raises_doubt_and_of_another_does_not),
+        cmocka_unit_test(a_hold_is_settled_when_no_acquire_was_sent_after_the_one_that_was_granted),
+        cmocka_unit_test(whoever_takes_up_a_settled_hold_releases_it_without_a_tombstone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,16 +55,28 @@ static bool is_confirmed_elsewhere(struct redis *r, struct redis_op *a, uint64_t
     return before && before != r->server_number;
 }
 
+/* Returns true if no ACQUIRE of the op can arrive after this grant. Only detached holds are asked:
+ * their text tells it to other processes. Members of a quorum do not know about each other. */
+static bool is_settled(const struct redis *r, const struct redis_op *a)
+{
+    bool is_alone = !a->cut && !a->acquiring && !a->unsent;
+    return a->sent_op.detached && is_alone && !r->durable && !r->is_quorum_member;
+}
+
 static void pass_on(struct redis *r, struct redis_op *a, const struct engine_reply *reply)
 {
-    bool is_held = reply->kind == REPLY_GRANTED || reply->kind == REPLY_EXTENDED;
-    if (!is_held || !is_confirmed_elsewhere(r, a, reply->token)) {
+    bool is_grant = reply->kind == REPLY_GRANTED;
+    bool is_held = is_grant || reply->kind == REPLY_EXTENDED;
+    bool is_elsewhere = is_held && is_confirmed_elsewhere(r, a, reply->token);
+    bool settles = is_grant && is_settled(r, a);
+    if (!is_elsewhere && !settles) {
         r->host->on_reply(r->host->ctx, a->op, reply);
         return;
     }
 
     struct engine_reply said = *reply;
-    said.is_elsewhere = true;
+    said.is_elsewhere = is_elsewhere;
+    said.is_settled = settles;
     r->host->on_reply(r->host->ctx, a->op, &said);
 }
 
@@ -648,9 +660,11 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
     struct redis_connection *connection = redis_op_connection(r, a, verb);
     a->notified = false;
     bool ends = verb == OP_LEAVE || (verb == OP_RELEASE && !place_of(r, a));
-    /* A detached hold may have been made by another client. So a release is sent even to a server
-     * that has never greeted this client. */
-    bool may_be_there = a->sent_op.may_be_in_flight || (r->is_quorum_member && a->sent_op.detached);
+    /* Another client may have made the hold: one that came from a text has a token, a detached one
+     * may be on a server of a quorum. So the release is sent even to a server that has never
+     * greeted this client. */
+    bool is_of_another = r->is_quorum_member ? a->sent_op.detached : a->sent_op.token != 0;
+    bool may_be_there = a->sent_op.may_be_in_flight || is_of_another;
     if (ends && !a->sent && !may_be_there) {
         end_unheard(r, a, now);
         return;

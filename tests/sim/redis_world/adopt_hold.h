@@ -25,9 +25,8 @@ static void hear_adoption(unsigned id, const struct engine_reply *reply)
     }
     nanos until =
         reply->asked_at + reply->good - timing_drift(&a->claim.sheet->limits, reply->good);
-    claim_adopt(&a->claim, reply->asked_at, until, reply->token);
-    if (w.options.plant == PLANT_ADOPT_SURE)
-        a->claim.may_be_in_flight = false;
+    bool is_settled = a->is_settled || w.options.plant == PLANT_ADOPT_SURE;
+    claim_adopt(&a->claim, reply->asked_at, until, reply->token, is_settled);
     note((int)a->process, "a%u is taken up until %.1f", id, (double)real_time(p, until) / 1e6);
     tally.adopted++;
     a->adopts = false;
@@ -54,6 +53,7 @@ static void adopt(unsigned process, unsigned from)
     struct timing_overrides overrides = {.acknowledge_ms = w.acknowledge_ms};
     struct claim_terms terms = {.auto_renew = draw(2), .shared = w.owners};
     left->was_taken = true;
+    a->is_settled = left->is_settled;
     a->op = left->op;
     a->op.engine_state = NULL;
     a->op.token = left->claim.token;

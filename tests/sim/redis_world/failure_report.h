@@ -191,11 +191,13 @@ static void print_tally(void)
            "re-entries, %llu barged, %llu stored\n",
            N(foreigners), N(breaks), N(resizes), N(upgrades), N(downgrades), N(extends), N(cancels),
            N(reentries), N(barges), N(stored));
-    printf("# %llu stored late, %llu without a token, %llu taken up, %llu wanted two names, %llu "
+    printf("# %llu stored late, %llu without a token, %llu left behind settled, %llu taken up, "
+           "%llu wanted two names, %llu "
            "not acknowledged, "
            "%llu failovers after "
            "acknowledgement\n",
-           N(stored_late), N(plain), N(adopted), N(several), N(unreplicated), N(kept_failovers));
+           N(stored_late), N(plain), N(settled), N(adopted), N(several), N(unreplicated),
+           N(kept_failovers));
     printf("# %llu times bytes came of a connection that its client had turned away from, %llu "
            "times news were read "
            "late\n",
@@ -215,6 +217,7 @@ static bool all_happened(void)
            t->ghosts && t->kills && t->restarts && t->wipes && t->failovers && t->steps &&
            t->fulls && t->flushes && t->foreigners && t->breaks && t->resizes && t->upgrades &&
            t->downgrades && t->extends && t->cancels && t->reentries && t->barges && t->stored &&
-           t->stored_late && t->plain && t->adopted && t->several && t->unreplicated &&
-           t->kept_failovers && t->orders && t->unread && t->refused && t->rights;
+           t->stored_late && t->plain && t->settled && t->adopted && t->several &&
+           t->unreplicated && t->kept_failovers && t->orders && t->unread && t->refused &&
+           t->rights;
 }

@@ -147,6 +147,8 @@ static void leave_behind(unsigned id)
     a->disowned = true;
     tell_judge((struct history_event){.what = H_ENDED, .who = id, .flags = H_LEFT});
     tell_judge((struct history_event){.what = H_OVER, .who = id, .flags = H_LEFT});
+    a->is_settled = a->claim.is_settled && !a->claim.may_be_in_flight && !a->op.named;
+    tally.settled += a->is_settled;
     uint64_t token = a->claim.token;
     claim_disown(&a->claim);
     a->claim.token = token; /* it stands in the text */

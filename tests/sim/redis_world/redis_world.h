@@ -203,6 +203,7 @@ struct attempt_of_user {
     bool downgrades;
     bool wrote_before;   /* it relied on writing when it wished to convert */
     bool leaves;         /* it will leave its hold behind */
+    bool is_settled;     /* the text of the hold says that no ACQUIRE can arrive any more */
     uint64_t late_token; /* planted: the one from an extra counter */
     uint32_t timer;
     nanos wake_at; /* when the timer is due, by its process's clock */
@@ -216,7 +217,7 @@ struct tally {
         lates, parts, stalls, suspends, jumps, closes, ghosts, kills, restarts, wipes, failovers,
         steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades, extends, cancels,
         unread, reentries, detached, barges, plain, dials, scripts, stored, stored_late, adopted,
-        several, unreplicated, kept_failovers, orders, refused, rights;
+        several, unreplicated, settled, kept_failovers, orders, refused, rights;
 };
 
 enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, READ_WRITE_AGAIN, KINDS };
