@@ -29,6 +29,12 @@
  * will be. A transaction that takes or passes .lock checks the entry or .lock itself, and touches
  * the entry, so that no later deletion can overlook it.
  *
+ * Ids. Consul remembers each deleted key for 15 minutes, and each read of a queue walks over those
+ * of the name. So a released entry leaves its id to the next request of this client for the name:
+ * the keys of a loop of requests are few. An old read may show the keys of the entry before; they
+ * changed before it was released (born_after). An id is not used again if some request of its
+ * entry has an unknown outcome. A detached hold has its attempt as id, by which others find it.
+ *
  * Tokens. The token of a hold is the Raft index of the change that let it in: of .lock for
  * exclusive holds, of the entry for all others. A shared hold that had to wait writes its entry
  * once more to get a token.
@@ -74,6 +80,7 @@ enum {
     CONSUL_IN_FLIGHT_MAX = 32,
     /* number of calls in flight above which LEAVEs are delayed; closing ends all places anyway */
     CONSUL_LEAVING_MAX = 8,
+    CONSUL_FREE_IDS = 8,    /* ids of a name that are kept for later requests */
     CONSUL_LISTED_MAX = 16, /* entries of a shared lock that each request reads itself */
     CONSUL_BODY_MAX = 16 << 20
 };
@@ -200,6 +207,12 @@ struct view_lock {
 
 enum query_target { QUERY_NONE, QUERY_LOCK, QUERY_ENTRY, QUERY_TREE };
 
+/* Id of an entry that was released, and the highest index that either of its keys had. */
+struct free_id {
+    char id[CONSUL_ID_TEXT + 1];
+    uint64_t ended;
+};
+
 struct consul_name {
     struct consul_name *next;
     /* PREFIX NAME /, with room for an attempt id behind the slash: consul_value_key() */
@@ -222,6 +235,8 @@ struct consul_name {
     bool reads_again;  /* something happened after the read in flight was sent: read again */
     uint32_t deleting; /* number of releases in flight */
     nanos unused_at;   /* time when the last entry left; the view is kept for a while after that */
+    struct free_id free_id[CONSUL_FREE_IDS];
+    unsigned free_ids;
 };
 
 /* ---- Entries ---- */
@@ -241,6 +256,11 @@ struct consul_entry {
     struct engine_op sent;       /* copy of *op at the last submit */
     char id[CONSUL_ID_TEXT + 1];
     uint64_t hash; /* hash of `id`, to find its row in a view */
+    /* keys with that id that changed last at this index or earlier are those of an entry before */
+    uint64_t born_after;
+    /* highest index of the keys that the release in flight deletes */
+    uint64_t ends_at;
+    uint64_t ended_at; /* the same, once they are deleted; 0: the id must not be used again */
     struct consul_name *name;
     struct consul_session *session;
     enum entry_stage stage;
@@ -270,9 +290,10 @@ struct consul_entry {
     bool ends_blindly;
     /* a key of the hold is missing: the others are removed before the reply */
     bool is_lost;
-    bool is_watched;   /* a hold that was renewed: its keys are watched */
-    bool is_done;      /* forgotten, and nothing is left to send */
-    hf_status refusal; /* status to reply once its place in the queue is deleted */
+    bool is_watched;    /* a hold that was renewed: its keys are watched */
+    bool is_done;       /* forgotten, and nothing is left to send */
+    bool may_come_late; /* a request of the entry has an unknown outcome, or had one */
+    hf_status refusal;  /* status to reply once its place in the queue is deleted */
     char refusal_text[320];
 };
 
@@ -377,6 +398,8 @@ void consul_sessions_close(struct consul *c);
 
 /* ---- consul_entry.c ---- */
 
+/* The release has deleted the entry's keys: another request may have its id. */
+void consul_entry_ended(struct consul_entry *entry);
 void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now);
 void consul_entry_forget(struct consul *c, struct engine_op *op);
 /* Sends what the entry's verb needs next, if nothing of it is in flight. */
@@ -441,6 +464,8 @@ ptrdiff_t consul_view_judge(struct consul_name *name, const struct consul_entry 
 bool consul_view_would_hold(struct consul_name *name, const struct consul_entry *entry);
 /* Returns true if .lock names the entry. */
 bool consul_view_has_lock(const struct consul_entry *entry);
+/* Returns true if the queue, as read during the hold, shows an exclusive waiter behind it. */
+bool consul_view_knows_next(const struct consul_entry *entry);
 bool consul_view_is_busy(const struct consul_name *name);
 void consul_view_drop_row(struct consul_name *name, ptrdiff_t row);
 /* A waiter, or a hold that is watched, needs a query for the name: sends it. */

@@ -114,7 +114,7 @@ static void set_why(struct consul_connection *connection, hf_status status, cons
     if (strstr(why, c->where))
         snprintf(connection->why, sizeof connection->why, "%.300s", why);
     else
-        snprintf(connection->why, sizeof connection->why, "%.120s: %.180s", c->where, why);
+        snprintf(connection->why, sizeof connection->why, "%.100s: %.200s", c->where, why);
 }
 
 /* The call was cut: its session or name may send another one. */
@@ -193,8 +193,17 @@ void consul_connection_drop(struct consul_connection *connection, hf_status stat
 void consul_connection_down(struct consul_connection *connection, hf_status status, const char *why,
                             nanos now)
 {
-    if (connection->state != CONNECTION_DOWN)
-        go_down(connection, status, why, now);
+    if (connection->state == CONNECTION_DOWN)
+        return;
+
+    /* The agent accepts connections that are too many, and closes them at once. */
+    bool is_mute = connection->state == CONNECTION_UP && connection->read_at < connection->since;
+    char text[sizeof connection->why];
+    snprintf(text, sizeof text, "%.150s%s", why,
+             is_mute ? ", and sent nothing: has it http_max_conns_per_client connections of this "
+                       "address already?"
+                     : "");
+    go_down(connection, status, text, now);
 }
 
 bool consul_connection_need(struct consul_connection *connection, nanos now)

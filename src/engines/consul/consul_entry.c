@@ -11,6 +11,41 @@
 
 /* ---- Making and dropping ---- */
 
+/* Gives the entry an id: that of an entry that was released, or its attempt. */
+static void choose_id(struct consul_entry *entry, const struct engine_op *op)
+{
+    struct consul_name *name = entry->name;
+    bool is_private = entry->stage == ENTRY_NONE && !op->detached;
+    if (is_private && name->free_ids) {
+        const struct free_id *free_id = &name->free_id[--name->free_ids];
+        memcpy(entry->id, free_id->id, sizeof entry->id);
+        entry->born_after = free_id->ended;
+    } else {
+        consul_value_id(&op->attempt, entry->id);
+    }
+    entry->hash = consul_view_hash(entry->id, CONSUL_ID_TEXT);
+}
+
+void consul_entry_ended(struct consul_entry *entry)
+{
+    bool may_be_used = !entry->may_come_late && !entry->ends_blindly && !entry->sent.detached &&
+                       !entry->sent.named && !entry->sent.may_be_in_flight;
+    entry->ended_at = may_be_used ? entry->ends_at : 0;
+}
+
+/* Leaves the id to the next request for the name. */
+static void leave_id(const struct consul_entry *entry)
+{
+    struct consul_name *name = entry->name;
+    bool is_free = entry->ended_at && entry->stage == ENTRY_NONE && !entry->call;
+    if (!is_free || name->free_ids == CONSUL_FREE_IDS)
+        return;
+
+    struct free_id *free_id = &name->free_id[name->free_ids++];
+    memcpy(free_id->id, entry->id, sizeof free_id->id);
+    free_id->ended = entry->ended_at;
+}
+
 static struct consul_entry *make_entry(struct consul *c, struct engine_op *op)
 {
     struct consul_name *name = consul_name_of(c, op->name, op->name_len);
@@ -22,8 +57,7 @@ static struct consul_entry *make_entry(struct consul *c, struct engine_op *op)
     entry->name = name;
     /* An attempt that another process began may already have an entry and a session. */
     entry->stage = op->verb == OP_ACQUIRE && !op->named ? ENTRY_NONE : ENTRY_UNKNOWN;
-    consul_value_id(&op->attempt, entry->id);
-    entry->hash = consul_view_hash(entry->id, CONSUL_ID_TEXT);
+    choose_id(entry, op);
     entry->beside = name->entries;
     name->entries = entry;
     entry->next = c->entries;
@@ -38,6 +72,7 @@ static struct consul_entry *make_entry(struct consul *c, struct engine_op *op)
 static void drop_entry(struct consul *c, struct consul_entry *entry)
 {
     struct consul_entry **at = &entry->name->entries;
+    leave_id(entry);
     if (entry->call)
         consul_call_abandon(entry->call);
     if (!entry->op && entry->verb != OP_NONE)
@@ -212,6 +247,7 @@ static void send_acquire(struct consul *c, struct consul_entry *entry, nanos now
     bool exclusive = entry->sent.kind == HF_EXCLUSIVE;
     entry->asked_for_lock = exclusive && (!entry->sent.queue || !consul_view_is_busy(name));
     entry->awaits_view = !exclusive && entry->sent.queue && name->count > CONSUL_LISTED_MAX;
+    entry->ended_at = 0;
 
     txn_begin(&c->body);
     check_epoch(c, entry->session);

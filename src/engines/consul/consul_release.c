@@ -67,35 +67,6 @@ static void reply_no_place(struct consul *c, struct consul_entry *entry, nanos n
     consul_entry_reply(c, entry, reply);
 }
 
-/* Removes an attempt of unknown outcome only after its epoch has changed: from then on the late
- * request cannot take effect. */
-void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now)
-{
-    bool is_unknown = entry->stage == ENTRY_UNKNOWN || entry->sent.may_be_in_flight;
-    if (entry->stage == ENTRY_NONE && !is_unknown && !entry->is_lost) {
-        reply_no_place(c, entry, now);
-        return;
-    }
-
-    note_ending(c, entry);
-    if (is_unknown && entry->session && !consul_epoch_need(c, entry->session, now))
-        return;
-
-    bool leaves = entry->stage == ENTRY_QUEUED && entry->verb == OP_LEAVE && entry->changed;
-    /* .lock may name this entry although the view does not show that yet: the entry has a token
-     * because it was granted, or it took .lock out of turn together with its place. */
-    bool may_have_lock = entry->token || entry->asked_for_lock || consul_view_has_lock(entry);
-    bool is_known = entry->sent.kind == HF_EXCLUSIVE
-                        ? leaves && !may_have_lock
-                        : entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
-    bool is_simple = is_known && !is_unknown && !entry->is_lost && !entry->ends_blindly;
-
-    if (is_simple && entry->session && entry->session->base.state == SESSION_ALIVE)
-        send_delete(c, entry, now);
-    else
-        send_read(c, entry, now);
-}
-
 /* ---- The transaction ---- */
 
 static void check_row(struct consul *c, const struct consul_name *name, const struct view_row *row)
@@ -159,9 +130,13 @@ static void send_end(struct consul *c, struct consul_entry *entry, ptrdiff_t own
     assert(entry->name);
     const struct consul_name *name = entry->name;
     ptrdiff_t next = next_exclusive(name, 0, own);
+    bool has_lock = consul_view_has_lock(entry);
+    entry->ends_at = own >= 0 && has_lock ? name->lock.changed : 0;
+    if (entry->ends_at && name->row[own].changed > entry->ends_at)
+        entry->ends_at = name->row[own].changed;
     txn_begin(&c->body);
 
-    if (consul_view_has_lock(entry)) {
+    if (has_lock) {
         struct slice key = consul_value_key(name, CONSUL_LOCK_TAIL);
         txn_add(&c->body,
                 &(struct txn_op){.verb = "check-index", .key = key, .index = name->lock.changed});
@@ -180,6 +155,56 @@ static void send_end(struct consul *c, struct consul_entry *entry, ptrdiff_t own
     txn_end(&c->body);
     consul_entry_attach_call(entry,
                              consul_call_txn(c, keeps_entry ? CALL_PASS : CALL_END, false, now));
+}
+
+/* Returns true if the queue was read during the hold and showed the next holder: the transaction
+ * compares all that it relies on, so the queue need not be read again. */
+static bool may_pass_at_once(const struct consul_entry *entry)
+{
+    bool is_hold = entry->stage == ENTRY_HELD && entry->sent.kind == HF_EXCLUSIVE && entry->session;
+    bool is_known =
+        is_hold && !entry->sent.may_be_in_flight && !entry->is_lost && !entry->ends_blindly;
+    return is_known && entry->tries == 0 && consul_view_knows_next(entry);
+}
+
+static void pass_at_once(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    ptrdiff_t own = consul_view_judge(entry->name, entry);
+    entry->ends_hold = true;
+    send_end(c, entry, own, false, now);
+}
+
+/* ---- Beginning ---- */
+
+/* Removes an attempt of unknown outcome only after its epoch has changed: from then on the late
+ * request cannot take effect. */
+void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    bool is_unknown = entry->stage == ENTRY_UNKNOWN || entry->sent.may_be_in_flight;
+    if (entry->stage == ENTRY_NONE && !is_unknown && !entry->is_lost) {
+        reply_no_place(c, entry, now);
+        return;
+    }
+
+    note_ending(c, entry);
+    if (is_unknown && entry->session && !consul_epoch_need(c, entry->session, now))
+        return;
+
+    bool leaves = entry->stage == ENTRY_QUEUED && entry->verb == OP_LEAVE && entry->changed;
+    /* .lock may name this entry although the view does not show that yet: the entry has a token
+     * because it was granted, or it took .lock out of turn together with its place. */
+    bool may_have_lock = entry->token || entry->asked_for_lock || consul_view_has_lock(entry);
+    bool is_known = entry->sent.kind == HF_EXCLUSIVE
+                        ? leaves && !may_have_lock
+                        : entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
+    bool is_simple = is_known && !is_unknown && !entry->is_lost && !entry->ends_blindly;
+
+    if (is_simple && entry->session && entry->session->base.state == SESSION_ALIVE)
+        send_delete(c, entry, now);
+    else if (may_pass_at_once(entry))
+        pass_at_once(c, entry, now);
+    else
+        send_read(c, entry, now);
 }
 
 void consul_release_pass(struct consul *c, struct consul_entry *entry, nanos now)
@@ -262,6 +287,8 @@ void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum 
     if (kind == CALL_READ_END || kind == CALL_READ_LATE || kind == CALL_READ_GONE) {
         on_read(c, entry, kind, reply, now);
     } else if (done) {
+        if (kind == CALL_END && entry->ends_hold)
+            consul_entry_ended(entry);
         finish(c, entry, kind == CALL_DELETE || entry->ends_hold);
     } else if (++entry->tries > TRIES_MAX) {
         consul_release_over(c, entry);

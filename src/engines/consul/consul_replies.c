@@ -622,6 +622,7 @@ void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_pr
     enum call_kind kind = call->kind;
     bool places = kind == CALL_ACQUIRE, ends = kind == CALL_END || kind == CALL_DELETE;
     entry->call = NULL;
+    entry->may_come_late |= !not_processed;
 
     if (places && !not_processed) {
         consul_entry_set_stage(entry, ENTRY_UNKNOWN);

@@ -80,9 +80,33 @@ static bool has_watched_hold(const struct consul_name *name)
     return false;
 }
 
+bool consul_view_knows_next(const struct consul_entry *entry)
+{
+    const struct consul_name *name = entry->name;
+    bool is_first = name->count > 1 && name->row[0].hash == entry->hash;
+    bool is_known = is_first && name->row[1].tail[0] && !name->queue[1].foreign &&
+                    name->queue[1].kind == HF_EXCLUSIVE;
+    return is_known && consul_view_has_lock(entry) && name->index >= name->lock.changed &&
+           name->row[0].changed >= entry->changed;
+}
+
+/* Returns true if the queue is to be watched until it shows who comes behind this client's hold:
+ * then the release need not read it. A hold that did not have to wait is probably alone. */
+static bool has_hold_to_pass(const struct consul_name *name)
+{
+    for (const struct consul_entry *entry = name->entries; entry; entry = entry->beside) {
+        bool is_held = entry->stage == ENTRY_HELD && entry->op && entry->verb == OP_NONE;
+        bool passes = is_held && entry->has_waited && !entry->is_watched && !name->shared;
+        if (passes && name->query)
+            return !consul_view_knows_next(entry);
+    }
+
+    return false;
+}
+
 bool consul_name_is_wanted(const struct consul_name *name)
 {
-    return first_waiter(name) || has_watched_hold(name);
+    return first_waiter(name) || has_watched_hold(name) || has_hold_to_pass(name);
 }
 
 /* ---- The queue ---- */
@@ -109,6 +133,13 @@ static ptrdiff_t find_row(const struct consul_name *name, uint64_t hash)
         if (name->row[i].hash == hash)
             return (ptrdiff_t)i;
     return -1;
+}
+
+/* Returns the entry's row; -1 if there is none, or only that of an entry that had its id before. */
+static ptrdiff_t row_of(const struct consul_name *name, const struct consul_entry *entry)
+{
+    ptrdiff_t row = find_row(name, entry->hash);
+    return row >= 0 && name->row[row].changed > entry->born_after ? row : -1;
 }
 
 /* Returns the part of the key behind the base; empty if the key does not begin with it. */
@@ -291,7 +322,7 @@ static const struct queue_resize no_resize;
 ptrdiff_t consul_view_judge(struct consul_name *name, const struct consul_entry *entry)
 {
     entry_order_judge(name->queue, name->count, no_resize);
-    return find_row(name, entry->hash);
+    return row_of(name, entry);
 }
 
 bool consul_view_would_hold(struct consul_name *name, const struct consul_entry *entry)
@@ -310,7 +341,8 @@ bool consul_view_would_hold(struct consul_name *name, const struct consul_entry 
 bool consul_view_has_lock(const struct consul_entry *entry)
 {
     const struct view_lock *lock = &entry->name->lock;
-    return lock->is_held && strcmp(lock->attempt, entry->id) == 0;
+    return lock->is_held && lock->changed > entry->born_after &&
+           strcmp(lock->attempt, entry->id) == 0;
 }
 
 bool consul_view_is_busy(const struct consul_name *name)
@@ -345,7 +377,7 @@ static bool is_waiting(const struct consul_entry *entry)
 /* Returns true if the queue is at least as new as the entry and does not contain it. */
 static bool is_missing(const struct consul_name *name, const struct consul_entry *entry)
 {
-    return find_row(name, entry->hash) < 0 && entry->created <= name->index;
+    return row_of(name, entry) < 0 && entry->created <= name->index;
 }
 
 static void decide_all(struct consul *c, struct consul_name *name, nanos now)
@@ -419,7 +451,7 @@ static enum query_target target_of(struct consul_name *name, const struct consul
     if (name->shared)
         return QUERY_TREE;
     if (!waiter)
-        return QUERY_LOCK;
+        return has_hold_to_pass(name) ? QUERY_TREE : QUERY_LOCK;
 
     ptrdiff_t row = consul_view_judge(name, waiter);
     bool behind_holder = row == 1 && !consul_view_has_lock(waiter) && name->lock.attempt[0] &&
@@ -436,7 +468,7 @@ static uint64_t index_of(const struct consul_name *name, enum query_target targe
     if (target == name->target && target != QUERY_ENTRY && name->query_index)
         return name->query_index;
     if (target == QUERY_TREE)
-        return name->index;
+        return name->shared ? name->index : name->lock.changed;
     if (target == QUERY_LOCK)
         return name->lock.exists ? name->lock.changed : 0;
     return waiter->changed;

@@ -250,4 +250,9 @@ static void spoil_engine(struct client *c)
         if (planted == PLANT_TWO_TTL)
             s->length = 2 * NANOS_OF_MS(s->seconds * 1000);
     }
+    for (struct consul_entry *entry = consul->entries; entry; entry = entry->next) {
+        sum.reused += entry->born_after > 0;
+        if (planted == PLANT_OLD_KEYS)
+            entry->born_after = 0;
+    }
 }

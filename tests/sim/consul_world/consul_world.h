@@ -22,6 +22,7 @@ enum { LOCK_DELAY_MS = 3000 };
     X(destroyed, "live sessions ended")                                                            \
     X(delayed, "locks refused for the lock-delay")                                                 \
     X(slow, "replies that came late")                                                              \
+    X(reused, "calls with ids used again")                                                         \
     X(natives, "holds of another program")
 
 #define PLANTS(X)                                                                                  \
@@ -38,6 +39,8 @@ enum { LOCK_DELAY_MS = 3000 };
     X(NO_ROW_CHECK, "no-row-check", ".lock is passed on without a check of the waiter's entry")    \
     X(NO_PLACE_CHECK, "no-place-check", "a late request brings back a place that was left")        \
     X(NO_TOUCH, "no-touch", "passing .lock on changes no entry of a waiter")                       \
+    X(OLD_KEYS, "old-keys",                                                                        \
+      "an entry takes the keys of the one that had its id before for its own")                     \
     X(SHORT_DELAY, "short-delay", "lock_delay: a lost .lock is free at once")
 #include "sim/wire_world/wire_world.h"
 
