@@ -3,40 +3,14 @@
 # and one with TLS that asks for certificates.
 . "$(dirname "$0")/../../lib/cli_tap.sh"
 . "$ROOT/tests/lib/servers.sh"
+. "$ROOT/tests/lib/consul.sh"
 
 CONSUL=$("$ROOT/tests/lib/fetch-consul" 2>why) || { skip "the servers" "$(tail -n 1 why)" && done_testing; exit; }
 
-# port: one that nobody listens on, below those that the kernel gives to clients.
-port() {
-    local port
-    for _ in {1..100}; do
-        port=$((12000 + RANDOM % 10000))
-        (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo $port && return; }
-    done
-}
-# agent NAME HTTP-PORT SERF-PORT SERVER-PORT SETTINGS [OPTION...]: in the background; pid_NAME is its process.
-agent() {
-    local name=$1
-    printf '{"ports": {"http": %d, "serf_lan": %d, "server": %d, "dns": -1, "grpc": -1, "serf_wan": -1}, "session_ttl_min": "1s",
-        "performance": {"raft_multiplier": 1}, "disable_update_check": true%s}' "$2" "$3" "$4" "$5" >"$name.json"
-    env -i ${HF_SUITE:+"HF_SUITE=$HF_SUITE"} setpriv --pdeathsig KILL "$CONSUL" agent -node "$name" -bind 127.0.0.1 \
-        -client 127.0.0.1 -data-dir "$PWD/$name" -config-file "$name.json" "${@:6}" >"$name.log" 2>&1 &
-    eval "pid_$name=$!"
-}
-# ready PORT [TOKEN]: takes sessions.
-ready() {
-    curl -sf -m 3 -X PUT ${2:+-H "X-Consul-Token: $2"} -d '{"TTL": "10s"}' "http://127.0.0.1:$1/v1/session/create" | grep -q ID
-}
-
 # ---- Three servers ----
 
-hosts='' join=()
-for i in 1 2 3; do http[i]=$(port) serf[i]=$(port) rpc[i]=$(port) join+=(-retry-join "127.0.0.1:${serf[i]}"); done
-for i in 1 2 3; do
-    agent n$i "${http[i]}" "${serf[i]}" "${rpc[i]}" '' -server -bootstrap-expect 3 -retry-interval 1s "${join[@]}"
-    hosts+=${hosts:+,}127.0.0.1:${http[i]}
-done
-for i in 1 2 3; do ok "server $i is up" eventually ready "${http[i]}"; done
+consul_servers
+for i in 1 2 3; do ok "server $i is up" eventually consul_ready "${http[i]}"; done
 export HOLDFAST_URL="consul://$hosts?session_min=1s"
 is "a lock on the servers" "$("$HOLDFAST" run -n job -- echo in)" in
 "$HOLDFAST" run --ttl 15s job -- sh -c 'echo $HOLDFAST_TOKEN >first; sleep 8' &
@@ -46,8 +20,7 @@ ok "a command holds it" eventually test -s first
 waiter=$!
 waits() { "$HOLDFAST" show --json job | jq -e 'map(select(.role == "waiter")) | length == 1'; }
 ok "another one waits" eventually waits
-leader=$(curl -s -m 3 "http://127.0.0.1:${http[1]}/v1/status/leader" | tr -d '"')
-for i in 1 2 3; do [ "$leader" != "127.0.0.1:${rpc[i]}" ] || dead=$i; done
+dead=$(consul_leader 1)
 ok "one of them leads" test -n "${dead:-}"
 eval "kill -KILL \$pid_n${dead:-1}"
 wait $holder
@@ -64,10 +37,10 @@ for i in 1 2 3; do eval "kill -KILL \$pid_n$i" 2>/dev/null; done
 
 # ---- Tokens ----
 
-one=$(port)
+one=$(free_port)
 acl=', "acl": {"enabled": true, "default_policy": "deny", "tokens": {"master": "root-token", "agent": "root-token"}}'
-agent one "$one" "$(port)" "$(port)" "$acl" -server -bootstrap-expect 1
-ok "a server with tokens is up" eventually ready "$one" root-token
+consul_agent one "$one" "$(free_port)" "$(free_port)" "$acl" -data-dir "$PWD/one" -server -bootstrap-expect 1
+ok "a server with tokens is up" eventually consul_ready "$one" root-token
 rules='key_prefix \"lock/\" { policy = \"write\" } session_prefix \"\" { policy = \"write\" }'
 ask() { curl -sf -m 5 -X PUT -H 'X-Consul-Token: root-token' -d "$2" "http://127.0.0.1:$one/v1/acl/$1"; }
 ok "a policy for the prefix" ask policy "{\"Name\": \"locker\", \"Rules\": \"$rules\"}"
@@ -92,10 +65,10 @@ exits "a user is 78: Consul has tokens alone" 78 env HOLDFAST_URL="consul://user
 # ---- TLS ----
 
 "$ROOT/tests/lib/certificates" "$PWD" || exit 70
-plain=$(port) secure=$(port)
+plain=$(free_port) secure=$(free_port)
 files=", \"ca_file\": \"$PWD/ca.crt\", \"cert_file\": \"$PWD/server.crt\", \"key_file\": \"$PWD/server.key\", \"verify_incoming_https\": true"
-agent two "$plain" "$(port)" "$(port)" "$files" -server -bootstrap-expect 1 -hcl "ports { https = $secure }"
-ok "a server with TLS is up" eventually ready "$plain"
+consul_agent two "$plain" "$(free_port)" "$(free_port)" "$files" -data-dir "$PWD/two" -server -bootstrap-expect 1 -hcl "ports { https = $secure }"
+ok "a server with TLS is up" eventually consul_ready "$plain"
 base="consuls://127.0.0.1:$secure/lock/?session_min=1s"
 exits "an unknown authority is 78" 78 "$HOLDFAST" -u "$base" run -n job -- true
 exits "no certificate of one's own is 78" 78 "$HOLDFAST" -u "$base&ca=$PWD/ca.crt" run -n job -- true

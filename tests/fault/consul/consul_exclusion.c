@@ -3,10 +3,12 @@
 #include "lib/consul_server.h"
 #include "lib/exclusion.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -87,6 +89,20 @@ static void session_of(const char *key, char session[64])
     snprintf(session, 37, "%s", at + strlen("\"Session\": \""));
 }
 
+/* Finds a session that has locked a key below the prefix, other than that one. */
+static bool find_other_session(const char *prefix, const char *known, char session[64])
+{
+    char request[256];
+    snprintf(request, sizeof request, "GET /v1/kv/%s?recurse", prefix);
+    const char *at = consul_ask(server, request, "");
+    while ((at = strstr(at, "\"Session\": \""))) {
+        at += strlen("\"Session\": \"");
+        if (strncmp(at, known, 36) != 0)
+            return snprintf(session, 37, "%s", at);
+    }
+    return false;
+}
+
 static void test_destroyed_session(void **state)
 {
     (void)state;
@@ -108,6 +124,38 @@ static void test_destroyed_session(void **state)
     lease = take(other, ASK(.name = "d", .ttl_ms = 6000, .wait_ms = 5000));
     assert_true(hf_lease_token(lease) > token);
     give(lease);
+    close_client(client);
+    close_client(other);
+}
+
+/* A holder keeps its own session; the waiter's place is gone, and it takes another one. */
+static void test_waiter_without_session(void **state)
+{
+    (void)state;
+    struct outcome done = {0};
+    char holders[64], key[128], session[64], request[128];
+    hf_client *client = connect_here(), *other = connect_here();
+    hf_lease *lease = take(client, ASK(.name = "w", .ttl_ms = 10000));
+    session_of("fault/w/.lock", holders);
+    start_ask(other, ASK(.name = "w", .ttl_ms = 10000, .wait_ms = 20000), &done);
+    for (int waited = 0; !find_other_session("fault/w/", holders, session); waited += 20) {
+        assert_true(waited < 10000);
+        nap_ms(20);
+    }
+    snprintf(request, sizeof request, "PUT /v1/session/destroy/%s", session);
+    assert_non_null(strstr(consul_ask(server, request, ""), "true"));
+    assert_false(find_other_session("fault/w/", holders, key));
+    for (int waited = 0; !find_other_session("fault/w/", holders, key); waited += 20) {
+        assert_true(waited < 10000); /* it asks again, and does not believe that it holds */
+        assert_int_equal(atomic_load(&done.calls), 0);
+        nap_ms(20);
+    }
+    assert_string_not_equal(key, session);
+    uint64_t token = hf_lease_token(lease);
+    give(lease);
+    assert_int_equal(await_outcome(&done), HF_OK);
+    assert_true(hf_lease_token(done.lease) > token);
+    give(done.lease);
     close_client(client);
     close_client(other);
 }
@@ -170,6 +218,63 @@ static void test_lock_delay(void **state)
     hf_lease_free(lease);
     close_client(other);
     close_client(client);
+}
+
+/* As `consul lock` holds it, by a session with a lock-delay. */
+static void test_native_lock_delay(void **state)
+{
+    (void)state;
+    char session[64], request[256];
+    const char *made =
+        consul_ask(server, "PUT /v1/session/create", "{\"TTL\": \"10s\", \"LockDelay\": \"3s\"}");
+    const char *id = strstr(made, "\"ID\": \"");
+    assert_non_null(id);
+    snprintf(session, 37, "%s", id + strlen("\"ID\": \""));
+    snprintf(request, sizeof request, "PUT /v1/kv/fault/z/.lock?acquire=%s&flags=%llu", session,
+             0x2ddccbc058a50c18ull);
+    assert_non_null(strstr(consul_ask(server, request, ""), "true"));
+
+    hf_client *client = connect_here();
+    refuse(client, ASK(.name = "z", .ttl_ms = 10000), HF_BUSY, "z");
+    snprintf(request, sizeof request, "PUT /v1/session/destroy/%s", session);
+    int64_t before = now_ms();
+    assert_non_null(strstr(consul_ask(server, request, ""), "true"));
+    refuse(client, ASK(.name = "z", .ttl_ms = 10000), HF_BUSY, "z"); /* nobody has it */
+    hf_lease *lease = take(client, ASK(.name = "z", .ttl_ms = 10000, .wait_ms = 15000));
+    assert_in_range(now_ms() - before, 2900, 6000);
+    give(lease);
+    close_client(client);
+}
+
+static int connect_idle(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(consul_port(server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* The agent closes the 201st connection of an address at once. */
+static void test_many_connections(void **state)
+{
+    (void)state;
+    enum { MOST = 200 };
+    int idle[MOST];
+    hf_client *holder = connect_here(), *late = connect_here();
+    hf_lease *lease = take(holder, ASK(.name = "o", .ttl_ms = 6000, .flags = HF_AUTO_RENEW));
+    for (int i = 0; i < MOST; i++)
+        idle[i] = connect_idle();
+    refuse(late, ASK(.name = "o", .ttl_ms = 6000), HF_UNAVAILABLE, "http_max_conns_per_client");
+    nap_ms(2500); /* the holder renews on the connection that it has */
+    assert_true(hf_lease_ok(lease));
+    give(lease);
+    for (int i = 0; i < MOST; i++)
+        close(idle[i]);
+    give(take(late, ASK(.name = "o", .ttl_ms = 6000, .wait_ms = 5000)));
+    close_client(late);
+    close_client(holder);
 }
 
 static void test_short_ttl(void **state)
@@ -251,11 +356,17 @@ int main(void)
                  test_stopped_agent),
         SENTENCE("a holder whose session was ended by hand is told, and the next token is higher",
                  test_destroyed_session),
+        SENTENCE("a waiter whose session was ended by hand asks again",
+                 test_waiter_without_session),
         SENTENCE("a holder whose .lock was deleted by hand is told, and leaves nothing behind",
                  test_deleted_lock),
         SENTENCE("the lock of a dead process is free within two ttl", test_dead_holder),
         SENTENCE("lock_delay keeps a lock closed whose session was ended, and no released one",
                  test_lock_delay),
+        SENTENCE("a native lock whose session was ended is waited for as long as its lock-delay",
+                 test_native_lock_delay),
+        SENTENCE("the 201st connection is 69, with the agent's setting in the text",
+                 test_many_connections),
         SENTENCE("a ttl below the servers' minimum is refused with that minimum", test_short_ttl),
         SENTENCE("consul lock waits for ours", test_native_excluded),
         SENTENCE("while consul lock holds, ours is busy or waits", test_native_excludes),
