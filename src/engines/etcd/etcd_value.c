@@ -17,8 +17,12 @@ static const char kind_letters[] = "esrw"; /* indexed by hf_kind */
 
 void etcd_value_id(const struct id *id, char text[ETCD_ID_TEXT + 1])
 {
-    for (int i = 0; i < 16; i++)
-        snprintf(text + 2 * i, 3, "%02x", id->b[i]);
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 16; i++) {
+        text[2 * i] = digits[id->b[i] >> 4];
+        text[2 * i + 1] = digits[id->b[i] & 15];
+    }
+    text[ETCD_ID_TEXT] = '\0';
 }
 
 struct slice etcd_value_key(const struct etcd_entry *entry)
@@ -111,43 +115,108 @@ static bool is_own_tail(struct slice tail)
     return true;
 }
 
-static bool read_text(struct etcd_value *value, const char *text, uint64_t changed)
+/* Takes the next word, up to a blank or the end, from the text. An empty word stays empty. */
+static struct slice take_word(struct slice *text)
 {
-    char kind, flags[8], token[24];
-    int label_at = 0;
+    if (!text->len)
+        return SLICE_NONE;
+
+    const char *end = memchr(text->at, ' ', text->len);
+    struct slice word = {text->at, end ? (size_t)(end - text->at) : text->len};
+    size_t taken = word.len + (end != NULL);
+    text->at += taken;
+    text->len -= taken;
+    return word;
+}
+
+/* Reads a word of decimal digits. Returns false if it is no number of at most `digits` digits. */
+static bool take_number(struct slice *text, size_t digits, uint64_t *number)
+{
+    struct slice word = take_word(text);
+    *number = 0;
+    for (size_t i = 0; i < word.len; i++) {
+        if (!isdigit((unsigned char)word.at[i]))
+            return false;
+        *number = *number * 10 + (uint64_t)(word.at[i] - '0');
+    }
+
+    return word.len > 0 && word.len <= digits;
+}
+
+static bool take_small_number(struct slice *text, uint32_t *number)
+{
+    uint64_t wide;
+    bool done = take_number(text, 10, &wide) && wide <= UINT32_MAX;
+    *number = done ? (uint32_t)wide : 0;
+    return done;
+}
+
+static bool take_signed_number(struct slice *text, int64_t *number)
+{
+    uint64_t wide;
+    bool done = take_number(text, 18, &wide);
+    *number = done ? (int64_t)wide : 0;
+    return done;
+}
+
+/* Reads TOKEN. */
+static bool take_token(struct slice *text, uint64_t changed, uint64_t *token)
+{
+    bool is_own_change = text->len && text->at[0] == '=';
+    bool is_none = text->len && text->at[0] == '-';
+    *token = is_own_change ? changed : 0;
+    if (is_own_change || is_none)
+        return take_word(text).len == 1;
+    return take_number(text, 20, token);
+}
+
+/* Copies at most size - 1 characters, and ends them. */
+static void copy_text(char *to, size_t size, struct slice from)
+{
+    size_t len = from.len < size ? from.len : size - 1;
+    if (len)
+        memcpy(to, from.at, len);
+    to[len] = '\0';
+}
+
+static bool read_text(struct etcd_value *value, struct slice text, uint64_t changed)
+{
     struct queue_entry *q = &value->queue;
-    int fields = sscanf(text,
-                        "hf1 %c %10" SCNu32 " %10" SCNu32 " %18" SCNd64 " %7s %23s %18" SCNd64
-                        " %18" SCNd64 " %64s%n",
-                        &kind, &q->units, &q->capacity, &value->ttl_ms, flags, token, &value->at_ms,
-                        &value->pid, value->host, &label_at);
-    const char *letter = fields >= 1 ? strchr(kind_letters, kind) : NULL;
-    if (fields != 9 || !letter)
+    struct slice version = take_word(&text), kind = take_word(&text);
+    bool has_head = version.len == 3 && memcmp(version.at, "hf1", 3) == 0 && kind.len == 1;
+    const char *letter = has_head ? memchr(kind_letters, kind.at[0], 4) : NULL;
+    bool has_size = letter && take_small_number(&text, &q->units) &&
+                    take_small_number(&text, &q->capacity) &&
+                    take_signed_number(&text, &value->ttl_ms);
+    if (!has_size)
+        return false;
+
+    struct slice flags = take_word(&text);
+    bool has_origin = flags.len && take_token(&text, changed, &value->token) &&
+                      take_signed_number(&text, &value->at_ms) &&
+                      take_signed_number(&text, &value->pid);
+    struct slice host = has_origin ? take_word(&text) : SLICE_NONE;
+    if (!host.len)
         return false;
 
     q->kind = (hf_kind)(letter - kind_letters);
-    q->confirmed = strchr(flags, 'h');
-    value->detached = strchr(flags, 'd');
-    value->token = token[0] == '=' ? changed : strtoull(token, NULL, 10);
-    snprintf(value->label, sizeof value->label, "%s", text[label_at] ? text + label_at + 1 : "");
+    q->confirmed = memchr(flags.at, 'h', flags.len);
+    value->detached = memchr(flags.at, 'd', flags.len);
+    copy_text(value->host, sizeof value->host, host);
+    copy_text(value->label, sizeof value->label, text);
     return true;
 }
 
 bool etcd_value_read(struct etcd_value *value, const struct key_value *pair, struct slice tail)
 {
     assert(tail.at || !tail.len);
-    char text[ETCD_VALUE_MAX];
     *value = (struct etcd_value){.queue.arrival = pair->created};
     if (memchr(tail.at, '/', tail.len))
         return false;
 
-    size_t len = pair->value.len < sizeof text ? pair->value.len : sizeof text - 1;
-    if (len)
-        memcpy(text, pair->value.at, len);
-    text[len] = '\0';
     /* A key that this engine cannot read, or that somebody has overwritten, still counts as an
      * entry. */
-    bool readable = is_own_tail(tail) && read_text(value, text, pair->changed);
+    bool readable = is_own_tail(tail) && read_text(value, pair->value, pair->changed);
 
     if (!readable) {
         *value = (struct etcd_value){.queue.arrival = pair->created};

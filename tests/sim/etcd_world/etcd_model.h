@@ -87,6 +87,8 @@ static uint32_t permits_of(const char *value, size_t len)
 {
     char text[TEXT], flags[8] = "";
     unsigned units = 0;
+    if (len < 6 || value[4] != 's')
+        return 0;
     snprintf(text, sizeof text, "%.*s", (int)len, value);
     bool is_semaphore = sscanf(text, "hf1 s %u %*u %*u %7s", &units, flags) == 2;
     return is_semaphore && strchr(flags, 'h') ? units : 0;
@@ -124,7 +126,9 @@ static void put(struct slice key, struct slice value, int64_t lease)
         if (store.pairs == KEYS || key.len >= sizeof pair->key || value.len >= TEXT)
             abort();
         pair = &store.pair[store.pairs++];
-        *pair = (struct pair){.key_len = key.len, .created = store.revision};
+        pair->key_len = key.len;
+        pair->created = store.revision;
+        pair->len = 0;
         memcpy(pair->key, key.at, key.len);
     }
     see_permits(key, value, pair);

@@ -314,16 +314,26 @@ static void recheck_all(struct client *c)
             apply(&c->attempt[i], (struct claim_event){.in = INPUT_NOTIFY, .reply = &notify});
 }
 
+/* A tick that is planned for the same time stays: most calls of an engine change nothing about it.
+ */
 static void plan_tick(struct client *c)
 {
     nanos next = WORLD_ENGINE.tick(c->engine, local_time(c));
+    bool is_planned = next == c->tick_wanted && c->tick_at > w.now && c->tick == c->tick_planned;
+    if (is_planned)
+        return;
+
     c->tick++;
-    if (next != TIME_NEVER)
-        schedule((struct occurrence){.at = real_time(c, next) > w.now + 100000 ? real_time(c, next)
-                                                                               : w.now + 100000,
-                                     .what = TICK,
-                                     .who = (unsigned)(c - w.client),
-                                     .serial = c->tick});
+    c->tick_wanted = next;
+    c->tick_at = TIME_NEVER;
+    c->tick_planned = c->tick;
+    if (next == TIME_NEVER)
+        return;
+
+    nanos at = real_time(c, next), soonest = w.now + 100000;
+    c->tick_at = at > soonest ? at : soonest;
+    schedule((struct occurrence){
+        .at = c->tick_at, .what = TICK, .who = (unsigned)(c - w.client), .serial = c->tick});
 }
 
 /* After every call of the engine, and every event of a claim: what follows from it. */

@@ -85,8 +85,9 @@ struct client {
     struct wire_engine_host host;
     int link[WORLD_CONNECTIONS]; /* -1: down */
     nanos stands_until;
-    int64_t ahead, fast_ppm; /* of its clock */
-    uint64_t tick;
+    int64_t ahead, fast_ppm;     /* of its clock */
+    uint64_t tick, tick_planned; /* serials: of the last tick that counts, and of the planned one */
+    nanos tick_wanted, tick_at;  /* as the engine said, and when it comes */
     bool recheck;
     struct admin_op admin; /* a resize */
     bool resizes;          /* it is in flight */
