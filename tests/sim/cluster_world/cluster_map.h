@@ -152,6 +152,17 @@ static void learn(unsigned node)
     }
 }
 
+/* Grants of a primary that was replaced meanwhile count for nothing: doubt() excuses them while it
+ * goes on, and no longer. So those under way are lost with its connections. */
+static void hear(unsigned node)
+{
+    unsigned shard = shard_of_node(node);
+    bool is_old = nodes[node].is_primary && s.truth.primary[shard] != node;
+    learn(node);
+    if (is_old)
+        close_links(node, true);
+}
+
 static bool is_behind(const struct view *view)
 {
     bool is = view->moves < s.truth.moves;
@@ -160,14 +171,23 @@ static bool is_behind(const struct view *view)
     return is;
 }
 
+/* One that was alone for long waits before it goes on, as Redis does (its rejoin delay). */
+static void note_cut(struct view *view, bool is_cut)
+{
+    if (!is_cut && is_down(view))
+        view->down_until = w.now + NANOS_OF_MS(NODE_TIMEOUT_MS);
+    if (!is_cut || !view->cut_since)
+        view->cut_since = is_cut ? w.now : 0;
+}
+
 static void tend_view(unsigned node)
 {
     struct view *view = &s.view[node];
     const struct redis_node *n = &nodes[node];
     bool is_cut = w.now < group.until && group.nodes >> node & 1;
-    if (!is_cut || !view->cut_since)
-        view->cut_since = is_cut ? w.now : 0;
-    bool may_learn = n->is_up && !is_cut && w.now >= n->hangs_until && w.now >= view->down_until;
+    if (is_cut || view->cut_since)
+        note_cut(view, is_cut);
+    bool may_learn = n->is_up && !is_cut && w.now >= n->hangs_until;
     if (!is_behind(view) || !may_learn) {
         view->learns_at = 0;
         return;
@@ -175,5 +195,5 @@ static void tend_view(unsigned node)
     if (!view->learns_at)
         view->learns_at = soon(0, LEARNS_MS);
     else if (w.now >= view->learns_at)
-        learn(node);
+        hear(node);
 }

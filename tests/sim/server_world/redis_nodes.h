@@ -145,17 +145,23 @@ static void servers_link_closed(unsigned link)
         end_link(link);
 }
 
-/* The node closes all its connections. */
-static void close_links_of(unsigned node)
+/* The node closes all its connections. at_once: what is under way to clients is lost. */
+static void close_links(unsigned node, bool at_once)
 {
     for (unsigned i = 0; i < w.links; i++) {
         bool is_its = peers[i].is_open && peers[i].is_node && peers[i].index == node;
         if (!is_its)
             continue;
         peers[i].is_open = false;
+        nanos takes = at_once ? 0 : delay();
         if (links[i].is_open)
-            schedule((struct occurrence){.at = w.now + delay(), .what = LINK_DOWN, .who = i});
+            schedule((struct occurrence){.at = w.now + takes, .what = LINK_DOWN, .who = i});
     }
+}
+
+static inline void close_links_of(unsigned node)
+{
+    close_links(node, false);
 }
 
 static void node_receive(const struct occurrence *o)
