@@ -1,7 +1,10 @@
 // basics.test.mjs - what the package promises while nothing goes wrong, on every place.
 import assert from 'node:assert/strict';
 import diagnostics from 'node:diagnostics_channel';
+import { cpSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import test from 'node:test';
 import * as holdfast from 'holdfast';
 import { everywhere, eventually, fresh, sleep, urls } from './support.mjs';
@@ -19,6 +22,28 @@ test('require() and import get the same classes', () => {
     assert.equal(required[name], holdfast[name], name);
   assert.match(holdfast.version, /^\d+\.\d+\.\d+$/);
   assert.ok(holdfast.engines.includes('local'));
+});
+
+// Two versions in a tree of dependencies are two copies. Memory that every thread gets at its start (static TLS) would
+// run out with the second one.
+test('several copies of the package live in one process, and share its locks', async () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'holdfast-copies-'));
+  const require = createRequire(import.meta.url);
+  const original = path.dirname(path.dirname(realpathSync(require.resolve('holdfast'))));
+  const clients = [new Client(urls[0])], name = fresh();
+  try {
+    for (let i = 0; i < 4; i++) {
+      const copy = path.join(folder, `copy${i}`);
+      cpSync(original, copy, { recursive: true });
+      clients.push(new (require(copy).Client)(urls[0]));
+    }
+    const lease = await clients.at(-1).acquire(name);
+    for (const client of clients) assert.equal(await client.tryAcquire(name), null);
+    await lease.release();
+  } finally {
+    for (const client of clients) await client.close();
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test('a bad URL throws in the constructor, and an unknown option in the call', async () => {

@@ -137,7 +137,7 @@ static inline void cell_give_back(struct table *t, uint32_t shard, uint32_t inde
 }
 
 /* Set to 0 when a shard is locked: the walks of an op are bounded together. */
-extern _Thread_local nanos walk_began __attribute__((tls_model("initial-exec")));
+extern _Thread_local nanos walk_began;
 
 /* The rare half of walk_goes_on(). Returns false if the op has walked for a second; then the
  * table counts as damaged. */
