@@ -49,7 +49,7 @@ class Client extends EventEmitter {
 
   /** Waits for its turn: for ever, unless `wait`, the URL or the environment say how long. With an
    * array of names: all or none, as Leases. */
-  async acquire(name, options = {}) {
+  acquire(name, options = {}) {
     if (!isTraced()) return this.#acquire(name, options);
     return tracing.tracePromise(() => this.#acquire(name, options), { client: this, name, options });
   }
@@ -148,21 +148,23 @@ class Client extends EventEmitter {
     return this.#defaultWait;
   }
 
+  /** The way of most calls: one promise above that of the wait, because each costs. */
   async #acquire(name, options) {
-    options.signal?.throwIfAborted();
+    const { signal } = options;
+    signal?.throwIfAborted();
     const wait = this.#waitOf(options);
-    if (!Array.isArray(name)) return this.#acquireOne(name, options, wait, options.signal);
-    const bound = wait === WAIT_DEFAULT ? this.setting('wait').value : wait;
-    return acquireAll(name, bound, options.signal, (one, left, signal) =>
-      this.#acquireOne(one, options, left, signal));
-  }
-
-  async #acquireOne(name, options, wait, signal) {
+    if (Array.isArray(name)) return this.#acquireAll(name, options, wait);
     try {
       return await this.#core.acquire(name, makeRequest(name, options, wait), signal);
     } catch (error) {
       throw translate(error);
     }
+  }
+
+  #acquireAll(names, options, wait) {
+    const bound = wait === WAIT_DEFAULT ? this.setting('wait').value : wait;
+    return acquireAll(names, bound, options.signal, (name, left, signal) =>
+      this.#acquire(name, { ...options, wait: left === FOREVER ? Infinity : left, signal }));
   }
 }
 
