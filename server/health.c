@@ -217,5 +217,13 @@ void route_live(struct exchange *x)
 
 void route_version(struct exchange *x)
 {
-    answer_json(x, 200, json_pack("{s:s, s:s}", "version", hf_version(), "engines", hf_engines()));
+    json_t *engines = json_array();
+
+    for (const char *name = hf_engines(); *name;) {
+        size_t len = strcspn(name, " ");
+        json_array_append_new(engines, json_stringn(name, len));
+        name += len + strspn(name + len, " ");
+    }
+
+    answer_json(x, 200, json_pack("{s:s, s:o}", "version", hf_version(), "engines", engines));
 }

@@ -1,5 +1,6 @@
-/* openapi.c - makes the OpenAPI document from the table of routes and from openapi_parts.json,
- * which has the schemas, parameters, tags and descriptions. */
+/* openapi.c - makes the OpenAPI document from three sources: the table of routes, the schemas in
+ * docs/json-schema.json, and openapi_parts.json, which has parameters, tags and descriptions.
+ * OpenAPI 3.1 takes JSON Schema as it is; only the paths of references change. */
 #include "openapi.h"
 #include "lock_client.h"
 #include "routes.h"
@@ -8,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an operation is made from: its route and the parsed parts. */
+#define DEFINITIONS "#/$defs/"             /* where schemas are in docs/json-schema.json */
+#define COMPONENTS "#/components/schemas/" /* where they are in the document */
+
+/* What an operation is made from: its route and the parsed files. */
 struct source {
     const struct route *route;
-    json_t *parts;
+    json_t *parts, *definitions;
 };
 
 static json_t *part(const struct source *from, const char *group, const char *name)
@@ -21,7 +25,7 @@ static json_t *part(const struct source *from, const char *group, const char *na
 
 static json_t *reference(const char *schema)
 {
-    return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema);
+    return json_pack("{s:s+}", "$ref", DEFINITIONS, schema);
 }
 
 /* Content of one media type. Takes over the reference of `schema`. */
@@ -84,7 +88,7 @@ static json_t *responses_of(const struct source *from)
 
 static json_t *body_of(const struct source *from)
 {
-    json_t *schema = part(from, "schemas", from->route->body);
+    json_t *schema = json_object_get(from->definitions, from->route->body);
     bool needed = json_object_get(schema, "required") != NULL;
 
     return json_pack("{s:b, s:o}", "required", (int)needed, "content",
@@ -181,18 +185,39 @@ static void set_limits(json_t *schemas, const struct server *server)
         json_object_set_new(json_object_get(members, "ttlMs"), "default", json_integer(ttl));
 }
 
-/* The request with the name in its body is the other one with one more member. */
-static void add_named_request(json_t *schemas)
-{
-    json_t *named = json_deep_copy(json_object_get(schemas, "LeaseRequest"));
-    json_t *name = json_pack("{s:s, s:s, s:i, s:i}", "description", "Name of the lock.", "type",
-                             "string", "minLength", 1, "maxLength", HF_NAME_MAX);
+/* ---- Schemas ---- */
 
-    json_object_set_new(named, "description", json_string("A request for a lease on a name."));
-    json_object_set_new(json_object_get(named, "properties"), "name", name);
-    json_object_set_new(named, "required", json_pack("[s]", "name"));
-    json_object_set_new(json_object_get(named, "example"), "name", json_string("jobs/nightly"));
-    json_object_set_new(schemas, "NamedLeaseRequest", named);
+static void use_components(json_t *value, json_t *schemas, json_t *definitions);
+
+/* Copies the definition that a reference names into `schemas`, with all definitions that it needs.
+ */
+static void add_schema(const char *reference, json_t *schemas, json_t *definitions)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(reference, "/"), reference);
+    if (json_object_get(schemas, name))
+        return;
+
+    json_t *schema = json_deep_copy(json_object_get(definitions, name));
+    json_object_set_new(schemas, name, schema);
+    use_components(schema, schemas, definitions);
+}
+
+/* Makes all references inside a value lead to `schemas`, and adds what they name there. */
+static void use_components(json_t *value, json_t *schemas, json_t *definitions)
+{
+    const char *key, *reference = json_string_value(json_object_get(value, "$ref"));
+    json_t *inner;
+    size_t i;
+
+    if (reference && strncmp(reference, DEFINITIONS, strlen(DEFINITIONS)) == 0) {
+        reference += strlen(DEFINITIONS);
+        add_schema(reference, schemas, definitions);
+        json_object_set_new(value, "$ref", json_sprintf("%s%s", COMPONENTS, reference));
+    }
+
+    json_object_foreach(value, key, inner) use_components(inner, schemas, definitions);
+    json_array_foreach(value, i, inner) use_components(inner, schemas, definitions);
 }
 
 static json_t *components(json_t *schemas)
@@ -204,19 +229,22 @@ static json_t *components(json_t *schemas)
 
 void route_openapi(struct exchange *x)
 {
-    json_t *paths = json_object();
     json_t *parts = json_loadb((const char *)OPENAPI_PARTS, OPENAPI_PARTS_LEN, 0, NULL);
-    json_t *schemas = json_object_get(parts, "schemas"), *info = json_object_get(parts, "info");
+    json_t *file = json_loadb((const char *)JSON_SCHEMA, JSON_SCHEMA_LEN, 0, NULL);
+    json_t *definitions = json_object_get(file, "$defs"), *info = json_object_get(parts, "info");
+    json_t *paths = json_object(), *schemas = json_object();
 
-    assert(schemas && info);
-    set_limits(schemas, server_of(x));
-    add_named_request(schemas);
+    assert(definitions && info);
     for (size_t i = 0; i < ROUTE_COUNT; i++)
-        add_route(paths, &(struct source){&ROUTES[i], parts});
+        add_route(paths, &(struct source){&ROUTES[i], parts, definitions});
+    use_components(paths, schemas, definitions);
+    set_limits(schemas, server_of(x));
     json_object_set_new(info, "version", json_string(hf_version()));
     answer_json(x, 200,
-                json_pack("{s:s, s:O, s:O, s:o, s:o}", "openapi", "3.0.3", "info", info, "tags",
+                json_pack("{s:s, s:O, s:O, s:o, s:o}", "openapi", "3.1.0", "info", info, "tags",
                           json_object_get(parts, "tags"), "paths", paths, "components",
                           components(schemas)));
+    json_decref(schemas);
+    json_decref(file);
     json_decref(parts);
 }

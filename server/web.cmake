@@ -1,4 +1,5 @@
-# web.cmake - makes C files of the files of web/ and of openapi_parts.json. The page itself comes first.
+# web.cmake - makes C files of the files of web/, of openapi_parts.json and of docs/json-schema.json. The page itself
+# comes first.
 set(dir ${CMAKE_CURRENT_LIST_DIR}/web)
 set(type_html text/html)
 set(type_css text/css)
@@ -22,11 +23,16 @@ set(HF_WEB_ASSETS ${CMAKE_BINARY_DIR}/web_assets.c)
 file(WRITE ${HF_WEB_ASSETS}.new "${out}")
 file(COPY_FILE ${HF_WEB_ASSETS}.new ${HF_WEB_ASSETS} ONLY_IF_DIFFERENT)
 
-set(parts ${CMAKE_CURRENT_LIST_DIR}/openapi_parts.json)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${parts})
-file(READ ${parts} hex HEX)
-string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+# embedded(FILE NAME OUT): sets OUT to C lines that define NAME, the bytes of the file, and NAME_LEN.
+function(embedded file name out)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} hex HEX)
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+    set(${out} "const unsigned char ${name}[] = {${bytes}};\nconst size_t ${name}_LEN = sizeof ${name};\n" PARENT_SCOPE)
+endfunction()
+
+embedded(${CMAKE_CURRENT_LIST_DIR}/openapi_parts.json OPENAPI_PARTS parts)
+embedded(${CMAKE_CURRENT_LIST_DIR}/../docs/json-schema.json JSON_SCHEMA schema)
 set(HF_OPENAPI_PARTS ${CMAKE_BINARY_DIR}/openapi_parts.c)
-file(WRITE ${HF_OPENAPI_PARTS}.new "/* Made from openapi_parts.json by web.cmake. */\n#include \"openapi.h\"\n\n"
-    "const unsigned char OPENAPI_PARTS[] = {${bytes}};\nconst size_t OPENAPI_PARTS_LEN = sizeof OPENAPI_PARTS;\n")
+file(WRITE ${HF_OPENAPI_PARTS}.new "/* Made by web.cmake. */\n#include \"openapi.h\"\n\n${parts}${schema}")
 file(COPY_FILE ${HF_OPENAPI_PARTS}.new ${HF_OPENAPI_PARTS} ONLY_IF_DIFFERENT)

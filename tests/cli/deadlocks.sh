@@ -2,7 +2,7 @@
 # deadlocks.sh - `why` follows who waits for whom, and finds real deadlocks of two and of three processes.
 . "$(dirname "$0")/../lib/cli_tap.sh"
 . "$ROOT/tests/lib/servers.sh"
-valid() { python3 "$ROOT/tests/lib/json_valid.py" "$ROOT/docs/json-schema.json" why; }
+valid() { python3 "$ROOT/tests/lib/json_valid.py" "$ROOT/docs/json-schema.json" Why; }
 pids=()
 
 # hold FIRST SECOND: a process that holds FIRST and, once `go` exists, waits for SECOND.

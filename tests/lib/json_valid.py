@@ -5,13 +5,15 @@ Usage: json_valid.py SCHEMA DEFINITION     reads JSON values from stdin; an arra
        json_valid.py SCHEMA --tables PAGE  compares the tables of PAGE with the definitions
 
 Prints what is wrong, a line each, and exits with 1. Knows the part of JSON Schema that the file uses, and refuses any other word.
+A key that is not in the schema is wrong, also where readers must ignore it: what is printed must be documented.
 """
 import json
 import re
 import sys
 
-WORDS = {"$ref", "$defs", "$schema", "title", "description", "type", "enum", "anyOf", "properties", "required",
-         "additionalProperties", "items", "pattern", "minimum"}
+WORDS = {"$ref", "$defs", "$schema", "title", "description", "type", "enum", "anyOf", "allOf", "properties", "required",
+         "additionalProperties", "items", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
+         "default", "examples"}
 TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
          "null": type(None)}
 
@@ -30,11 +32,22 @@ class Schema:
 
     def resolve(self, part):
         while "$ref" in part:
-            part = self.definitions[part["$ref"].rsplit("/", 1)[1]]
+            place = self.all
+            for step in part["$ref"].removeprefix("#/").split("/"):
+                place = place[step]
+            part = place
         return part
 
-    def errors(self, part, value, where):
-        """Everything that is wrong with a value, as texts."""
+    def properties(self, part):
+        """The properties of an object: its own, and those of all schemas that it must fit as well."""
+        part = self.resolve(part)
+        found = {}
+        for one in part.get("allOf", []):
+            found.update(self.properties(one))
+        return {**found, **part.get("properties", {})}
+
+    def errors(self, part, value, where, known=None):
+        """Everything that is wrong with a value, as texts. `known`: keys that it may have besides those of this part."""
         part = self.resolve(part)
         unknown = set(part) - WORDS
         if unknown:
@@ -48,24 +61,43 @@ class Schema:
             yield f"{where}: {json.dumps(value)} is not one of {part['enum']}"
         if "pattern" in part and not re.search(part["pattern"], value):
             yield f"{where}: {json.dumps(value)} does not match {part['pattern']}"
-        if "minimum" in part and value < part["minimum"]:
-            yield f"{where}: {value} is less than {part['minimum']}"
-        if isinstance(value, dict):
-            yield from self.object_errors(part, value, where)
+        yield from self.size_errors(part, value, where)
+        known = {**(known or {}), **self.properties(part)}
+        for one in part.get("allOf", []):
+            yield from self.errors(one, value, where, known)
+        if isinstance(value, dict) and "anyOf" not in part:
+            yield from self.object_errors(part, value, where, known)
         if isinstance(value, list) and "items" in part:
             for i, item in enumerate(value):
                 yield from self.errors(part["items"], item, f"{where}[{i}]")
 
-    def object_errors(self, part, value, where):
-        properties = part.get("properties", {})
+    def size_errors(self, part, value, where):
+        if "minimum" in part and value < part["minimum"]:
+            yield f"{where}: {value} is less than {part['minimum']}"
+        if "maximum" in part and value > part["maximum"]:
+            yield f"{where}: {value} is more than {part['maximum']}"
+        least, most = {str: ("minLength", "maxLength"), list: ("minItems", "maxItems")}.get(type(value), ("", ""))
+        if least and not part.get(least, 0) <= len(value) <= part.get(most, len(value)):
+            yield f"{where}: the length {len(value)} is out of bounds"
+
+    def object_errors(self, part, value, where, known):
         for key in part.get("required", []):
             if key not in value:
                 yield f"{where}: {key} is missing"
         for key, item in value.items():
-            if key in properties:
-                yield from self.errors(properties[key], item, f"{where}.{key}")
-            elif part.get("additionalProperties") is False:
+            if key in part.get("properties", {}):
+                yield from self.errors(part["properties"][key], item, f"{where}.{key}")
+            elif known and key not in known:
                 yield f"{where}: {key} is not documented"
+
+    def own_errors(self):
+        """Examples that do not fit their definition, and properties without a description."""
+        for name, part in self.definitions.items():
+            for example in part.get("examples", []):
+                yield from self.errors(part, example, f"example of {name}")
+            for member, inner in part.get("properties", {}).items():
+                if "$ref" not in inner and "description" not in inner:
+                    yield f"{name}.{member}: has no description"
 
 
 def values(text):
@@ -124,7 +156,7 @@ def check_tables(schema, page):
 def main():
     schema = Schema(sys.argv[1])
     wrong = check_tables(schema, sys.argv[3]) if sys.argv[2] == "--tables" else check_values(schema, sys.argv[2])
-    wrong = list(dict.fromkeys(wrong))
+    wrong = list(dict.fromkeys([*schema.own_errors(), *wrong]))
     print("\n".join(wrong[:20]), end="\n" if wrong else "")
     return 1 if wrong else 0
 

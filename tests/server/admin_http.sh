@@ -135,7 +135,7 @@ is "and the refusal of a second one" "$(sed -n 3p on_local)" '409 Resource locke
 # ---- The OpenAPI document ----
 ask GET /openapi.json
 printf '%s' "$REPLY" >openapi.json
-said "the document is OpenAPI 3" .openapi 3.0.3
+said "the document is OpenAPI 3" .openapi 3.1.0
 wrong_paths() {
     jq -r '.paths | to_entries[] | .key as $path | .value | to_entries[] | [.key, $path] | @tsv' openapi.json |
         while IFS=$'\t' read -r method path; do
@@ -158,8 +158,9 @@ is "the codes of problems are those of docs/serve.md" "$(jq -r '.components.sche
 # off_limits: bounds of the document that the service does not have: one more or one less is not refused, or the bound is.
 off_limits() {
     local request member low high body
-    jq -r '.components.schemas | to_entries[] | select(.key | endswith("Request")) | .key as $request | .value.properties | to_entries[] |
-        select(.value.type == "integer") | [$request, .key, .value.minimum, .value.maximum] | @tsv' openapi.json |
+    jq -r '. as $all | def resolved: if has("$ref") then ."$ref" | ltrimstr("#/") | split("/") as $p | $all | getpath($p) else . end;
+        .components.schemas | to_entries[] | select(.key | endswith("Request")) | .key as $request | .value.properties | to_entries[] |
+        .value |= resolved | select(.value.type == "integer") | [$request, .key, .value.minimum, .value.maximum] | @tsv' openapi.json |
         while IFS=$'\t' read -r request member low high; do
             for value in $((low - 1)) "$low" "$high" $((high + 1)); do
                 body="{\"$member\":$value}"
