@@ -146,9 +146,12 @@ static void on_readable(struct load *load, struct client *c)
 
     const char *end = strstr(c->text, "\r\n\r\n");
     int digits;
-    const char *body = end ? field(c->text, "\r\nContent-Length:", &digits) : NULL;
-    size_t whole = end ? (size_t)(end - c->text) + 4 + (body ? strtoul(body, NULL, 10) : 0) : 0;
-    if (end && c->len >= whole)
+    if (!end)
+        return;
+
+    const char *length = field(c->text, "\r\nContent-Length:", &digits);
+    size_t body = length ? strtoul(length, NULL, 10) : 0;
+    if (c->len >= (size_t)(end - c->text) + 4 + body)
         take_answer(load, c);
 }
 

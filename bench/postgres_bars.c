@@ -148,8 +148,10 @@ static void give(void)
         if (hf_release(lease) != HF_OK)
             fail("hf_release", hf_error_text());
         hf_lease_free(lease);
+    } else if (way[0] == 'a') {
+        does("unlock", NULL);
     } else {
-        does(way[0] == 'a' ? "unlock" : way[0] == 's' ? "commit" : "delete", NULL);
+        does(way[0] == 's' ? "commit" : "delete", NULL);
     }
 }
 

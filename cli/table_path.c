@@ -7,9 +7,11 @@
 
 static int digit(char c)
 {
-    const char *digits = "0123456789abcdef",
-               *found = c ? strchr(digits, c | ('A' <= c && c <= 'F' ? 0x20 : 0)) : NULL;
-    return found ? (int)(found - digits) : -1;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= '0' && c <= '9' ? c - '0' : -1;
 }
 
 static bool is_path_end(char c)

@@ -55,8 +55,8 @@ static int by_size(const void *left, const void *right)
 /* The smallest value that at least `percent` of the values do not exceed. */
 static json_t *percentile(const int64_t *sorted, size_t count, size_t percent)
 {
-    size_t rank = (count * percent + 99) / 100;
-    return count ? json_integer(sorted[rank ? rank - 1 : 0]) : json_null();
+    size_t rank = (count * percent + 99) / 100, index = rank ? rank - 1 : 0;
+    return count ? json_integer(sorted[index]) : json_null();
 }
 
 static json_t *samples_json(const struct hour_samples *samples, int64_t now_ms)

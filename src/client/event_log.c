@@ -109,9 +109,10 @@ void event_log_break(struct hf_client *client, const char *name, uint64_t token,
 {
     assert(name && token != 0);
 
-    struct log_entry *r = client->on_log && client->log_level >= HF_LOG_WARN
-                              ? make_entry(name, "", reason ? reason : "", "")
-                              : NULL;
+    if (!client->on_log || client->log_level < HF_LOG_WARN)
+        return;
+
+    struct log_entry *r = make_entry(name, "", reason ? reason : "", "");
     if (!r)
         return;
 

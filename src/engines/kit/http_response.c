@@ -70,15 +70,20 @@ static void read_status(struct http_response *r)
         r->stage = HTTP_FIELD;
 }
 
+/* Returns the value of a digit; 16 for any other character. */
+static unsigned digit_of(char c)
+{
+    if (isdigit((unsigned char)c))
+        return (unsigned)(c - '0');
+    return isxdigit((unsigned char)c) ? (unsigned)(tolower((unsigned char)c) - 'a') + 10 : 16;
+}
+
 /* Reads a number of that base up to the end of the text. */
 static bool read_number(const char *text, unsigned base, uint64_t *number)
 {
     *number = 0;
     for (const char *at = text; *at; at++) {
-        unsigned digit = isdigit((unsigned char)*at) ? (unsigned)(*at - '0')
-                         : isxdigit((unsigned char)*at)
-                             ? (unsigned)(tolower((unsigned char)*at) - 'a') + 10
-                             : 16;
+        unsigned digit = digit_of(*at);
         if (digit >= base || at - text > 15)
             return false;
         *number = *number * base + digit;

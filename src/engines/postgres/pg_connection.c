@@ -387,9 +387,10 @@ static char *install_text(const struct postgres *p, int number)
 {
     char is_due[160];
     const char *file = pg_sql_files[number];
+    const char *unlogged = p->memory ? "UNLOGGED" : "", *memory = p->memory ? "true" : "false";
     char *schema = replace_word(file, "@schema@", p->schema);
-    char *kind = schema ? replace_word(schema, "@unlogged@", p->memory ? "UNLOGGED" : "") : NULL;
-    char *script = kind ? replace_word(kind, "@memory@", p->memory ? "true" : "false") : NULL;
+    char *kind = schema ? replace_word(schema, "@unlogged@", unlogged) : NULL;
+    char *script = kind ? replace_word(kind, "@memory@", memory) : NULL;
     char *text = NULL;
 
     if (number == 0)

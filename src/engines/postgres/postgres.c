@@ -52,12 +52,14 @@ static void note_where(struct postgres *p)
     const char *database = pg_keywords_get(&p->keywords, "dbname");
     const char *service = pg_keywords_get(&p->keywords, "service");
 
-    if (!*host && !*address && *service)
+    if (!*host)
+        host = address;
+
+    if (!*host && *service)
         snprintf(p->where, sizeof p->where, "service %.100s", service);
     else
-        snprintf(p->where, sizeof p->where, "%.120s%s%.20s%s%.60s",
-                 *host ? host : (*address ? address : "localhost"), *port ? ":" : "", port,
-                 *database ? "/" : "", database);
+        snprintf(p->where, sizeof p->where, "%.120s%s%.20s%s%.60s", *host ? host : "localhost",
+                 *port ? ":" : "", port, *database ? "/" : "", database);
 }
 
 static hf_status read_url(struct postgres *p, const struct url *url,

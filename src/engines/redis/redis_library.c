@@ -106,9 +106,11 @@ static void on_text(struct redis *r, struct redis_op *a, const struct resp_reply
         return;
     }
 
-    bool is_unseen = resp->type == RESP_ERROR;
+    enum lack lack = code ? LACK_TEXT : LACK_ALL;
+    if (resp->type == RESP_ERROR)
+        lack = LACK_RIGHT;
     redis_load_write(r, true);
-    send_step(r, a, STEP_LOAD, is_unseen ? LACK_RIGHT : code ? LACK_TEXT : LACK_ALL, now);
+    send_step(r, a, STEP_LOAD, lack, now);
 }
 
 static bool is_without_functions(const struct resp_reply *error)
@@ -311,7 +313,7 @@ static void judge(struct redis *r, struct redis_op *a, size_t index, const char 
                    "%u, one from %.*s)",
                    name, uses.unknown, (int)uses.example.len, uses.example.at);
     } else if (may_be_used) {
-        redis_find(r, a, "library", HF_HEALTH_NOTE, "see what is said of the other servers",
+        redis_find(r, a, "library", HF_HEALTH_NOTE, "see the findings about the other servers",
                    "kept %s: a client of another server may use it", name);
     } else {
         write_words(r, 3, (const char *const[]){"FUNCTION", "DELETE", name});
