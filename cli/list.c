@@ -280,24 +280,25 @@ static int run_show(const struct cli_options *options, int argc, char **argv)
 
 #define JSON_KEYS                                                                                  \
     "With --json: an array with one object for each holder and waiter, and the keys\n"             \
-    "  name, kind     of the resource; kind is exclusive, semaphore, read or write\n"              \
+    "  name, kind     name of the lock; exclusive, semaphore, read or write\n"                     \
     "  role           holder or waiter\n"                                                          \
-    "  capacity, used of the resource, in units\n"                                                 \
-    "  units, depth   of this holder or waiter; depth is how often it was entered\n"               \
-    "  place          waiters: 1 is the next one; holders: null\n"                                 \
+    "  capacity, used units of the lock, and how many of them are held\n"                          \
+    "  units, depth   units of this holder or waiter; how often its owner has entered the lock\n"  \
+    "  place          waiters: place in the queue, 1 is next; holders: null\n"                     \
     "  token          holders: the fencing token, in digits; waiters: null\n"                      \
-    "  leftMs         holders: until the lease ends unless it is renewed; waiters: null\n"         \
+    "  leftMs         holders: time until the lease ends unless it is renewed; waiters: null\n"    \
     "  sinceMs        how long it has held or waited\n"                                            \
     "  ttlMs, pid, host, label, detached, ticket\n"                                                \
-    "  foreign        another program's lock: only leftMs is known of it, -1 if it has no end\n"   \
-    "  servers        redlock: on how many servers it stands; elsewhere null\n"
+    "  foreign        true for a lock of another program; its leftMs is -1 if it has no end\n"     \
+    "  servers        redlock: number of servers that have the hold; elsewhere null\n"
 
 #define SERVER_KEYS                                                                                \
-    "On redlock, then, one object for each server, with the role \"server\" and the keys\n"        \
+    "On redlock follows one object for each server, with the role \"server\" and the keys\n"       \
     "  server, state  host:port; held, free or silent\n"                                           \
-    "  counts         whether its word counts; if not, text says why, and when it will\n"          \
-    "  token, leftMs, pid, host, label, foreign of who holds it there, else null\n"                \
-    "  votes          on how many servers that hold stands; a majority makes it one\n"             \
+    "  counts         whether its vote counts; if not, text says why, and when it will\n"          \
+    "  token, leftMs, pid, host, label, foreign\n"                                                 \
+    "                 of the holder on that server; null if there is none\n"                       \
+    "  votes          number of servers with the same hold; a majority of them holds the lock\n"   \
     "  name, text\n"
 
 const struct verb VERB_LIST = {

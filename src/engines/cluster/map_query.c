@@ -120,7 +120,7 @@ void map_query_up(struct cluster *c, unsigned number, nanos now)
     if (!is_sent || !send_command(c, q)) {
         c->command.len = 0;
         c->command.failed = false;
-        fail_query(c, q, HF_UNAVAILABLE, "the connection takes nothing any more");
+        fail_query(c, q, HF_UNAVAILABLE, "the connection accepts no more bytes");
     }
 }
 

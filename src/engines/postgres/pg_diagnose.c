@@ -150,7 +150,8 @@ static void find_persistence(const struct report *report)
              "%s is off: a crash of the machine may forget holds",
              syncs ? "full_page_writes" : "fsync");
     else
-        find(report, "persistence", HF_HEALTH_OK, "", "grants are on disk before they are told");
+        find(report, "persistence", HF_HEALTH_OK, "",
+             "grants are on disk before they are reported");
 }
 
 static void find_standbys(const struct report *report)
@@ -160,7 +161,7 @@ static void find_standbys(const struct report *report)
 
     if (standbys && !waits)
         find(report, "standbys", HF_HEALTH_NOTE,
-             "synchronous_standby_names, so that a grant is on a standby before it is told",
+             "synchronous_standby_names, so that a grant is on a standby before it is reported",
              "%" PRId64 " connected, none synchronous: after a failover nothing is granted for "
              "%" PRId64 " ms",
              standbys, number_of(report, GRACE_MS));
