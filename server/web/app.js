@@ -1,4 +1,5 @@
-// app.js - where we are, and what is drawn when: news once a frame, what changes with time alone four times a second.
+// app.js - chooses the view, and draws it: news once a frame, figures that change with time alone
+// four times a second.
 import { showAbout } from './board.js';
 import { prepareBreaking, tickBreaking } from './breaking.js';
 import { $, setText } from './elements.js';
@@ -9,7 +10,7 @@ import { showPatterns } from './patterns.js';
 import { listen, state } from './stream.js';
 import { clock } from './words.js';
 
-const STALE_MS = 3000; // the service looks more often than this
+const STALE_MS = 3000; // older data is shown as stale; the service polls more often than this
 const TICK_MS = 250, PATTERNS_MS = 10000;
 const VIEWS = ['now', 'lock', 'patterns'];
 
@@ -53,7 +54,7 @@ function drawSoon() {
   drawing ||= requestAnimationFrame(() => { drawing = 0; draw(); });
 }
 
-// ---- Going elsewhere ----
+// ---- Changing the view ----
 
 function enter() {
   const at = current();

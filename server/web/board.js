@@ -1,5 +1,5 @@
-// board.js - the figures above the locks: how many now, the last hour as sparklines, how long was waited and held; and which
-// service and engine this is.
+// board.js - the figures above the locks: the present numbers, the last hour as sparklines, the
+// durations of waits and holds, and the name of this service and engine.
 import { $, make, setText } from './elements.js';
 import { longestWait, state } from './stream.js';
 import { duration, fine } from './words.js';
@@ -9,7 +9,8 @@ const SVG = 'http://www.w3.org/2000/svg';
 
 // ---- Sparklines ----
 
-// One bar a minute; a minute without data has none, and one with nothing a line on the ground.
+// One bar for each minute. A minute without data has no bar; a minute with the value 0 has a flat
+// one.
 function makeBarOf(value, i, count, most) {
   const bar = document.createElementNS(SVG, 'rect'), height = Math.max(1, value / most * HEIGHT);
   const box = { x: i / count * WIDTH, y: HEIGHT - height, width: WIDTH / count * 0.75, height };

@@ -1,5 +1,6 @@
-// breaking.js - the dialog that revokes one hold. It shows whose hold that is, wants the name and a reason, and sends the
-// token, host and pid of exactly that holder: if another one holds with it by now, the service refuses.
+// breaking.js - the dialog that revokes one hold. It shows the hold, wants the name of the lock and
+// a reason, and sends token, host and pid of exactly that holder. If another process holds with
+// that token by now, the service refuses.
 import { $, keepRows, make, makeRow, setText } from './elements.js';
 import { leftOf, request, rowsOf, sinceOf } from './stream.js';
 import { duration, units, who } from './words.js';
@@ -11,7 +12,7 @@ const REFUSALS = {
 };
 
 let victim; // the holder whose button was pressed
-let ended;  // that hold is not there any more
+let ended;  // the hold has ended meanwhile
 
 const isVictim = (row) => row.role === 'holder' && row.token === victim.token && row.host === victim.host && row.pid === victim.pid;
 
@@ -37,7 +38,8 @@ function check() {
   $('b-go').disabled = ended || $('b-name').value !== victim.name || !$('b-reason').value.trim();
 }
 
-// Called four times a second: the facts grow older, and the hold may end while somebody reads.
+// Called four times a second: times in the dialog change, and the hold may end while the user
+// reads.
 export function tickBreaking() {
   if (!$('breaking').open) return;
   const now = rowsOf(victim.name).find(isVictim);
@@ -64,7 +66,7 @@ export function openBreaking(row) {
   tickBreaking();
 }
 
-// The button beside a holder.
+// Makes the button beside a holder.
 export function makeBreak(parts) {
   const button = make('button', 'Break…', { type: 'button', class: 'small' });
   button.addEventListener('click', () => openBreaking(parts.holder));

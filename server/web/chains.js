@@ -1,4 +1,5 @@
-// chains.js - who waits for whom: a lock, its holder, the lock that this holder waits for, and so on.
+// chains.js - draws who waits for whom: a lock, its holder, the lock that this holder waits for,
+// and so on.
 import { make } from './elements.js';
 import { sinceOf, state } from './stream.js';
 import { duration, where, who } from './words.js';
@@ -9,7 +10,7 @@ export const isDeadlocked = (name) => state.deadlocks.some((circle) => circle.in
 export const circleWords = (circle) =>
   circle.map((name, i) => `the holder of ${name} waits for ${circle[(i + 1) % circle.length]}`).join(', ') + '. None of them can go on.';
 
-// The steps from one lock on; the last one says how the chain ends.
+// Returns the steps of the chain that begins at one lock; the last step says how the chain ends.
 export function chainOf(name, byName) {
   const steps = [], seen = new Set();
   while (name && steps.length < STEPS_MAX) {
@@ -23,7 +24,8 @@ export function chainOf(name, byName) {
   return steps;
 }
 
-// Locks from which a chain begins: their holder waits, and no other holder waits for them. A circle has no such lock.
+// Returns the locks at which a chain begins: their holder waits, and no other holder waits for
+// them. A circle has no such lock.
 export function chainStarts(all) {
   const waitedFor = new Set(state.rows.flatMap((row) => row.waitsFor || []));
   const links = all.filter((lock) => lock.holders.some((row) => row.waitsFor));
@@ -49,7 +51,8 @@ export function makeChain(name, byName) {
   return list;
 }
 
-// Draws chains into a place, unless they are the same as before. Times in them are brought up to date once a second.
+// Draws chains into an element, unless they are the same as before. Times in chains are updated
+// once a second.
 export function drawChains(place, names, byName) {
   const key = JSON.stringify(names.map((name) => chainOf(name, byName).map(({ name: each, holder }) => [each, holder?.token]))) + Math.floor(Date.now() / 1000);
   if (place.key === key) return;

@@ -1,4 +1,5 @@
-// elements.js - making and changing elements: text only, never markup, and nothing is written that stands there already.
+// elements.js - makes and changes elements. It writes text only, never markup, and only if the text
+// has changed.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -9,15 +10,16 @@ export function make(tag, text, attributes) {
   return element;
 }
 
-// What was said last is kept beside the element: comparing with it asks the document nothing.
+// The last text is kept beside the element, because reading it from the document is slow.
 export function setText(element, text) {
   if (element.said === text) return;
   element.said = text;
   element.textContent = text;
 }
 
-// A row of cells, each with the name of its column for screens that are too narrow for a head. The roles stand there
-// because rows are laid out as grids, and browsers take a table's meaning away with its display.
+// Makes a row of cells. Each cell has the name of its column, for screens that are too narrow for a
+// head. Rows are laid out as grids, for which browsers drop the roles of a table, so the roles are
+// written here.
 export function makeRow(labels) {
   const row = make('tr', null, { role: 'row' });
   const cells = labels.map((label) => make('td', null, { role: 'cell', 'data-label': label }));
@@ -25,13 +27,14 @@ export function makeRow(labels) {
   return { row, cells };
 }
 
-const PLACED_MAX = 6; // rows that come, go or move in one frame: each is laid out and painted anew
+const PLACED_MAX = 6; // most rows to add, remove or move in one frame, because each is laid out and painted anew
 const HURRIED_MAX = 12;
 
-// Makes the rows of a table those of `items`, in their order. A row stays the same element as long as its key does, so
-// that nothing flickers and the focus stays; `update` is told of every item that has its row. What is too much for one
-// frame is done in the next ones, unless other items come first; with table.hurries, set by what somebody just chose, a frame
-// may take longer.
+// Makes the rows of a table those of `items`, in their order. A row keeps its element as long as
+// its key stays the same, so nothing flickers and the focus stays. `update` is called for every
+// item that has its row. Work beyond one frame is done in the next frames, unless new items come
+// first. If table.hurries is set, because the user has just chosen something, a frame may take
+// longer.
 export function keepRows(table, items, how) {
   const kept = table.kept ||= new Map(), keys = new Set(items.map(how.key));
   let room = table.hurries ? HURRIED_MAX : PLACED_MAX, after = null;
@@ -59,10 +62,10 @@ export function keepRows(table, items, how) {
   else table.hurries = false;
 }
 
-// Text of a fixed size of its own: a change of it moves nothing else, so that nothing else is laid out.
+// Text in an element of fixed size: if the text changes, no other element must be laid out.
 export const makeTicking = () => make('span', null, { class: 'ticking' });
 
-// ---- A bar that runs empty ----
+// ---- A bar that shows the time left ----
 
 export function makeBar() {
   const bar = make('span', null, { class: 'bar', 'aria-hidden': 'true' });
@@ -70,14 +73,14 @@ export function makeBar() {
   return bar;
 }
 
-// A bar is 136 pixels long: written four times a second beside its number it shrinks as smoothly as an animation, which
-// would make a layer of each.
+// A bar is 136 pixels long. Written four times a second together with its number, it shrinks as
+// smoothly as an animation, without a layer for each bar.
 export function drain(bar, part) {
   const scale = `scaleX(${part.toFixed(3)})`;
   if (bar.scale !== scale) bar.firstElementChild.style.transform = bar.scale = scale;
 }
 
-// ---- Columns: how often each ----
+// ---- How often each value of a column occurs ----
 
 export function drawColumns(place, values) {
   const most = Math.max(1, ...values.map((each) => each.value));

@@ -1,4 +1,5 @@
-// filters.js - what of the locks is shown, and in which order. It stands in the address, so that a board can be bookmarked.
+// filters.js - which locks are shown, and in which order. The choice is part of the address, so a
+// board can be bookmarked.
 import { $, make } from './elements.js';
 import { who } from './words.js';
 
@@ -20,7 +21,7 @@ function write() {
   history.replaceState(null, '', '#/' + (query ? '?' + query : ''));
 }
 
-// ---- What fits ----
+// ---- Filtering ----
 
 const contains = (text, part) => text.toLowerCase().includes(part.toLowerCase());
 const rowsOf = (lock) => lock.holders.concat(lock.waiters);
@@ -53,7 +54,7 @@ const KEYS = {
 };
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-// The order that was chosen; null: the most urgent first.
+// The chosen order; null: the most urgent lock first.
 export function chosenOrder() {
   const key = KEYS[chosen.sort.replace(/^-/, '')], turn = chosen.sort.startsWith('-') ? -1 : 1;
   return key && ((a, b) => turn * compare(key(a), key(b)) || compare(a.name, b.name));
@@ -67,7 +68,7 @@ function showOrder() {
   }
 }
 
-// The hosts that can be chosen.
+// The hosts to choose from.
 export function offerHosts(rows) {
   const hosts = [...new Set(rows.map((row) => row.host).filter(Boolean))].sort(), key = hosts.join('\n'), place = $('f-host');
   if (place.key === key) return;
@@ -79,7 +80,7 @@ export function offerHosts(rows) {
 
 export const anyChosen = () => FIELDS.some((field) => chosen[field]);
 
-// `changed` is called after everything that somebody chose.
+// `changed` is called after every choice of the user.
 export function prepareFilters(changed) {
   const done = () => { write(); showOrder(); changed(); };
   for (const field of FIELDS)

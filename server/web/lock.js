@@ -1,4 +1,4 @@
-// lock.js - the view of one lock: who holds it, who waits, and what has happened to it.
+// lock.js - the view of one lock: its holders, its queue, and its past.
 import { makeBreak } from './breaking.js';
 import { drawChains } from './chains.js';
 import { $, drain, drawColumns, keepRows, make, makeBar, makeRow, makeTicking, setText } from './elements.js';
@@ -8,7 +8,7 @@ import { clock, duration, fine, units as unitsOf, use, where, who } from './word
 const SEEN_LATE_MS = 1500;
 const HOLDS_MAX = 12;
 const EVENTS_MAX = 100;
-const MIN_BAR = 0.6; // of the width, in hundredths: a short hold is still to be seen
+const MIN_BAR = 0.6; // in percent of the width: a short hold must still be visible
 
 export const lockNamed = (name) => locks().find((each) => each.name === name) || { name, holders: [], waiters: [] };
 
@@ -76,7 +76,7 @@ function sentence(lock) {
   return `${held}${others.length ? ` and ${others.length} more` : ''}, ${queue}. ${lock.kind === 'semaphore' ? use(lock) + '.' : ''}`;
 }
 
-// The chain behind this lock, if somebody waits for it or its holder waits itself.
+// The chain behind this lock, if somebody waits for the lock or its holder waits for another one.
 function showWhy(lock) {
   const wanted = lock.holders.length > 0 && (lock.waiters.length > 0 || lock.holders.some((row) => row.waitsFor));
   if ($('why').hidden !== !wanted) $('why').hidden = !wanted;
@@ -85,10 +85,10 @@ function showWhy(lock) {
 
 // ---- The past ----
 
-// How a hold ended, as it is said behind its length.
+// Returns the words for how a hold ended, to be shown behind its length.
 const ENDS = { released: '', expired: ', ran out', broken: ', broken', open: ', held now' };
 
-// A sampled end is seen a little late: two holds must not seem to overlap because of that.
+// A sampled end is seen a little late. Two holds must not seem to overlap because of that.
 function trim(holds) {
   for (const hold of holds) {
     const next = hold.sampled && holds.find((other) => other.from > hold.from && other.from < hold.to && other.from > hold.to - SEEN_LATE_MS);
@@ -97,7 +97,8 @@ function trim(holds) {
   return holds;
 }
 
-// A hold is a grant and the end with the same token. `heldMs` and `waitedMs` are exact unless the change is sampled.
+// A hold is a grant and the end with the same token. heldMs and waitedMs are exact unless the
+// change is sampled.
 export function readPast(changes) {
   const open = new Map(), holds = [], waits = [];
   for (const { event, token, at, heldMs, waitedMs, label, sampled } of changes) {
@@ -166,7 +167,7 @@ const EVENTS = {
     token.className = 'token';
     return { row };
   },
-  update() {}, // what has happened does not change
+  update() {}, // past holds do not change
 };
 
 // ---- As a whole ----
@@ -188,7 +189,7 @@ export function showLock(name) {
   tickLock(name);
 }
 
-// What changes with time alone, and who is there.
+// Updates times, and who holds and waits.
 export function tickLock(name) {
   const lock = lockNamed(name);
   setText($('lock-state'), sentence(lock));

@@ -1,4 +1,5 @@
-// now.js - the view Now: what is wrong, who waits for whom, and a row for every lock, the most urgent first.
+// now.js - the view Now: troubles, chains of waiters, and a row for every lock, the most urgent one
+// first.
 import { showFigures } from './board.js';
 import { chainStarts, circleWords, drawChains, isDeadlocked } from './chains.js';
 import { $, drain, keepRows, make, makeBar, makeRow, makeTicking, setText } from './elements.js';
@@ -7,14 +8,14 @@ import { leftOf, locks, longestWait, partOf, sinceOf, state } from './stream.js'
 import { clock, duration, labelled, use, where, who } from './words.js';
 
 const LOW_PART = 0.2;
-const NAME_END = 12; // letters of a long name that are shown in any case
+const NAME_END = 12; // number of letters at the end of a long name that are always shown
 const LONG_WAIT_MS = 30000;
-const TOLD_MS = 60000; // how long a loss stays in the list
-const SAME_MAX = 3, CHAINS_MAX = 10; // troubles of one word; beyond them a number says how many there are
+const TOLD_MS = 60000; // time for which a loss stays in the list
+const SAME_MAX = 3, CHAINS_MAX = 10; // most troubles with the same word, and most chains; a number says how many more there are
 
 // ---- The table ----
 
-const inSight = new Set(); // rows that are drawn at all: only there time goes by
+const inSight = new Set(); // rows on the screen: only these are updated with time
 
 function look(parts, seen) {
   if (!seen) { inSight.delete(parts); return; }
@@ -22,7 +23,7 @@ function look(parts, seen) {
   tickRow(parts);
 }
 
-// What tells long names apart is mostly their end, so the middle gives way.
+// Long names differ mostly at their end, so letters in the middle are left out.
 function makeName(name) {
   const letters = [...name], isLong = letters.length > NAME_END * 2;
   const link = make('a', isLong ? null : name, { href: '#/lock/' + encodeURIComponent(name), title: name });
@@ -71,8 +72,8 @@ function tickRow(parts) {
   if (parts.nobody !== nobody) parts.waiting.classList.toggle('quiet', parts.nobody = nobody);
 }
 
-// Trouble first, then what is waited for, then by name. Nothing in it changes merely because time goes by, or rows would
-// run away under the hand.
+// Locks with trouble first, then locks with waiters, then by name. The order does not depend on the
+// time: a row must not move away while the user points at it.
 function rank(lock) {
   const ends = Math.min(...lock.holders.filter((row) => partOf(row) < LOW_PART).map((row) => state.heard + row.leftMs));
   const waits = longestWait(lock);
@@ -92,7 +93,8 @@ function pastTroubles() {
 }
 function presentTroubles(all) {
   const found = state.deadlocks.map((circle) => ({ bad: true, word: 'deadlock', name: circle[0], text: circleWords(circle) }));
-  const longest = [...all].sort((a, b) => longestWait(b) - longestWait(a)); // the worst is among the few that are shown
+  // Sorted, so that the longest wait is among those that are shown.
+  const longest = [...all].sort((a, b) => longestWait(b) - longestWait(a));
   for (const lock of longest) {
     if (lock.holders.some((row) => partOf(row) < LOW_PART))
       found.push({ word: 'ending', name: lock.name, text: 'little time is left, and nobody has renewed it' });
@@ -108,7 +110,7 @@ function makeTrouble({ bad, word, name, text, at, more }) {
   item.append(make('b', word), words, make('time', at || ''));
   return item;
 }
-// A few of each word: a hundred waiters must not push the locks off the wall.
+// Shows a few troubles of each word: a hundred waiters must not push the locks off the screen.
 function shorten(troubles) {
   const count = {}, kept = [];
   for (const trouble of troubles) {
@@ -134,7 +136,7 @@ function showTrouble(all) {
 
 const ROWS = { key: (lock) => lock.name, create: createRow, update: updateRow, remove: (parts) => look(parts, false) };
 
-// All locks, with what the filters ask for.
+// All locks that the filters accept.
 function readLocks() {
   const all = locks();
   for (const lock of all) {
@@ -171,7 +173,7 @@ export function showNow() {
   showTrouble(all);
 }
 
-// What changes with time alone.
+// Updates what changes with time alone.
 export function tickNow(all = readLocks()) {
   inSight.forEach(tickRow);
   showFigures(all);

@@ -1,4 +1,5 @@
-// patterns.js - the view Patterns: when was waited for what, for what most, and how much was lost.
+// patterns.js - the view Patterns: when names were waited for, which names most, and how many
+// leases were lost.
 import { $, drawColumns, keepRows, make, makeRow, setText } from './elements.js';
 import { request } from './stream.js';
 import { duration } from './words.js';

@@ -1,16 +1,17 @@
-// stream.js - one event stream feeds the page; everything that is shown comes from the last snapshot and the changes.
+// stream.js - the event stream that feeds the page. Everything shown comes from the last snapshot
+// and the changes after it.
 import { $ } from './elements.js';
 
 const PAST_MAX = 1000;
 const AGAIN_MS = 1000;
 
 export const state = {
-  rows: [], deadlocks: [], about: null, changes: [], words: '', at: 0, tripMs: -1, heard: 0, // at: by the service's clock; heard: by ours
+  rows: [], deadlocks: [], about: null, changes: [], words: '', at: 0, tripMs: -1, heard: 0, // at: the service's clock; heard: ours
   up: false, connected: false,
   token: sessionStorage.getItem('token') || '',
 };
 
-// ---- What there is ----
+// ---- State ----
 
 export function locks() {
   const all = new Map();
@@ -28,7 +29,7 @@ export const leftOf = (row) => row.leftMs < 0 ? -1 : Math.max(0, row.leftMs - pa
 export const partOf = (row) => row.ttlMs > 0 && row.leftMs >= 0 ? Math.min(1, leftOf(row) / row.ttlMs) : 1;
 export const longestWait = (lock) => lock.waiters.reduce((most, row) => Math.max(most, sinceOf(row)), 0);
 
-// ---- Asking ----
+// ---- Requests ----
 
 export function request(method, path) {
   const headers = state.token ? { Authorization: 'Bearer ' + state.token } : {};
@@ -72,7 +73,7 @@ async function read(answer, changed) {
   }
 }
 
-// Never ends. `changed` is called after everything that is new.
+// Never returns. `changed` is called after every message.
 export async function listen(changed) {
   for (;;) {
     try {

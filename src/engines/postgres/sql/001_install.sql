@@ -6,7 +6,7 @@
 -- every lease that was forgotten has ended (setup.grace_ms).
 --
 -- The rules, which the Redis engine has as well:
---   The grant is state, the notification is a hint. Every function that changes a lock ends with admit(). No function shortens a
+--   The grant is state, the notification only informs. Every function that changes a lock ends with admit(). No function shortens a
 --   hold or revives one. An unknown outcome leaves a tombstone. Numbers (tokens, tickets) are max(last + 1, the server's clock in
 --   microseconds).
 -- The rules of this engine:
@@ -32,11 +32,11 @@ CREATE TABLE setup (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     version  int     NOT NULL,               -- number of the last file of this folder that was run
     memory   boolean NOT NULL,               -- the tables below are UNLOGGED
-    grace_ms bigint  NOT NULL DEFAULT 60000  -- nothing is granted for so long after a failover, or after data was lost
+    grace_ms bigint  NOT NULL DEFAULT 60000  -- time without grants after a failover, or after data was lost
 );
 INSERT INTO setup (version, memory) VALUES (1, @memory@);
 
-CREATE @unlogged@ TABLE incarnation ( -- of the server, to which the data belongs
+CREATE @unlogged@ TABLE incarnation ( -- which run of the server the data belongs to
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     timeline text    NOT NULL,
     since    bigint  NOT NULL
@@ -47,8 +47,8 @@ CREATE @unlogged@ TABLE lock (
     name       text COLLATE "C" NOT NULL, -- 1 to 1200 bytes, see lock_row()
     era        int    NOT NULL DEFAULT 0,
     writes     int    NOT NULL DEFAULT 0,
-    timeline   text   NOT NULL DEFAULT '', -- for which the grace is known to be over
-    last       bigint NOT NULL DEFAULT 0,  -- number that was given out last
+    timeline   text   NOT NULL DEFAULT '', -- the grace is known to be over on this timeline
+    last       bigint NOT NULL DEFAULT 0,  -- last number that was given out
     tombstones bigint NOT NULL DEFAULT 0,  -- end of the last tombstone of this name
     waiting    int    NOT NULL DEFAULT 0,  -- number of rows in waiter
     head       bigint NOT NULL DEFAULT 0,  -- no waiter has a lower ticket
@@ -60,11 +60,11 @@ CREATE @unlogged@ TABLE lock (
     id         uuid,                       -- attempt of the plain hold; NULL: there is none; from here on its columns
     token      bigint NOT NULL DEFAULT 0,
     till       bigint NOT NULL DEFAULT 0,
-    ttl        bigint NOT NULL DEFAULT 0,  -- the longest that this hold was ever given
+    ttl        bigint NOT NULL DEFAULT 0,  -- longest time that this hold was ever given
     since      bigint NOT NULL DEFAULT 0,
     ticket     bigint NOT NULL DEFAULT 0,
-    keep       int    NOT NULL DEFAULT 0,  -- how many past holds its client wants to be kept; 0: none
-    age        bigint NOT NULL DEFAULT 0,  -- and for how long
+    keep       int    NOT NULL DEFAULT 0,  -- number of past holds that its client wants to keep; 0: none
+    age        bigint NOT NULL DEFAULT 0,  -- milliseconds for which they are kept
     meta       text,
     PRIMARY KEY (name, era)
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
@@ -95,12 +95,12 @@ CREATE @unlogged@ TABLE waiter (
     units    int    NOT NULL,
     capacity int    NOT NULL,
     ttl      bigint NOT NULL,
-    due      bigint NOT NULL, -- it counts as alive until then,
-    span     bigint NOT NULL, -- which was that long after its last request
-    grace    bigint NOT NULL, -- how long a handoff lasts at least
+    due      bigint NOT NULL, -- time until which the waiter counts as alive
+    span     bigint NOT NULL, -- `due` minus the time of its last request
+    grace    bigint NOT NULL, -- shortest time of a handoff
     since    bigint NOT NULL,
     session  bigint NOT NULL, -- advisory key of the session that is notified; 0: none
-    channel  text,            -- to notify; NULL: it polls
+    channel  text,            -- channel on which it is notified; NULL: it polls
     keep     int    NOT NULL,
     age      bigint NOT NULL,
     meta     text,
@@ -122,19 +122,19 @@ CREATE @unlogged@ TABLE past ( -- holds that ended
     since bigint NOT NULL,
     ended bigint NOT NULL,
     lost  boolean NOT NULL, -- by time or by force; false: released
-    until bigint NOT NULL,  -- when this note itself ends
+    until bigint NOT NULL,  -- time when this note is dropped
     meta  text,
     PRIMARY KEY (name, token, id)
 );
 
-CREATE TYPE locked AS (r lock, barred bigint); -- the row of a name; for how many microseconds nothing may be granted
+CREATE TYPE locked AS (r lock, barred bigint); -- the row of a name; barred: microseconds without grants
 
 -- ---- Small functions
 
 CREATE FUNCTION now_us() RETURNS bigint LANGUAGE sql VOLATILE
     AS $$ SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint $$;
 
--- Is there no pin? PostgreSQL releases the row locks of a transaction a moment before its advisory locks, so a failure is checked
+-- Returns true if there is no pin. PostgreSQL releases the row locks of a transaction a moment before its advisory locks, so a failure is checked
 -- again for 2 ms.
 CREATE FUNCTION is_unpinned(p_name text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE v_key bigint := hashtextextended(p_name, hashtext('@schema@'));
@@ -147,7 +147,7 @@ BEGIN
     RETURN false;
 END $$;
 
--- This transaction need not be on disk when its client gets the reply.
+-- Allows this transaction to be not yet on disk when its client gets the reply.
 CREATE FUNCTION commit_lazily() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN PERFORM set_config('synchronous_commit', 'off', true); END $$;
 
@@ -165,7 +165,7 @@ BEGIN
         (SELECT o.token FROM past o WHERE o.name = p_name ORDER BY o.token DESC OFFSET p_keep LIMIT 1);
 END $$;
 
--- The plain hold has ended.
+-- Ends the plain hold.
 CREATE FUNCTION end_plain(r lock, p_ended bigint, p_lost boolean) RETURNS lock LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF r.keep > 0 THEN
@@ -176,7 +176,7 @@ BEGIN
     RETURN r;
 END $$;
 
--- A hold whose row was deleted has ended: its units pass to another row of its owner, or become free.
+-- Ends a hold whose row was deleted: its units pass to another row of its owner, or become free.
 CREATE FUNCTION end_hold(r lock, h hold, p_ended bigint, p_lost boolean) RETURNS lock LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF h.keep > 0 THEN
@@ -193,7 +193,7 @@ END $$;
 
 -- ---- The row of a name
 
--- For how many microseconds from now on nothing may be granted, because data may have been lost.
+-- Returns for how many microseconds nothing may be granted, because data may have been lost.
 CREATE FUNCTION grace_left(p_now bigint, p_timeline text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE v_since bigint; v_grace bigint;
 BEGIN
@@ -222,7 +222,7 @@ BEGIN
     END LOOP;
     IF r.name IS NULL THEN RETURN NULL; END IF;
 
-    v_now := greatest(p_now, now_us()); -- the row may have been waited for
+    v_now := greatest(p_now, now_us()); -- read again: the statement may have waited for the row
     IF r.timeline <> v_timeline THEN
         v_barred := grace_left(v_now, v_timeline);
         IF v_barred = 0 THEN r.timeline := v_timeline; END IF;
@@ -264,8 +264,8 @@ BEGIN
     END IF;
 END $$;
 
--- Has this waiter gone? Its time is over, or the session that it is notified in has ended: then its key can be had. A session could
--- always have its own key, so it compares numbers first (holdfast.session is its own).
+-- Returns true if this waiter has gone: its time is over, or the session in which it is notified has ended. Then the key of that
+-- session can be locked. A session can always lock its own key, so the numbers are compared first (holdfast.session is ours).
 CREATE FUNCTION is_dead(w waiter, p_now bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN least(w.due, p_now + w.span * 1000) <= p_now
@@ -296,7 +296,7 @@ BEGIN
     RETURN r;
 END $$;
 
--- All waiters of an owner enter with its first one: otherwise they would block each other.
+-- Grants all waiters of an owner together with its first one; otherwise they would block each other.
 CREATE FUNCTION handoff_siblings(r lock, w waiter, p_now bigint) RETURNS lock LANGUAGE plpgsql VOLATILE AS $$
 DECLARE s waiter; v_till bigint;
 BEGIN
@@ -314,7 +314,7 @@ BEGIN
     RETURN r;
 END $$;
 
--- Grants to the first in the queue as long as it fits.
+-- Grants the lock to the first waiter, and again as long as the first one fits.
 CREATE FUNCTION admit(r lock, p_now bigint, p_barred bigint) RETURNS lock LANGUAGE plpgsql VOLATILE AS $$
 DECLARE w waiter; v_free boolean; v_pinned boolean := true;
 BEGIN
@@ -401,7 +401,7 @@ BEGIN
         p_barging, p_session, p_channel, p_keep, p_age, p_pace);
 END $$;
 
--- After how many ms a waiter asks again.
+-- Returns after how many ms a waiter asks again.
 CREATE FUNCTION poll_after(p_left bigint, p_place bigint, p_notified boolean, p_pace bigint[]) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT least(CASE WHEN (p_place > 1 OR NOT p_notified) AND p_left / 1000 + p_pace[4] + (p_place - 1) * p_pace[5] > p_pace[1] * p_place
@@ -425,7 +425,7 @@ BEGIN
         RETURN ARRAY[-1];
     END IF;
 
-    -- The attempt holds already: its hold is extended, never shortened.
+    -- If the attempt holds already, its hold is extended, never shortened.
     IF r.id = p_id THEN
         r.till := greatest(r.till, v_now + p_ttl * 1000);
         r.ttl := greatest(r.ttl, p_ttl);
@@ -443,7 +443,7 @@ BEGIN
     -- The first in the queue that fits is granted now; that may be this attempt.
     IF p_again THEN
         w := waiter_of(p_name, p_id, p_ticket, p_shared);
-        IF w.id IS NOT NULL THEN -- it is alive, whatever its row said
+        IF w.id IS NOT NULL THEN -- the request shows that it is alive, whatever its row says
             UPDATE waiter x SET due = greatest(x.due, v_now + x.span * 1000), session = p_session, channel = p_channel
                 WHERE x.name = p_name AND x.ticket = w.ticket;
         END IF;
@@ -472,7 +472,7 @@ BEGIN
         RETURN ARRAY[-3, r.capacity];
     END IF;
 
-    -- An owner that holds already, or since admit() above, enters again.
+    -- If the owner holds already, perhaps since admit() above, the request joins that hold.
     IF p_owner IS NOT NULL AND r.used > 0 AND r.id IS NULL THEN
         SELECT * INTO v_sibling FROM hold x WHERE x.name = p_name AND x.token >= r.low AND x.owner = p_owner LIMIT 1;
         IF FOUND THEN
@@ -527,7 +527,7 @@ BEGIN
             PERFORM store_row(r);
             RETURN ARRAY[-4];
         END IF;
-        w.ticket := p_ticket; -- its place from before, if it was passed over meanwhile
+        w.ticket := p_ticket; -- the place that it had before it was passed over
         IF p_ticket = 0 THEN
             r.last := greatest(r.last + 1, v_now);
             w.ticket := r.last;
