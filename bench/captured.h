@@ -32,7 +32,7 @@ struct captured {
  * the servers have the scripts. */
 int capture(const struct bench *b, int phrases, struct captured captured[SERVERS_MOST]);
 
-/* True for a number of ms that may differ in every cycle. */
+/* Returns true if the argument is a number of ms, which may differ between two cycles. */
 bool is_measured_time(const char *word, size_t len);
 /* Length of the first part of an argument. Parts are numbers and ids, separated by spaces. */
 size_t part_len(const char *word, size_t len);

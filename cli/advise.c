@@ -173,8 +173,8 @@ static void print_fitting(int64_t story, bool all, bool json)
                "holdfast advise\n");
 }
 
-/* Prints the whole story as one command line. A piece of data that is written under a permit has
- * an exclusive lock of its own, whose token is checked. */
+/* Prints the whole story as one command line. If pieces of data are written under permits, each
+ * piece also has an exclusive lock, whose token is checked. */
 static void print_together(int64_t story)
 {
     const char *url = story & MACHINES ? " -u URL" : "";

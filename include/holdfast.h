@@ -430,9 +430,9 @@ HF_API HF_MUST_CHECK hf_status hf_lease_attach(hf_client *client, const char *te
                                                hf_lease **lease);
 
 /* hf_lease_attach without asking the engine, so it never blocks: for services that keep texts and
- * release or extend each hold by one request. The text is believed: until the engine has replied to
- * hf_extend, the time left is taken to be the ttl of the text. If the hold has ended, hf_extend
- * says HF_LOST and hf_release HF_NOT_HELD. An attempt that was granted twice has two texts; here
+ * release or extend each hold by one request. The text is trusted: until the engine has replied to
+ * hf_extend, the time left is assumed to be the ttl in the text. If the hold has ended, hf_extend
+ * returns HF_LOST and hf_release HF_NOT_HELD. An attempt that was granted twice has two texts; here
  * either of them is good for the later hold. HF_UNSUPPORTED: the engine must be asked (redlock,
  * etcd, Consul, ZooKeeper). */
 HF_API HF_MUST_CHECK hf_status hf_lease_assume(hf_client *client, const char *text,

@@ -11,7 +11,7 @@ enum { HOUR_MINUTES = 60, HOUR_SAMPLES = 4096 };
 struct hour_minute {
     /* minute since 1970 that the numbers are for; any other value: no data */
     int64_t minute;
-    size_t held, waiting; /* highest number at a poll */
+    size_t held, waiting; /* highest number that a poll of the engine showed in that minute */
     uint64_t grants;
 };
 

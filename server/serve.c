@@ -112,7 +112,7 @@ static void on_refused(void *arg, struct exchange *x, int status, const char *wh
                    NULL);
 }
 
-/* An audit line for a request that was refused because of who made it. */
+/* Logs a request that was refused because of its caller. */
 static void log_refusal(const struct server *server, const struct exchange *x)
 {
     char id[ROUTE_ID_BYTES] = "";

@@ -111,8 +111,8 @@ static inline hf_status begin(struct hf_lease *lease, nanos now)
     return HF_OK;
 }
 
-/* Waits for a reply. The caller brings the timer events as well, because the background thread may
- * be unable to: inside a callback it is this very thread. A TIMER that comes twice does no harm. */
+/* Waits for a reply. The caller itself also sends the TIMER events to the claim: inside a callback
+ * the caller is the background thread, which then cannot. A second TIMER does no harm. */
 static void wait_once(struct hf_lease *lease)
 {
     nanos now = claim_driver_park(lease, TIME_NEVER);

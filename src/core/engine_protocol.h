@@ -93,8 +93,8 @@ struct engine_op {
     uint32_t label_len;
     uint32_t seen; /* the engine's: state of `slot` that the parked caller has seen */
     const char *name, *label;
-    /* owner: who holds; attempt: which try. Owners exclude each other; requests are repeated and
-     * released by attempt. */
+    /* owner: id of the holder; attempt: id of the try. Two owners exclude each other. A request is
+     * repeated and released by its attempt. */
     struct id owner, attempt;
     uint32_t units, capacity;
     int64_t ttl_ms;

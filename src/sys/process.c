@@ -91,7 +91,7 @@ char process_state(int64_t pid)
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (read_small(path, text, sizeof text) <= 0)
         return 0;
-    /* the last one, because the name itself may contain any byte */
+    /* the last parenthesis, because the name itself may contain any byte */
     const char *end = strrchr(text, ')');
     return end && end[1] == ' ' ? end[2] : 0;
 }

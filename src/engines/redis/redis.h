@@ -389,7 +389,7 @@ struct redis {
     struct presence presence;
     uint32_t waiters_expected_for; /* number of next releases that use all keys, because one with
                                       two keys has met waiters */
-    bool is_quorum_member;         /* quorum_member.h */
+    bool is_quorum_member;         /* true: a member of a quorum, see quorum_member.h */
     struct follow follow;
     struct recent_releases recent;
     struct cluster_membership cluster;

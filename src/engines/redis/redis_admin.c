@@ -713,8 +713,7 @@ static void load_and_resend_step(struct redis *r, const struct request *request,
 
     redis_load(r, &r->connection[CONNECTION_COMMANDS], error, now);
     if (!a->admin)
-        return; /* the connection broke while the library was loaded, and the client has its reply
-                 */
+        return; /* the connection broke meanwhile, and the client has its reply */
 
     if (request->name_index == OF_NAMES)
         read_index(r, a, now);

@@ -232,7 +232,8 @@ static bool has_failed(struct redis *r, struct redis_connection *connection, enu
     if (may_fail && !error_reply.leave && !cannot_serve)
         return false;
 
-    connection->state = CONNECTION_GREETING; /* the scripts may be loaded later */
+    /* The connection may be up if the scripts are loaded later: that failure counts the same. */
+    connection->state = CONNECTION_GREETING;
     redis_connection_drop(r, connection, error_reply.status, now, "%s", error_reply.text);
     return true;
 }

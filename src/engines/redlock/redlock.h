@@ -59,8 +59,8 @@ struct node {
     bool silent;          /* the server is asked, but no round waits for it: silence.c */
 };
 
-/* Values of engine_op.slot that say which struct an op of a server is part of. The `seen` of a
- * listen op is its index in quorum_op.listen_op. */
+/* Values of engine_op.slot in ops for one server: they say which struct the op is part of. In a
+ * listen op, `seen` is its index in quorum_op.listen_op. */
 enum { SLOT_NODE_OP = 1, SLOT_LISTEN_OP };
 
 enum { REQUESTS_MAX = 8, HOLDER_TEXT = 120 };
