@@ -32,18 +32,30 @@ static void narrow_first(const struct text_table *table, size_t *widths)
     widths[0] -= excess < spare ? excess : spare;
 }
 
-/* Cuts a text that is wider than its column; "~" shows that something is missing. */
-static void cut(char *text, size_t width)
+/* Returns the place of the column `columns` in a text of UTF-8. */
+static char *column_at(char *text, size_t columns)
 {
-    size_t columns = 0;
-    if (text_columns(text) <= width)
-        return;
+    size_t begun = 0;
     for (; *text; text++) {
         bool begins = ((unsigned char)*text & 0xc0) != 0x80;
-        if (begins && ++columns == width)
+        if (begins && begun++ == columns)
             break;
     }
-    strcpy(text, "~");
+    return text;
+}
+
+/* Shortens a text that is wider than its column, with "~" in the middle: long names often differ at
+ * their end only, as tenant/a/job-1 and tenant/a/job-2 do. */
+static void cut(char *text, size_t width)
+{
+    size_t all = text_columns(text), kept_behind = width / 2;
+    if (all <= width)
+        return;
+
+    char *gap = column_at(text, width - kept_behind - 1);
+    const char *rest = column_at(text, all - kept_behind);
+    *gap++ = '~';
+    memmove(gap, rest, strlen(rest) + 1);
 }
 
 /* The last column is not padded, so that no line ends with blanks. */

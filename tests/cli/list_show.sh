@@ -76,4 +76,10 @@ like "and of no capacity" "$said" '"page" is held by pid .*, and by 1 more reade
 kill -TERM "${pids[@]}"
 wait "${pids[@]}"
 is "afterwards the list is empty" "$("$HOLDFAST" list --json)" "[]"
+
+# Names that differ at their end alone stay apart on a narrow terminal.
+for i in 1 2 3; do "$HOLDFAST" acquire --ttl 20s "tenant/with/a/long/name/in/front/of/the/job-$i" >lease.long; done
+script -qec "stty cols 80; '$HOLDFAST' list tenant/" /dev/null </dev/null >narrow 2>&1
+is "a long name keeps both ends" "$(grep -oE 'ten[^ ]*~[^ ]*-[123] ' narrow | sort -u | wc -l)" 3
+
 done_testing
