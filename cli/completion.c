@@ -35,6 +35,33 @@ static void print_choices(const char *argument)
     choices_each(argument, print_word, &separator);
 }
 
+static bool takes_verb(const struct verb *verb)
+{
+    return strcmp(verb->operands, "[VERB]") == 0;
+}
+
+static bool has_words(const struct verb *verb)
+{
+    return is_choice(verb->operands) || takes_verb(verb);
+}
+
+static void print_verbs(void)
+{
+    const char *separator = "";
+    for (size_t i = 0; i < VERB_COUNT; i++)
+        if (!VERBS[i]->hidden)
+            print_word(&separator, VERBS[i]->name, strlen(VERBS[i]->name));
+}
+
+/* Prints the words that the operand of a verb may be. */
+static void print_operands(const struct verb *verb)
+{
+    if (takes_verb(verb))
+        print_verbs();
+    else
+        print_choices(verb->operands);
+}
+
 /* Prints a text in single quotes of a shell. */
 static void print_quoted(const char *text)
 {
@@ -86,7 +113,7 @@ static void bash_verb(const struct verb *verb)
         printf("_holdfast_names\n");
     } else {
         printf("COMPREPLY=($(compgen -W '");
-        print_choices(verb->operands);
+        print_operands(verb);
         printf("' -- \"$cur\"))\n");
     }
     printf("        fi\n        ;;\n    esac\n}\n");
@@ -210,9 +237,7 @@ static void print_bash(void)
     printf("%s    elif [[ $cur == -* ]]; then\n        COMPREPLY=($(compgen -W '", BASH_MAIN);
     bash_words(GLOBAL_OPTIONS, GLOBAL_OPTION_COUNT);
     printf("' -- \"$cur\"))\n    else\n        COMPREPLY=($(compgen -W '");
-    for (size_t i = 0; i < VERB_COUNT; i++)
-        if (!VERBS[i]->hidden)
-            printf("%s%s", i ? " " : "", VERBS[i]->name);
+    print_verbs();
     printf("' -- \"$cur\"))\n%s", BASH_END);
 }
 
@@ -287,12 +312,12 @@ static void zsh_verb(const struct verb *verb)
 
     if (verb->stops_at_operand) {
         printf("        $name '*:::command:_normal'\n}\n");
-    } else if (is_choice(verb->operands)) {
+    } else if (has_words(verb)) {
         printf("        '1:");
         zsh_text(verb->operands);
-        putchar(':');
-        zsh_choices(verb->operands);
-        printf("'\n}\n");
+        printf(":(");
+        print_operands(verb);
+        printf(")'\n}\n");
     } else {
         printf("        '*:");
         zsh_text(verb->operands);
@@ -376,9 +401,9 @@ static void fish_verb(const struct verb *verb)
     fish_options(condition, verb->options, verb->option_count);
     if (takes_name(verb))
         printf("complete -c holdfast -n '%s' -a '(__holdfast_names)'\n", condition);
-    if (is_choice(verb->operands)) {
+    if (has_words(verb)) {
         printf("complete -c holdfast -n '%s' -a '", condition);
-        print_choices(verb->operands);
+        print_operands(verb);
         printf("'\n");
     }
 }

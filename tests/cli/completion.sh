@@ -42,6 +42,7 @@ while IFS=$'\t' read -r verb option words; do
     is "bash: what $verb --$option may be" "$(bash_offers "$verb" "--$option" '' | tr '\n' ' ')" "$words "
 done < <(choices)
 is "bash: operands that are words" "$(bash_offers completion '' | tr '\n' ' ')" "bash fish zsh "
+is "bash: help takes a verb" "$(bash_offers help '')$(bash_offers help wh)" "${verbs}why"
 is "bash: an operand that begins with that" "$(bash_offers fence s)" sql
 touch some.lease
 is "bash: a file where a file is meant" "$(bash_offers release --lease some)" some.lease
