@@ -500,7 +500,9 @@ typedef void hf_row_fn(void *arg, const struct hf_row *row);
  * order of the names, holders first, then waiters in their order. What it shows was true for each
  * name at one moment. On redis: and redlock: it reads an index of the names that were used within
  * the last hour, whatever else the server keeps; a lock of another program is shown if somebody
- * here waited for it within that hour (hf_list_page shows all). */
+ * here waited for it within that hour (hf_list_page shows all). All or nothing: if it fails, fn was
+ * not called, and hf_error_text() says which server is in the way, or on local: which process, in
+ * which part of the table. The waits for all parts of a table together last for one op_timeout. */
 HF_API HF_MUST_CHECK hf_status hf_list(hf_client *client, const char *prefix, hf_row_fn *fn,
                                        void *arg);
 

@@ -35,6 +35,11 @@ int64_t clock_boot_lately(void)
     return read_clock(CLOCK_MONOTONIC_COARSE) + atomic_load_explicit(&asleep, memory_order_relaxed);
 }
 
+int64_t clock_thread_cpu(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 int64_t clock_monotonic(void)
 {
     return read_clock(CLOCK_MONOTONIC);

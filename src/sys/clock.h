@@ -8,6 +8,7 @@ int64_t clock_boot(void); /* nanoseconds */
  * machine has slept since the last clock_tune(), it is behind by that time; it is never ahead. */
 int64_t clock_boot_lately(void);
 void clock_tune(void);
+int64_t clock_thread_cpu(void);       /* nanoseconds that the calling thread has run */
 int64_t clock_monotonic(void);        /* nanoseconds; for time-outs of system calls */
 void clock_sleep_until(int64_t boot); /* on CLOCK_BOOTTIME; signals do not shorten it */
 int64_t clock_wall_us(void);          /* microseconds since 1970 */

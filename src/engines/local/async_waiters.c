@@ -77,10 +77,10 @@ void async_waiters_drain(struct async_waiters *p, struct table *t, uint32_t clie
 {
     assert(client && notify);
     pthread_mutex_lock(&p->lock);
-    uint32_t left = table_cells(t), next;
     /* each try to lock a stuck shard takes long, so there is one only */
     bool may_discard = true;
-    walk_began = 0;
+    walk_restart();
+    uint32_t left = walk_most(t), next;
 
     for (uint32_t i = atomic_exchange(&cell_at(t, client)->client.ready, 0);
          i && walk_goes_on(t, &left); i = next) {

@@ -5,18 +5,46 @@
 #include "resource.h"
 #include "sys/clock.h"
 
+/* A walk is over after this time. A process that was stopped meanwhile, or got no processor, goes
+ * on until it has walked for a moment of its own. */
 #define WALK_MAX NANOS_OF_MS(1000)
+#define WALK_CPU_MORE NANOS_OF_MS(50)
+/* What a visit of a cell may take on a slow and busy machine; one takes about a microsecond. */
+#define WALK_PER_CELL NANOS_OF_MS(1) / 50
 
-_Thread_local nanos walk_began;
+_Thread_local struct walk walk = {.steps = WALK_CHECK};
+static _Thread_local nanos walk_cpu_end; /* processor time at which the walks end; 0: not set */
 
-bool walk_has_time(struct table *t)
+void walk_restart_long(struct table *t)
+{
+    walk.began = clock_boot() + table_cells(t) * WALK_PER_CELL;
+    walk_cpu_end = 0;
+}
+
+static bool is_late(void)
 {
     nanos now = clock_boot();
-    if (!walk_began)
-        walk_began = now;
-    if (now - walk_began < WALK_MAX)
+    if (walk.began == 0) {
+        walk.began = now;
+        walk_cpu_end = 0;
+    }
+    if (now - walk.began < WALK_MAX)
+        return false;
+
+    nanos cpu = clock_thread_cpu();
+    if (!walk_cpu_end)
+        walk_cpu_end = cpu + WALK_CPU_MORE;
+    return cpu >= walk_cpu_end;
+}
+
+bool walk_check(struct table *t, uint32_t left)
+{
+    walk.steps = WALK_CHECK;
+    bool may_go_on = left != 0 && walk.began != WALK_OVER && !is_late();
+    if (may_go_on)
         return true;
 
+    walk.began = WALK_OVER;
     table_found_damage(t);
     return false;
 }
@@ -24,7 +52,7 @@ bool walk_has_time(struct table *t)
 /* Merges two chains that are in order. */
 static uint32_t merge(struct table *t, uint32_t a, uint32_t b)
 {
-    uint32_t head = 0, *end = &head, left = table_cells(t);
+    uint32_t head = 0, *end = &head, left = walk_most(t);
     while (a && b && walk_goes_on(t, &left)) {
         union cell *x = cell_at(t, a), *y = cell_at(t, b);
         bool first = x->entry.ticket <= y->entry.ticket;

@@ -29,11 +29,13 @@ static struct cell_list *ring_of(struct table *t)
     return &t->shards[LOCAL_REGISTRY].idle;
 }
 
-/* Returns a time limit of 5 ms: the owner of a mutex may be stopped, and the background thread
- * has leases to renew. */
+/* How long to wait for a mutex: its owner may be stopped, and the background thread has leases to
+ * renew. */
+#define SOON NANOS_OF_MS(5)
+
 static nanos soon(void)
 {
-    return clock_boot() + NANOS_OF_MS(5);
+    return clock_boot() + SOON;
 }
 
 /* ---- Notifying a client ---- */
@@ -175,7 +177,8 @@ static bool free_entries_in_chunk(struct table *t, uint32_t first, uint32_t clie
     uint32_t shard = read_once(t->cells[first].head.shard);
     if (shard >= LOCAL_SHARDS)
         return true;
-    if (shard_lock(t, shard, soon()) != HF_OK)
+    nanos wait = SOON;
+    if (shard_lock_next(t, shard, &wait) != HF_OK)
         return false;
 
     nanos now = clock_boot();
@@ -196,6 +199,7 @@ static bool free_entries(struct table *t, uint32_t client)
      * work */
     enum { STUCK_MAX = 3 };
     unsigned stuck = 0;
+    walk_restart_long(t);
 
     for (uint32_t first = 0; first < table_cells(t) && stuck < STUCK_MAX; first += LOCAL_PER_CHUNK)
         for (uint32_t i = first; i < first + LOCAL_PER_CHUNK; i++)

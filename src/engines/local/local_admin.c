@@ -35,6 +35,7 @@ static bool is_repeated(struct table *t, const struct resource *r, const struct 
  * meanwhile). */
 struct rows {
     nanos now;
+    nanos wait; /* how long the whole list may still wait for mutexes */
     hf_row_fn *fn;
     void *arg;
     uint32_t left;
@@ -141,7 +142,7 @@ static void show_past(struct table *t, uint32_t index, const char *name, struct 
 {
     struct resource *r = &cell_at(t, index)->resource;
     history_forget(t, r, rows->now);
-    uint32_t left = table_cells(t);
+    uint32_t left = walk_most(t);
     for (uint32_t i = r->past.tail; i && walk_goes_on(t, &left); i = cell_at(t, i)->head.prev)
         show_entry(t, r, name, i, 0, rows);
 }
@@ -152,7 +153,7 @@ static void show_shard(struct table *t, uint32_t shard, const struct admin_targe
     assert(shard < LOCAL_SHARDS);
     char name[HF_NAME_MAX + 1];
     for (uint32_t b = 0; b < LOCAL_BUCKETS; b++) {
-        uint32_t left = table_cells(t);
+        uint32_t left = walk_most(t);
         for (uint32_t i = t->shards[shard].bucket[b]; i && walk_goes_on(t, &left);
              i = cell_at(t, i)->resource.chain) {
             resource_name(t, &cell_at(t, i)->resource, name);
@@ -161,44 +162,6 @@ static void show_shard(struct table *t, uint32_t shard, const struct admin_targe
                 show_resource(t, i, name, rows);
         }
     }
-}
-
-static hf_status list_all(struct table *t, const struct admin_target *what, struct rows *rows)
-{
-    for (uint32_t shard = 0; shard < LOCAL_SHARDS; shard++) {
-        hf_status status = shard_lock(t, shard, what->until);
-        if (status != HF_OK)
-            return status;
-        show_shard(t, shard, what, rows);
-        shard_unlock(t, shard);
-    }
-
-    return HF_OK;
-}
-
-/* Locks the shard of one name and finds its resource, with expired holds ended. *index is 0 if
- * nobody uses the name. The mutex is held after HF_OK. */
-static hf_status find_one(struct table *t, const struct admin_target *what, nanos now,
-                          uint32_t *shard, uint32_t *index)
-{
-    assert(what->len <= HF_NAME_MAX);
-    uint64_t hash = resource_name_hash(what->name, what->len);
-    *shard = shard_of_hash(hash);
-    hf_status status = shard_lock(t, *shard, what->until);
-
-    if (status != HF_OK)
-        return status;
-
-    *index = resource_find(t, hash, what->name, what->len);
-    struct resource *r = *index ? &cell_at(t, *index)->resource : NULL;
-
-    if (r && !r->idle) {
-        resource_reap(t, r, now);
-        resource_admit(t, r, now);
-        resource_settle(t, *index);
-    }
-
-    return HF_OK;
 }
 
 static hf_status check_damage(struct table *t)
@@ -216,10 +179,50 @@ static hf_status leave(struct table *t, uint32_t shard, hf_status status)
     return damage == HF_OK ? status : damage;
 }
 
+/* Stops at the first shard that is damaged or cannot be locked: its rows would be missing. */
+static hf_status list_all(struct table *t, const struct admin_target *what, struct rows *rows)
+{
+    hf_status status = HF_OK;
+    for (uint32_t shard = 0; shard < LOCAL_SHARDS && status == HF_OK; shard++) {
+        status = shard_lock_next(t, shard, &rows->wait);
+        if (status != HF_OK)
+            return status;
+        show_shard(t, shard, what, rows);
+        status = leave(t, shard, HF_OK);
+    }
+
+    return status;
+}
+
+/* Locks the shard of one name and finds its resource, with expired holds ended. *index is 0 if
+ * nobody uses the name. The mutex is held after HF_OK. */
+static hf_status find_one(struct table *t, const struct admin_target *what, nanos now, nanos *wait,
+                          uint32_t *shard, uint32_t *index)
+{
+    assert(what->len <= HF_NAME_MAX);
+    uint64_t hash = resource_name_hash(what->name, what->len);
+    *shard = shard_of_hash(hash);
+    hf_status status = shard_lock_next(t, *shard, wait);
+
+    if (status != HF_OK)
+        return status;
+
+    *index = resource_find(t, hash, what->name, what->len);
+    struct resource *r = *index ? &cell_at(t, *index)->resource : NULL;
+
+    if (r && !r->idle) {
+        resource_reap(t, r, now);
+        resource_admit(t, r, now);
+        resource_settle(t, *index);
+    }
+
+    return HF_OK;
+}
+
 static hf_status list_one(struct table *t, const struct admin_target *what, struct rows *rows)
 {
     uint32_t shard, index;
-    hf_status status = find_one(t, what, rows->now, &shard, &index);
+    hf_status status = find_one(t, what, rows->now, &rows->wait, &shard, &index);
     if (status != HF_OK)
         return status;
 
@@ -240,7 +243,7 @@ static void add_names(struct table *t, uint32_t shard, const struct admin_target
     assert(shard < LOCAL_SHARDS);
     char name[HF_NAME_MAX + 1];
     for (uint32_t b = 0; b < LOCAL_BUCKETS; b++) {
-        uint32_t left = table_cells(t);
+        uint32_t left = walk_most(t);
         for (uint32_t i = t->shards[shard].bucket[b]; i && walk_goes_on(t, &left);
              i = cell_at(t, i)->resource.chain) {
             const struct resource *r = &cell_at(t, i)->resource;
@@ -254,13 +257,11 @@ static void add_names(struct table *t, uint32_t shard, const struct admin_target
 
 /* Shows the names of the page, each name as of one moment. A name that is free by now has no
  * rows. */
-static hf_status show_page(struct table *t, const struct admin_target *what,
-                           const struct name_page *page, struct rows *rows)
+static hf_status show_page(struct table *t, const struct name_page *page, struct rows *rows)
 {
     hf_status status = HF_OK;
     for (uint32_t i = 0; i < page->count && status == HF_OK; i++) {
-        struct admin_target one = {
-            .which = LIST_ONE, .name = name_page_at(page, i), .until = what->until};
+        struct admin_target one = {.which = LIST_ONE, .name = name_page_at(page, i)};
         one.len = strlen(one.name);
         status = one.len ? list_one(t, &one, rows) : HF_OK;
     }
@@ -283,15 +284,15 @@ static hf_status list_page(struct table *t, const struct admin_target *what, str
         return status;
 
     for (uint32_t shard = 0; shard < LOCAL_SHARDS && status == HF_OK; shard++) {
-        status = shard_lock(t, shard, what->until);
+        status = shard_lock_next(t, shard, &rows->wait);
         if (status == HF_OK) {
             add_names(t, shard, what, &page);
-            shard_unlock(t, shard);
+            status = leave(t, shard, HF_OK);
         }
     }
 
     if (status == HF_OK)
-        status = show_page(t, what, &page, rows);
+        status = show_page(t, &page, rows);
     name_page_free(&page);
     return status;
 }
@@ -300,12 +301,16 @@ hf_status table_list(struct table *t, const struct admin_target *what, nanos now
                      void *arg)
 {
     assert(what && fn);
-    struct rows rows = {.now = now, .fn = fn, .arg = arg, .left = 2 * table_cells(t) + 1024};
+    struct rows rows = {.now = now, .wait = what->until - now, .fn = fn, .arg = arg};
+    rows.left = 2 * table_cells(t) + 1024;
     hf_status status;
-    if (what->which != LIST_PREFIX)
+    if (what->which != LIST_PREFIX) {
+        walk_restart();
         status = list_one(t, what, &rows);
-    else
+    } else {
+        walk_restart_long(t);
         status = (what->page && what->page->most ? list_page : list_all)(t, what, &rows);
+    }
 
     return status == HF_OK ? check_damage(t) : status;
 }
@@ -331,7 +336,9 @@ static bool break_token(struct table *t, struct resource *r, uint64_t token, nan
 hf_status table_break(struct table *t, const struct admin_target *what, uint64_t token, nanos now)
 {
     uint32_t shard, index;
-    hf_status status = find_one(t, what, now, &shard, &index);
+    nanos wait = what->until - now;
+    walk_restart();
+    hf_status status = find_one(t, what, now, &wait, &shard, &index);
     if (status != HF_OK)
         return status;
 
@@ -351,7 +358,9 @@ hf_status table_resize(struct table *t, const struct admin_target *what, uint32_
                        nanos now)
 {
     uint32_t shard, index;
-    hf_status status = find_one(t, what, now, &shard, &index);
+    nanos wait = what->until - now;
+    walk_restart();
+    hf_status status = find_one(t, what, now, &wait, &shard, &index);
     if (status != HF_OK)
         return status;
 

@@ -3,6 +3,7 @@
 #include "lib/actors.h"
 
 #include "engines/local/shard.h"
+#include "engines/local/table_ops.h"
 #include "engines/local/wait_queue.h"
 #include "sys/clock.h"
 
@@ -207,6 +208,95 @@ static void test_close(void **state)
     hf_lease_free(lease);
 }
 
+/* ---- Lists: they lock every part in turn ---- */
+
+static void count_row(void *arg, const struct hf_row *row)
+{
+    (void)row;
+    ++*(int *)arg;
+}
+
+/* Several parts are shut: the list has one deadline for all of them, names the first, and shows
+ * nothing rather than less than all. */
+static void test_list_of_stopped_parts(void **state)
+{
+    (void)state;
+    enum { LIST_MS = 500 }; /* op_timeout of the default ttl */
+    hf_client *client = stage_client();
+    struct hf_page page = {.size = sizeof page, .names = 10};
+    char next[HF_NAME_MAX + 1];
+    int rows = 0;
+    hf_lease *lease = must_acquire(client, &(struct want){.name = find_name(false)});
+    struct actor *stopped[] = {start_stopped(20), start_stopped(40), start_stopped(60)};
+
+    int64_t from = now_ns();
+    assert_int_equal(hf_list(client, NULL, count_row, &rows), HF_UNAVAILABLE);
+    assert_blamed(hf_error_text(), stopped[0]);
+    assert_in_range((now_ns() - from) / 1000000, LIST_MS, LIST_MS + SLACK_MS);
+    from = now_ns();
+    assert_int_equal(hf_list_page(client, &page, count_row, &rows, next), HF_UNAVAILABLE);
+    assert_blamed(hf_error_text(), stopped[0]);
+    assert_in_range((now_ns() - from) / 1000000, LIST_MS, LIST_MS + SLACK_MS);
+    assert_int_equal(rows, 0);
+
+    for (unsigned i = 0; i < 3; i++)
+        go_on(stopped[i]);
+    assert_int_equal(hf_list(client, NULL, count_row, &rows), HF_OK);
+    assert_int_equal(rows, 1);
+    hf_lease_free(lease);
+}
+
+/* Holds the last part, and after it is told to go on for a moment more. */
+static void leave_slowly(struct actor *me, void *arg)
+{
+    static struct table table;
+    (void)arg;
+    part_must(table_open(&table, stage_path(), 0600) == HF_OK);
+    part_must(shard_lock(&table, LOCAL_SHARDS - 1, clock_boot() + NANOS_OF_MS(1000)) == HF_OK);
+    raise(SIGSTOP);
+    part_says(me, &(struct answer){.what = ORDER_GO});
+    nap_us(OP_MS * 1000);
+    shard_unlock(&table, LOCAL_SHARDS - 1);
+    part_says(me, &(struct answer){.what = ORDER_GO});
+}
+
+struct slow_list {
+    struct actor *stopped;
+    int rows;
+};
+
+static void take_row_slowly(void *arg, const struct hf_row *row)
+{
+    struct slow_list *list = arg;
+    (void)row;
+    nap_us(4 * OP_MS * 1000);
+    actor_go_on(list->stopped);
+    actor_answer(list->stopped, ORDER_GO, 0);
+    list->rows++;
+}
+
+/* The deadline is for waiting: a list of many names takes the time that it takes, and a part that
+ * is shut for a moment after that is waited for. */
+static void test_list_that_takes_long(void **state)
+{
+    (void)state;
+    static struct table table;
+    hf_lease *lease = must_acquire(stage_client(), &(struct want){.name = "listed"});
+    assert_true(shard_of("listed") < LOCAL_SHARDS - 1);
+    struct slow_list list = {.stopped = actor_start_part(leave_slowly, NULL)};
+    actor_await_stop(list.stopped);
+    assert_int_equal(table_open(&table, stage_path(), 0600), HF_OK);
+
+    nanos now = clock_boot();
+    struct admin_target all = {
+        .which = LIST_PREFIX, .name = "", .until = now + NANOS_OF_MS(3 * OP_MS)};
+    assert_int_equal(table_list(&table, &all, now, take_row_slowly, &list), HF_OK);
+    assert_int_equal(list.rows, 1);
+    actor_answer(list.stopped, ORDER_GO, 0);
+    table_close(&table);
+    hf_lease_free(lease);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +309,10 @@ int main(void)
                test_registry),
         STAGED("closing is bounded while a process is stopped inside the part of a hold",
                test_close),
+        STAGED("a list over several such parts has one deadline for all and names the first",
+               test_list_of_stopped_parts),
+        STAGED("a list that took long still waits for a part that is shut for a moment",
+               test_list_that_takes_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -285,6 +285,150 @@ static void test_states_out_of_place(void **state)
         }
 }
 
+/* ---- Lists that are far too long ---- */
+
+enum { CRAFTED_NAMES = 330 };
+
+/* Links every cell of a state into one list, by the index that lies at `link`. */
+static uint32_t link_all(const struct target *at, uint32_t state, size_t link, bool in_a_circle)
+{
+    uint32_t cells = (uint32_t)((at->len - LOCAL_CELLS_AT) / LOCAL_CELL), first = 0, before = 0;
+    for (uint32_t i = 1; i < cells; i++) {
+        char *cell = at->map + LOCAL_CELLS_AT + (size_t)i * LOCAL_CELL;
+        if (atomic_load(&((struct cell_head *)(void *)cell)->state) != state)
+            continue;
+        if (before)
+            memcpy(at->map + LOCAL_CELLS_AT + (size_t)before * LOCAL_CELL + link, &i, sizeof i);
+        first = first ? first : i;
+        before = i;
+    }
+    uint32_t last = in_a_circle ? first : 0;
+    memcpy(at->map + LOCAL_CELLS_AT + (size_t)before * LOCAL_CELL + link, &last, sizeof last);
+    return first;
+}
+
+struct crafted {
+    const struct scene *scene;
+    const struct crafted_call *call;
+    bool in_a_circle;
+    uint32_t units; /* 0: the holders have no rows of their own; 1: they have, and one owner */
+};
+
+/* Every bucket of every part leads to all resources, and each of these to all holders. */
+static void craft_lists(const struct target *at, const struct crafted *crafted)
+{
+    uint32_t resource =
+        link_all(at, CELL_RESOURCE, offsetof(struct resource, chain), crafted->in_a_circle);
+    uint32_t holder =
+        link_all(at, CELL_HELD, offsetof(struct cell_head, next), crafted->in_a_circle);
+    union cell *cells = (void *)(at->map + LOCAL_CELLS_AT);
+    size_t count = (at->len - LOCAL_CELLS_AT) / LOCAL_CELL;
+
+    for (size_t i = 1; i < count; i++)
+        if (atomic_load(&cells[i].head.state) == CELL_RESOURCE) {
+            cells[i].resource.holders = (struct cell_list){holder, holder, (uint32_t)count};
+        } else if (atomic_load(&cells[i].head.state) == CELL_HELD) {
+            cells[i].entry.units = crafted->units;
+            cells[i].entry.named = 1;
+            cells[i].entry.owner = cells[holder].entry.owner;
+        }
+
+    struct shard *shards = (void *)(at->map + LOCAL_SHARDS_AT);
+    for (uint32_t s = 0; s < LOCAL_SHARDS; s++)
+        for (uint32_t b = 0; b < LOCAL_BUCKETS; b++)
+            shards[s].bucket[b] = resource;
+}
+
+/* One of the calls that walk, on a table of its own. */
+struct crafted_call {
+    const char *name;
+    hf_status (*call)(hf_client *client, hf_lease *held);
+};
+
+static hf_status call_list(hf_client *client, hf_lease *held)
+{
+    size_t length = 0;
+    (void)held;
+    return hf_list(client, NULL, check_row, &length);
+}
+
+static hf_status call_page(hf_client *client, hf_lease *held)
+{
+    struct hf_page page = {.size = sizeof page, .names = HF_PAGE_MAX};
+    char next[HF_NAME_MAX + 1];
+    size_t length = 0;
+    (void)held;
+    return hf_list_page(client, &page, check_row, &length, next);
+}
+
+static hf_status call_show(hf_client *client, hf_lease *held)
+{
+    size_t length = 0;
+    return hf_show(client, hf_lease_name(held), check_row, &length);
+}
+
+static hf_status call_acquire(hf_client *client, hf_lease *held)
+{
+    hf_lease *lease;
+    struct hf_request want = {
+        .size = sizeof want, .name = hf_lease_name(held), .ttl_ms = 1000, .owner = "somebody"};
+    hf_status status = hf_acquire(client, &want, &lease);
+    hf_lease_free(lease);
+    return status;
+}
+
+static hf_status call_release(hf_client *client, hf_lease *held)
+{
+    (void)client;
+    return hf_release(held);
+}
+
+static hf_status call_close(hf_client *client, hf_lease *held)
+{
+    (void)held;
+    return hf_close(client, 200);
+}
+
+static void call_crafted(void *arg)
+{
+    const struct crafted *crafted = arg;
+    static hf_lease *lease[CRAFTED_NAMES];
+    hf_client *client;
+    struct target at;
+    char name[32];
+
+    REQUIRE(scene_open(crafted->scene->url, &client) == HF_OK);
+    for (int i = 0; i < CRAFTED_NAMES; i++) {
+        snprintf(name, sizeof name, "crafted-%d", i);
+        REQUIRE(acquire(client, name, 0, &lease[i]) == HF_OK);
+    }
+    REQUIRE(aim(&at, crafted->scene->path));
+    craft_lists(&at, crafted);
+
+    int64_t from = now_ms();
+    hf_status status = crafted->call->call(client, lease[0]);
+    if (now_ms() - from >= SLOWEST_MS)
+        fprintf(stderr, "%s, units %u, %s\n", crafted->call->name, crafted->units,
+                crafted->in_a_circle ? "in a circle" : "in one list");
+    expect_status(status, from);
+}
+
+/* G23 */
+static void test_crafted_lists(void **state)
+{
+    static const struct crafted_call calls[] = {
+        {"list", call_list},       {"page", call_page},       {"show", call_show},
+        {"acquire", call_acquire}, {"release", call_release}, {"close", call_close}};
+    const struct scene *s = *state;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        for (uint32_t form = 0; form < 4; form++) {
+            struct crafted crafted = {
+                .scene = s, .call = &calls[i], .in_a_circle = form < 2, .units = form % 2};
+            unlink(s->path);
+            assert_int_equal(end_of(start_child(call_crafted, &crafted, 60)), 0);
+        }
+}
+
 int main(int argc, char **argv)
 {
     seconds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : seconds;
@@ -294,6 +438,7 @@ int main(int argc, char **argv)
         return 70;
     const struct CMUnitTest tests[] = {
         SCENE("a repair takes no cell for what its place does not allow", test_states_out_of_place),
+        SCENE("no call walks through crafted lists for longer than its bound", test_crafted_lists),
         SCENE("another user who plants values in a shared table can cost locks and nothing else",
               test_planted_values),
         SCENE("neither can one who overwrites cells and pages", test_planted_pages),
