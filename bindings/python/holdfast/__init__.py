@@ -162,6 +162,11 @@ def _try_release(lease: Lease) -> Optional[Error]:
     return None
 
 
+def _give_back(leases: Sequence[Lease]) -> None:
+    for lease in leases:
+        _try_release(lease)
+
+
 def _release_at_exit(leases: Sequence[Lease], kind: Optional[Type[BaseException]]) -> None:
     """The end of a `with`: a loss is raised unless another exception is on its way."""
     if any(lease.forked for lease in leases):
@@ -242,7 +247,16 @@ class Client(_Base):
         the same owner holds; renew: False lets it end after ttl; max_hold: renewed no longer than
         this; label, correlation_id: shown to others and in logs.
         """
-        lease: Lease = self._open().acquire(name, **options)
+        taken: List[Lease] = []
+        try:
+            return self._take(taken, name, options)
+        except BaseException:
+            _give_back(taken)
+            raise
+
+    def _take(self, taken: List[Lease], name: str, options: Dict[str, Any]) -> Lease:
+        """Also adds the lease to taken, so that the caller has it if a signal's handler raises."""
+        lease: Lease = self._open().acquire(name, taken, **options)
         lease._client = self
         if log.isEnabledFor(logging.DEBUG):
             log.debug("granted %s, token %d", name, lease.token)
@@ -259,16 +273,20 @@ class Client(_Base):
                     **options: Any) -> Leases:
         """Several names, all or none. They are taken in one order, so two callers cannot wait for
         each other. wait bounds the whole call."""
-        deadline = _Deadline(wait)
-        taken: Dict[str, Lease] = {}
+        taken: List[Lease] = []
         try:
-            for name in _in_order(names):
-                taken[name] = self.acquire(name, wait=deadline.left(), **options)
+            return self._take_all(taken, names, wait, options)
         except BaseException:
-            for lease in taken.values():
-                _try_release(lease)
+            _give_back(taken)
             raise
-        return Leases(taken[name] for name in dict.fromkeys(names))
+
+    def _take_all(self, taken: List[Lease], names: Sequence[str], wait: Optional[Seconds],
+                  options: Dict[str, Any]) -> Leases:
+        deadline = _Deadline(wait)
+        for name in _in_order(names):
+            self._take(taken, name, {**options, "wait": deadline.left()})
+        found = {lease.name: lease for lease in taken}
+        return Leases(found[name] for name in dict.fromkeys(names))
 
     def lock(self, *names: str, **options: Any) -> "Lock":
         """For `with`, or as a decorator; see acquire() for the options."""
@@ -333,15 +351,31 @@ class Lock(contextlib.ContextDecorator):
         self._entered = threading.local()
 
     def acquire(self) -> Union[Lease, Leases]:
-        client = self._client or default()
-        if len(self.names) == 1:
-            return client.acquire(self.names[0], **self._options)
-        return client.acquire_all(self.names, **self._options)
+        taken: List[Lease] = []
+        try:
+            return self._take(taken)
+        except BaseException:
+            _give_back(taken)
+            raise
 
     def __enter__(self) -> Any:
-        held = self.acquire()
-        self._entered.__dict__.setdefault("stack", []).append(held)
-        return held
+        stack = self._entered.__dict__.setdefault("stack", [])
+        depth = len(stack)
+        taken: List[Lease] = []
+        try:
+            stack.append(self._take(taken))
+            return stack[depth]
+        except BaseException:  # of a signal's handler, too: there is no block that would release
+            del stack[depth:]
+            _give_back(taken)
+            raise
+
+    def _take(self, taken: List[Lease]) -> Union[Lease, Leases]:
+        client = self._client or default()
+        if len(self.names) == 1:
+            return client._take(taken, self.names[0], self._options)
+        options = dict(self._options)
+        return client._take_all(taken, self.names, options.pop("wait", None), options)
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         stack = getattr(self._entered, "stack", None)

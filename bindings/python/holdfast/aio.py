@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from . import (Busy, Closed, Error, Forked, Lease, Leases, Lost, Seconds, _Base, _Deadline,
@@ -24,6 +25,10 @@ _Key = Tuple[int, int]  # which call, of which lease
 # this long for its reply, in microseconds; if none comes, the next ones wait for their events.
 _NEARBY, _PAUSE = 100, 32
 
+# A task whose calls are all answered so soon never suspends. It does once in so many seconds, so that
+# other tasks have their turn.
+_TURN = 0.001
+
 
 class Client(_Base):
     """Belongs to the event loop in which it is first used."""
@@ -37,6 +42,7 @@ class Client(_Base):
         self._blocks: Dict[int, "Lock"] = {}
         self._extends = itertools.count(1)
         self._distant = 0  # calls until the next one tries whether the server is nearby
+        self._turn_at = 0.0  # when other tasks last had their turn
 
     def lock(self, *names: str, **options: Any) -> "Lock":
         """For `async with`; see holdfast.Client.acquire for the options."""
@@ -44,6 +50,8 @@ class Client(_Base):
 
     async def acquire(self, name: str, **options: Any) -> Lease:
         """Waits in the queue and returns a held lease. Release it with release()."""
+        if time.monotonic() - self._turn_at > _TURN:
+            await self._let_others_run()
         self._attach()
         lease: Lease = self._open().acquire_start(name, **options)
         lease._client = self
@@ -76,9 +84,8 @@ class Client(_Base):
     async def release(self, lease: Lease) -> None:
         """Releases, and waits for the reply without blocking the loop. If the task is cancelled
         meanwhile, the release goes on."""
-        key = self._start_release(lease)
-        if key is not None:
-            await self._outcome(key)
+        if self._start_release(lease):
+            await self._outcome(_RELEASED, lease.id)
 
     async def extend(self, lease: Lease, ttl: Seconds = 0) -> None:
         """The lease is good for at least ttl from now; 0: for its own ttl. Never shortens."""
@@ -106,10 +113,9 @@ class Client(_Base):
         """A call on a lease that stays held; start(id) begins it. If the task is cancelled
         meanwhile, the call goes on."""
         self._attach()
-        key = (_EXTENDED, next(self._extends) & 0xFFFFFFFF)
-        start(key[1])
-        self._expect(key)
-        await self._outcome(key)
+        id = next(self._extends) & 0xFFFFFFFF
+        start(id)
+        await self._outcome(_EXTENDED, id)
 
     async def list(self, prefix: Optional[str] = None) -> List[Dict[str, Any]]:
         """A dict for every holder and waiter of the names that begin with prefix."""
@@ -140,11 +146,12 @@ class Client(_Base):
     async def _grant(self, lease: Lease) -> None:
         """Returns when the lease is granted. A cancelled task leaves the queue first, and a grant
         that came before the cancel is released."""
+        if self._is_nearby(_DONE, lease.id):
+            lease.granted()
+            return
         key = (_DONE, lease.id)
         try:
-            future = self._expect(key)
-            self._reply_nearby(future)
-            await future
+            await self._expect(key)
         except asyncio.CancelledError:
             with contextlib.suppress(Error):
                 lease.cancel()
@@ -156,20 +163,18 @@ class Client(_Base):
             self._waits.pop(key, None)
         lease.granted()
 
-    def _start_release(self, lease: Lease) -> Optional[_Key]:
-        """None: the lease is released. Else the outcome has yet to come, under this key."""
+    def _start_release(self, lease: Lease) -> bool:
+        """False: the lease is released. True: the outcome has yet to come."""
         if self._loop is None and not lease.forked:
             raise Lost("NOT_HELD", f"{lease.name}: the lease ended when its client was closed")
         if self._open().answers_at_once:
             lease.release()
-            return None
+            return False
         self._attach()
         lease.release_start()
         if log.isEnabledFor(logging.DEBUG):
             log.debug("released %s, token %d", lease.name, lease.token)
-        key = (_RELEASED, lease.id)
-        self._expect(key)
-        return key
+        return True
 
     async def _release_all(self, leases: Sequence[Lease]) -> Tuple[Optional[Error], bool]:
         """Releases all and waits for the replies, although this task may be cancelled. The first
@@ -179,14 +184,18 @@ class Client(_Base):
         cancelled = False
         for lease in leases:
             try:
-                key = self._start_release(lease)
+                if not self._start_release(lease):
+                    continue
+                if len(leases) == 1 and self._is_nearby(_RELEASED, lease.id):
+                    continue
+                key = (_RELEASED, lease.id)
+                self._expect(key)
+                keys.append(key)
             except Error as error:
                 errors.append(error)
-            else:
-                keys.extend([] if key is None else [key])
         for key in keys:
             try:
-                await self._reply(key)
+                await self._waits[key]
             except asyncio.CancelledError:
                 cancelled = True
                 errors.append(await self._finish(key))
@@ -204,28 +213,30 @@ class Client(_Base):
         future = self._waits[key] = self._loop.create_future()
         return future
 
-    def _reply_nearby(self, future: "asyncio.Future[None]") -> bool:
-        """True: the reply is here already."""
+    def _is_nearby(self, kind: int, id: int) -> bool:
+        """True: the reply is here already, and it is good."""
         if self._distant:
             self._distant -= 1
             return False
-        if len(self._waits) != 1 or self._handle is None:
+        if self._waits or self._handle is None:
             return False
-        if self._handle.wait_events(_NEARBY):
-            self._on_events()
-        else:
+        seen = self._handle.reply_within(kind, id, _NEARBY)
+        if seen & 2 and self._loop is not None:  # the loop cannot see events that have been read
+            self._loop.call_soon(self._on_events)
+        if not seen:
             self._distant = _PAUSE
-        return future.done()
+        return bool(seen & 1)
 
-    async def _reply(self, key: _Key) -> None:
-        future = self._waits[key]
-        if self._reply_nearby(future):
-            await asyncio.sleep(0)  # others have their turn, however often this task acquires
-        await future
+    async def _let_others_run(self) -> None:
+        await asyncio.sleep(0)
+        self._turn_at = time.monotonic()
 
-    async def _outcome(self, key: _Key) -> None:
+    async def _outcome(self, kind: int, id: int) -> None:
+        if self._is_nearby(kind, id):
+            return
+        key = (kind, id)
         try:
-            await self._reply(key)
+            await self._expect(key)
         finally:
             self._waits.pop(key, None)
 

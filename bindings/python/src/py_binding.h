@@ -58,6 +58,8 @@ struct core {
     pthread_cond_t idle;
     unsigned calls; /* threads inside a call of the library */
     bool closing;
+    int64_t spin_us;       /* setting `spin`: how long to check for a reply before sleeping */
+    unsigned misses, rest; /* of spins; see read_replies() */
     bool has_loop; /* an event loop calls hf_process, which reads replies and posts the events */
     struct parked *parked;
     int event_fd; /* readable while there are events, unless has_loop */
@@ -83,6 +85,17 @@ uintptr_t core_ticket(const struct core *core, uint32_t id);
 int core_event_fd(const struct core *core);
 /* All events so far, oldest first; the caller frees them. */
 struct event *core_take_events(struct core *core);
+/* The same for one event, if it is there and its status is HF_OK; the caller frees it. */
+struct event *core_take_event(struct core *core, enum event_kind kind, uint32_t id);
+/* Waits for that event for so many microseconds, and reads replies meanwhile. Needs has_loop. */
+enum nearby {
+    NEARBY_NOTHING = 0,
+    NEARBY_DONE = 1,   /* the event came, with HF_OK, and is taken */
+    NEARBY_OTHERS = 2, /* there are other events; a failure of this one is among them */
+    NEARBY_DONE_AND_OTHERS = NEARBY_DONE | NEARBY_OTHERS
+};
+enum nearby core_await_event(struct core *core, enum event_kind kind, uint32_t id,
+                             long microseconds);
 
 /* ---- Leases ---- */
 

@@ -7,7 +7,6 @@
 #include "py_binding.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 
@@ -28,6 +27,7 @@ static void learn(struct client *client)
 
     (void)hf_client_setting(client->core->hf, "wait", &value, &source);
     client->waits_by_default = strcmp(source, "default") == 0;
+    (void)hf_client_setting(client->core->hf, "spin", &client->core->spin_us, &source);
     (void)hf_client_capabilities(client->core->hf, &capabilities);
     client->answers_at_once = capabilities.can & HF_CAN_ANSWER_AT_ONCE;
 }
@@ -79,6 +79,7 @@ static PyObject *client_close(PyObject *self, PyObject *args)
 struct wish {
     struct hf_request request;
     PyObject *name;
+    PyObject *taken; /* list that the lease is added to, or NULL */
     int64_t wait_ms;
 };
 
@@ -135,8 +136,9 @@ static int read_wait(const struct client *client, PyObject *wait, int64_t *ms)
 static int read_wish(const struct client *client, PyObject *args, PyObject *names,
                      struct wish *wish)
 {
-    static char *keys[] = {"name",  "ttl",   "wait",  "kind",           "capacity", "units",
-                           "owner", "label", "renew", "correlation_id", "max_hold", NULL};
+    static char *keys[] = {"",      "",      "ttl",   "wait",  "kind",           "capacity",
+                           "units", "owner", "label", "renew", "correlation_id", "max_hold",
+                           NULL};
     struct hf_request *request = &wish->request;
     const char *name, *kind = NULL;
     PyObject *ttl = NULL, *wait = NULL, *max_hold = NULL, *capacity = NULL, *units = NULL;
@@ -144,12 +146,12 @@ static int read_wish(const struct client *client, PyObject *args, PyObject *name
     int renew = 1;
 
     *wish = (struct wish){.request = {.size = sizeof *request}};
-    if (!PyArg_ParseTupleAndKeywords(args, names, "s#|$OOzOOzzpzO", keys, &name, &len, &ttl, &wait,
-                                     &kind, &capacity, &units, &request->owner, &request->label,
-                                     &renew, &request->correlation_id, &max_hold))
+    if (!PyArg_ParseTupleAndKeywords(args, names, "s#|O!$OOzOOzzpzO", keys, &name, &len,
+                                     &PyList_Type, &wish->taken, &ttl, &wait, &kind, &capacity,
+                                     &units, &request->owner, &request->label, &renew,
+                                     &request->correlation_id, &max_hold))
         return -1;
-    wish->name =
-        PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : PyDict_GetItemString(names, "name");
+    wish->name = PyTuple_GetItem(args, 0);
     if (read_name(wish, name, len) || read_count(capacity, "capacity", &request->capacity) ||
         read_count(units, "units", &request->units) || read_kind(kind, request) ||
         read_ms(ttl, "ttl", 0, &request->ttl_ms) ||
@@ -261,6 +263,8 @@ static hf_status acquire_blocking(struct core *core, struct wish *wish, hf_lease
     return acquire_and_wait(core, request, handle);
 }
 
+/* acquire(name, taken, **options) -> Lease. It is in the list `taken` as soon as a handler of a
+ * signal can raise: who raises between the grant and the return would lose it otherwise. */
 static PyObject *client_acquire(PyObject *self, PyObject *args, PyObject *names)
 {
     struct client *client = (struct client *)self;
@@ -270,6 +274,8 @@ static PyObject *client_acquire(PyObject *self, PyObject *args, PyObject *names)
         return NULL;
     struct lease *lease = lease_new(client->core, wish.name, 0);
     hf_status status = lease ? acquire_blocking(client->core, &wish, &lease->hf) : HF_NO_MEMORY;
+    if (status == HF_OK && wish.taken && PyList_Append(wish.taken, (PyObject *)lease))
+        status = HF_NO_MEMORY;
     if (status == HF_OK) {
         lease->token = hf_lease_token(lease->hf);
     } else if (lease && lease->hf) {
@@ -375,23 +381,23 @@ static PyObject *client_take_events(PyObject *self, PyObject *none)
     return list;
 }
 
-/* wait_events(microseconds) -> whether there may be events. */
-static PyObject *client_wait_events(PyObject *self, PyObject *args)
+/* reply_within(kind, id, microseconds) -> enum nearby. */
+static PyObject *client_reply_within(PyObject *self, PyObject *args)
 {
     struct core *core = ((struct client *)self)->core;
-    int microseconds, ready;
+    int kind;
+    unsigned id;
+    long microseconds;
 
-    if (!PyArg_ParseTuple(args, "i", &microseconds))
+    if (!PyArg_ParseTuple(args, "iIl", &kind, &id, &microseconds))
         return NULL;
     if (!core_enter(core)) {
         PyErr_Clear();
-        Py_RETURN_TRUE;
+        return PyLong_FromLong(NEARBY_NOTHING);
     }
-    struct pollfd events = {.fd = core_event_fd(core), .events = POLLIN};
-    struct timespec most = {.tv_nsec = microseconds * 1000L};
-    Py_BEGIN_ALLOW_THREADS ready = ppoll(&events, 1, &most, NULL);
-    Py_END_ALLOW_THREADS core_leave(core);
-    return PyBool_FromLong(ready > 0);
+    enum nearby nearby = core_await_event(core, (enum event_kind)kind, id, microseconds);
+    core_leave(core);
+    return PyLong_FromLong(nearby);
 }
 
 static PyObject *client_event_fd(PyObject *self, PyObject *none)
@@ -467,7 +473,7 @@ static PyMethodDef methods[] = {
     {"acquire_start", (PyCFunction)(void (*)(void))client_acquire_start,
      METH_VARARGS | METH_KEYWORDS, NULL},
     {"take_events", client_take_events, METH_NOARGS, NULL},
-    {"wait_events", client_wait_events, METH_VARARGS, NULL},
+    {"reply_within", client_reply_within, METH_VARARGS, NULL},
     {"event_fd", client_event_fd, METH_NOARGS, NULL},
     {"list", client_list, METH_VARARGS, NULL},
     {"close", client_close, METH_VARARGS, NULL},

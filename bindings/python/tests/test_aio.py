@@ -46,6 +46,32 @@ class Asyncio(Case):
         await client.release(await waiter)
 
     @in_loop
+    async def test_others_run(self, client):
+        """a task that tries again and again lets others run"""
+        held = await client.acquire("o")
+        asyncio.get_running_loop().call_later(0.05, lambda: asyncio.ensure_future(client.release(held)))
+        lease = None
+        while lease is None:
+            lease = await client.try_acquire("o")
+        await client.release(lease)
+
+    @in_loop
+    async def test_others_run_beside_pairs(self, client):
+        """a task that acquires and releases without a pause lets others run"""
+        seen, end = [], time.monotonic() + 0.2
+
+        async def other():
+            while time.monotonic() < end:
+                seen.append(time.monotonic())
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        while time.monotonic() < end:
+            await client.release(await client.acquire("p"))
+        await task
+        self.assertGreater(len(seen), 20)
+
+    @in_loop
     async def test_cancel(self, client):
         """a cancelled task leaves the queue"""
         lease = await client.acquire("c")

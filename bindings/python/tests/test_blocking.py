@@ -2,6 +2,8 @@
 import gc
 import os
 import pickle
+import random
+import signal
 import threading
 import time
 import unittest
@@ -210,6 +212,36 @@ class Blocking(Case):
         self.assertIsNone(self.client.try_acquire("kept"))
         lease.release()
         self.client.acquire("kept", wait=5).release()
+
+    def test_handler_raises(self):
+        """a signal's handler that raises between the grant and the block leaves nothing held"""
+        class Stop(Exception):
+            pass
+
+        entering, stopped, end = False, 0, time.monotonic() + 1
+
+        def handler(number, frame):
+            if entering:
+                raise Stop
+
+        before = signal.signal(signal.SIGALRM, handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        client, other = holdfast.Client(self.url), holdfast.Client(self.url)
+        while time.monotonic() < end:
+            for names in ["g"], ["g", "h"]:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 2e-4))
+                    entering = True
+                    with client.lock(*names, wait=0):
+                        entering = False
+                except Stop:
+                    stopped += 1
+                    entering = False
+                    self.assertEqual(other.list("g"), [])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self.assertGreater(stopped, 10)
+        client.close()
+        other.close()
 
     def test_release_twice(self):
         """a second release is Lost, and releases nothing"""
