@@ -33,9 +33,16 @@ static bool is_installed(const char *path)
     return access(path, X_OK) == 0;
 }
 
+/* Another one than that of this Debian release, or that. */
+static const char *program(void)
+{
+    const char *other = getenv("HF_ETCD");
+    return other ? other : "/usr/bin/etcd";
+}
+
 const char *etcd_missing(void)
 {
-    if (!is_installed("/usr/bin/etcd"))
+    if (!is_installed(program()))
         return "etcd is not installed (Debian: etcd-server)";
     return is_installed("/usr/bin/etcdctl") ? NULL
                                             : "etcdctl is not installed (Debian: etcd-client)";
@@ -54,7 +61,7 @@ void etcd_needed(void)
 static void spawn(struct etcd_server *s)
 {
     char urls[2][64];
-    const char *argv[ARGS_MAX] = {"/usr/bin/etcd", "--name", s->name, "--data-dir", "data"};
+    const char *argv[ARGS_MAX] = {program(), "--name", s->name, "--data-dir", "data"};
     size_t count = 5;
     snprintf(urls[0], sizeof urls[0], "http://127.0.0.1:%u", s->port);
     snprintf(urls[1], sizeof urls[1], "http://127.0.0.1:%u", s->peer_port);
