@@ -74,8 +74,7 @@ const char *turns_http_get(int port, const char *path)
     static char text[1 << 20];
     char line[256];
     int fd = turns_connect(port);
-    int sent = snprintf(line, sizeof line,
-                        "GET %s HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n", path);
+    int sent = snprintf(line, sizeof line, "GET %s HTTP/1.0\r\nHost: bench\r\n\r\n", path);
     size_t len = 0;
     ssize_t got;
     if (write(fd, line, (size_t)sent) != sent)

@@ -23,5 +23,6 @@ int64_t turns_now(void); /* in nanoseconds */
 _Noreturn void turns_fail(const char *what, const char *why);
 
 int turns_connect(int port);
-/* Sends a request of HTTP/1.1 on a connection of its own, and returns the whole answer. */
+/* Asks on a connection of its own, by HTTP/1.0 so that nothing comes in chunks, and returns the
+ * whole answer. */
 const char *turns_http_get(int port, const char *path);
