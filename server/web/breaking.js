@@ -3,7 +3,7 @@
 // that token by now, the service refuses.
 import { $, keepRows, make, makeRow, setText } from './elements.js';
 import { leftOf, request, rowsOf, sinceOf } from './stream.js';
-import { duration, units, who } from './words.js';
+import { duration, isThroughService, units, who } from './words.js';
 
 const REFUSALS = {
   412: 'This hold has ended meanwhile: nothing was broken. Look again who holds the lock now.',
@@ -27,9 +27,12 @@ const FACTS = {
   update: (parts, [, text]) => setText(parts.value, text),
 };
 
+// The service's own pid would look like the victim's.
+const processOf = (row) => `pid ${row.pid}` + (isThroughService(row) ? ', a service that holds it for its caller' : '');
+
 function factsOf(row) {
   return [
-    ['Lock', row.name], ['Holder', who(row)], ['Host', row.host || 'not known'], ['Process', 'pid ' + row.pid], ['Token', row.token],
+    ['Lock', row.name], ['Holder', who(row)], ['Host', row.host || 'not known'], ['Process', processOf(row)], ['Token', row.token],
     ['Units', units(row)], ['Held for', duration(sinceOf(row))], ['Time left', ended ? 'none, it has ended' : duration(leftOf(row))],
   ];
 }
@@ -52,7 +55,9 @@ export function tickBreaking() {
 
 function nextWaiter(row) {
   const [first] = rowsOf(row.name).filter((each) => each.role === 'waiter').sort((a, b) => a.place - b.place);
-  return first ? `Next in the queue is ${who(first)} (pid ${first.pid}).` : 'Nobody waits for it.';
+  if (!first) return 'Nobody waits for it.';
+  const from = isThroughService(first) ? 'through a service' : 'pid ' + first.pid;
+  return `Next in the queue is ${who(first)} (${from}).`;
 }
 
 export function openBreaking(row) {

@@ -12,7 +12,7 @@ export function duration(ms) {
 export const fine = (ms) => (ms < 1000 ? ms + ' ms' : duration(ms));
 // The label of a hold through a service ends with its caller: LABEL @ CALLER, or @ CALLER alone.
 export const labelled = (label) => label.replace(/^@ /, '');
-const isThroughService = (row) => row.detached && /(^| )@ ./.test(row.label);
+export const isThroughService = (row) => row.detached && /(^| )@ ./.test(row.label);
 export const who = (row) => row.foreign ? 'another program' : (labelled(row.label) || 'pid ' + row.pid);
 // The process of a hold. For a hold through a service that is the service's own process, so nothing
 // is shown.

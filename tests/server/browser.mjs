@@ -133,7 +133,8 @@ async function breaksOneOfThree() {
   const second = page.locator('#holders tbody tr', { hasText: 'office 2' });
   await second.locator('button').click();
   const facts = await text(page, '#b-facts'), { holders } = await ask('GET', '/v1/locks/printers');
-  const wanted = ['printers', 'office 2', holders[0].host, 'pid ' + holders[0].pid, held[1].token, '1 of 3', 'Held for'];
+  const wanted = ['printers', 'office 2', holders[0].host, 'pid ' + holders[0].pid, held[1].token, '1 of 3', 'Held for',
+    'a service that holds it for its caller'];
   result(wanted.every((word) => facts.includes(word)), 'the dialog names the hold: lock, label, host, pid, token, units, age', facts);
   result(/A command under holdfast run is stopped/.test(await text(page, '#breaking')), 'and says what happens');
   await page.locator('#b-name').fill('printers');
