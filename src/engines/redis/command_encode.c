@@ -218,9 +218,7 @@ static bool may_have_one_key(const struct redis *r, const struct redis_op *a)
 }
 
 /* Returns true if the op may first try a cheaper command. A tokenless acquire tries a plain SET,
- * without function and counter, if the name is in the index already. A tokenless release tries the
- * call with two keys, which costs a quarter less; if it meets waiters, the next releases use all
- * keys. */
+ * without function and counter, if the name is in the index already. */
 static bool may_be_plain(const struct redis *r, const struct redis_op *a, nanos now)
 {
     const struct engine_op *op = &a->sent_op;
@@ -228,10 +226,8 @@ static bool may_be_plain(const struct redis *r, const struct redis_op *a, nanos 
         return may_have_one_key(r, a);
     bool simple = op->tokenless && op->kind == HF_EXCLUSIVE && !has_owner(op) && !r->history &&
                   !r->durable && !r->is_quorum_member;
-    if (op->verb == OP_ACQUIRE)
-        return simple && !a->sent &&
-               (r->cluster.is_on || redis_key_cache_is_listed(r, op->name, op->name_len, now));
-    return simple && op->verb == OP_RELEASE && !r->waiters_expected_for;
+    return op->verb == OP_ACQUIRE && simple && !a->sent &&
+           (r->cluster.is_on || redis_key_cache_is_listed(r, op->name, op->name_len, now));
 }
 
 /* Writes the SET of a tokenless acquire. Its value is the record that the verb acquire would
@@ -443,9 +439,7 @@ static const char *channel_of(const struct redis *r, const struct redis_op *a,
     return says ? redis_keys_channel(&keys, channel) : NULL;
 }
 
-/* Returns true if the call that was written has only two keys. */
-static bool write_release(struct redis *r, struct redis_op *a, const struct cached_keys *cached,
-                          bool may_be_brief)
+static void write_release(struct redis *r, struct redis_op *a, const struct cached_keys *cached)
 {
     /* A release must leave a tombstone if an acquire may arrive after it: one whose connection
      * was cut, which the client does not know, or one that awaits replicas on another connection.
@@ -458,12 +452,6 @@ static bool write_release(struct redis *r, struct redis_op *a, const struct cach
     int64_t tombstone_ms =
         may_be_in_flight ? redis_op_timing(r, a)->release_for / NANOS_OF_MS(1) : 0;
     char channel[REDIS_KEY_MAX], terms[80], ends = a->sent_op.lost ? 'x' : 'r';
-    if (usual && may_be_brief) {
-        redis_script_begin_two_keys(r, SCRIPT_RELEASE, cached, 1);
-        resp_command_word(&r->command, a->id, REDIS_ID_TEXT);
-        return true;
-    }
-    r->waiters_expected_for -= r->waiters_expected_for > 0;
     if (!usual)
         snprintf(terms, sizeof terms, "%c %lld %lld %lld -", leaves ? 'l' : ends,
                  (long long)tombstone_ms, (long long)r->history, (long long)r->history_age_ms);
@@ -471,7 +459,6 @@ static bool write_release(struct redis *r, struct redis_op *a, const struct cach
         write_quorum_release(r, a, cached, channel_of(r, a, channel), usual ? NULL : terms);
     else
         redis_op_write_release(r, a->id, cached, NULL, usual ? NULL : terms);
-    return false;
 }
 
 static void write_convert(struct redis *r, struct redis_op *a, const struct cached_keys *cached)
@@ -553,7 +540,7 @@ void redis_op_send(struct redis *r, struct redis_op *a, nanos now)
         write_convert(r, a, cached);
         break;
     default:
-        plain = write_release(r, a, cached, plain);
+        write_release(r, a, cached);
     }
     set_floor(r, a);
     a->sent = true;

@@ -12,8 +12,11 @@ enum {
     REDIS_ID_TEXT = 22,
     REDIS_PREFIX_MAX = 128,
     REDIS_KEY_MAX = REDIS_PREFIX_MAX + HF_NAME_MAX + 16,
+    /* number of keys that a call names */
     REDIS_KEYS = 6,
-    /* number of keys in a quorum, and in a cluster, where the last never exists */
+    /* the same where scripts may use keys that they do not name: the library makes the others */
+    REDIS_KEYS_BRIEF = 2,
+    /* the same in a quorum, and in a cluster, where the last never exists */
     REDIS_KEYS_QUORUM = 7,
 };
 

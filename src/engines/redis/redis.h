@@ -330,12 +330,7 @@ struct listed_name {
 };
 #define LISTED_FOR NANOS_OF_MS(1800000) /* half of the time for which a counter is kept */
 
-enum {
-    CACHED_KEYS = 128,
-    LISTED_NAMES = 1024,
-    WAITERS_EXPECTED_FOR = 64,
-    REDIS_WAITERS_MAX = 100000
-};
+enum { CACHED_KEYS = 128, LISTED_NAMES = 1024, REDIS_WAITERS_MAX = 100000 };
 
 struct redis {
     const struct wire_engine_host *host;
@@ -387,9 +382,7 @@ struct redis {
     struct poll_schedule polls;
     uint32_t queued; /* number of ops in the server's queues */
     struct presence presence;
-    uint32_t waiters_expected_for; /* number of next releases that use all keys, because one with
-                                      two keys has met waiters */
-    bool is_quorum_member;         /* true: a member of a quorum, see quorum_member.h */
+    bool is_quorum_member; /* true: a member of a quorum, see quorum_member.h */
     struct follow follow;
     struct recent_releases recent;
     struct cluster_membership cluster;

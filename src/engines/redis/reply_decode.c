@@ -407,13 +407,11 @@ static void on_error_reply(struct redis *r, const struct request *request,
         redis_connection_drop(r, connection, error_reply.status, now, "%s", error_reply.text);
 }
 
-/* A plain request got nil, so the full verb follows. ACQUIRE: the lock is not free. RELEASE:
- * there are waiters, so the next releases use all keys as well. EXTEND: it is not a plain hold. */
+/* A plain request got nil, so the full verb follows. ACQUIRE: the lock is not free. EXTEND: it is
+ * not a plain hold. */
 static void resend_with_script(struct redis *r, const struct request *request, nanos now)
 {
     assert(request->plain);
-    if (request->verb == OP_RELEASE)
-        r->waiters_expected_for = WAITERS_EXPECTED_FOR;
     request->op->needs_all_keys = true;
     resend(r, request, "the lock is not free, and the request could not be sent again", now);
 }

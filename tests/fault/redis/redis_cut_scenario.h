@@ -239,7 +239,7 @@ static void must_hold(hf_status status)
  * shorter than the one that was measured, and so is the answer if the rival holds the lock. */
 static void acquire(void)
 {
-    enum { SHORTEST_REFUSAL = 12, SHORTEST_REQUEST = 250 };
+    enum { SHORTEST_REFUSAL = 12, SHORTEST_REQUEST = 200 };
     bool is_request = way_of(&play.cut) == PROXY_REQUESTS;
     bool sure = play.cut.byte < (is_request ? SHORTEST_REQUEST : SHORTEST_REFUSAL);
     bool waits = play.cut.byte / stride % 2 || !sure || play.cut.variant == NO_FAULT;

@@ -384,7 +384,7 @@ static void draw_small_script(struct request *r)
 /* Which two waiters acquire looks at is a matter of luck, and the two sides draw differently. So
  * that they end up with the same data, the library looks at all of them. */
 static const char draws[] = "redis.call('HRANDFIELD', lock.waiters, 2, 'WITHVALUES')",
-                  draws_straight[] = "redis.call('HRANDFIELD', waiters, '2', 'WITHVALUES')",
+                  draws_straight[] = "redis.call('HRANDFIELD', waiters, '-2', 'WITHVALUES')",
                   looks[] = "redis.call('HGETALL', lock.waiters)",
                   looks_straight[] = "redis.call('HGETALL', waiters)";
 
@@ -544,17 +544,14 @@ static void draw_shipped(struct request *r)
     static const unsigned often[] = {SCRIPT_ACQUIRE, SCRIPT_ACQUIRE, SCRIPT_ACQUIRE, SCRIPT_EXTEND,
                                      SCRIPT_RELEASE, SCRIPT_RELEASE, SCRIPT_INSPECT};
     unsigned script = draw(5) ? often[draw(7)] : (unsigned)draw(SCRIPT_QUORUM_ACQUIRE);
-    bool by_script = draw(3) == 0, is_brief = script == SCRIPT_RELEASE && draw(4) == 0;
+    bool by_script = draw(3) == 0;
     char function[64];
     snprintf(function, sizeof function, "%s_%s", redis_library_name,
              redis_script_verbs[script].name);
     add_word(r, by_script ? "EVALSHA" : "FCALL");
     add_word(r, by_script ? shas[redis_script_verbs[script].text] : function);
-    add_lock_keys(r, is_brief ? 1 : 5); /* brief: as if nobody waited */
+    add_lock_keys(r, draw(2) ? 1 : 5); /* one: as on a single server; five: as in a cluster */
     if (by_script)
         add_word(r, redis_script_verbs[script].name);
-    if (is_brief)
-        add_word(r, draw_id());
-    else
-        draw_shipped_arguments(r, script);
+    draw_shipped_arguments(r, script);
 }

@@ -88,9 +88,7 @@
       "  end\n"                                                                                    \
       "  if units > 0 then\n")                                                                     \
     X(ENDLESS_TURN, "endless-turn", "a hand-over has no end",                                      \
-      "string.format('%d', ttl), meta), 'PX',\n"                                                   \
-      "    string.format('%d', ms))\n",                                                            \
-      "string.format('%d', ttl), meta))\n")                                                        \
+      "plain_text(id, token, ttl, meta), 'PX', ms)\n", "plain_text(id, token, ttl, meta))\n")      \
     X(NO_CUT_BACK, "no-cut-back", "a clock that stepped back makes holds longer",                  \
       "  if left > given then\n", "  if false then\n")                                             \
     X(LATE_GRANT, "late-grant", "a grant that comes while leaving is forgotten", NULL, NULL)       \

@@ -6,8 +6,9 @@
 -- overwrites it. kept: what keep_counter() has stored. is_unfinished: the call stopped at one of
 -- its bounds, and the first in line may fit. is_listed: the name is in the index for certain.
 local function open_lock(keys, clock)
-  return { key = keys[1], counter = keys[2], queue = keys[3], waiters = keys[4], ends = keys[5],
-    past = keys[6], now = clock_number(clock), stamp = clock_text(clock), number = 0,
+  return { key = keys[1], counter = keys[2], queue = key_of(keys, 3, 'q'),
+    waiters = key_of(keys, 4, 'w'), ends = key_of(keys, 5, 'h'), past = key_of(keys, 6, 'p'),
+    now = clock_number(clock), stamp = clock_text(clock), number = 0,
     tombstones_until = 0, form = 'free', class = '', capacity = 0, declared = 0, used = 0,
     plain = nil, is_over = false, is_listed = false, history = false, age = '0', kept = nil,
     is_unfinished = false, has_more_over = false }

@@ -6,7 +6,9 @@
 --   SCRIPT LOAD     for servers that offer no functions. The whole text runs at every EVALSHA, and
 --                   the first argument names the verb.
 --
--- The keys of a lock. Every verb gets them in this order:
+-- The keys of a lock, in the order of KEYS. The call of a client with an inbox names the first two
+-- alone: each further one would cost 0.1 us. The others follow from the first (name_index.lua). All
+-- other calls name all.
 --
 --   1 lock     A plain exclusive hold is the string "id token ttl meta", which expires at the end
 --              of the hold. Any other string belongs to another program. All other holds of a name

@@ -29,6 +29,9 @@ local function companion(key, letter)
   return '{' .. key .. '}:' .. letter
 end
 
+-- Returns a key of the lock that the call may leave out.
+local function key_of(keys, number, letter) return keys[number] or companion(keys[1], letter) end
+
 -- Adds a name to the index. terms: the last argument of acquire. Its last three digits are the
 -- length of the prefix; --- means that there is no index.
 local function add_to_index(key, terms)

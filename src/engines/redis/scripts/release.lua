@@ -1,7 +1,6 @@
 
 -- ---- release.lua - releases a hold or a place in the queue, and hands off to the next waiter
 --
--- Keys: 1 and 2 are enough for a plain hold without waiters.
 -- Arguments: 1 id,
 --   2 channel to publish on if the lock is free afterwards; "-" or absent: none,
 --   3 "verb tombstone history age round"; absent: "r 0 0 0 -".
@@ -20,7 +19,6 @@
 --                  ahead, and the first living waiter may fit
 --   {token, left}  to l: the id holds the lock, for `left` ms from now
 --   {0 or 2, left, holder}  to l: another client holds the lock. left, holder: as in acquire
---   nil            two keys were not enough, and nothing was done
 --
 -- Cost: GET, GET, DEL for a plain lock without waiters; once after it had waiters also ZPOPMIN,
 -- SET. GET, GET, ZPOPMIN, TIME, HGET, HDEL, SET, SET, RPUSH, PEXPIRE for a handoff of a plain lock.

@@ -6,7 +6,10 @@
 -- than a command.
 
 -- The reply to TIME in microseconds, as text (clock_text) and as number (clock_number).
-local function clock_text(clock) return clock[1] .. ('00000' .. clock[2]):sub(-6) end
+local function clock_text(clock)
+  if #clock[2] == 6 then return clock[1] .. clock[2] end
+  return clock[1] .. ('00000' .. clock[2]):sub(-6)
+end
 
 local function clock_number(clock) return clock[1] * 1000000 + clock[2] end
 
@@ -14,7 +17,8 @@ local function clock_number(clock) return clock[1] * 1000000 + clock[2] end
 -- than two %d, but a %d takes only 32 bits.
 local function whole(number)
   if number < 1000000 then return string.format('%.0f', number) end
-  return string.format('%d%06d', math.floor(number / 1000000), number % 1000000)
+  local low = number % 1000000
+  return string.format('%d%06d', (number - low) / 1000000, low)
 end
 
 -- Returns the next token or arrival number: one above `number`, but never below the clock.
@@ -69,8 +73,7 @@ local function plain_text(id, token, ttl, meta)
 end
 
 local function write_plain(key, id, token, ttl, meta, ms)
-  redis.call('SET', key, plain_text(id, token, string.format('%d', ttl), meta), 'PX',
-    string.format('%d', ms))
+  redis.call('SET', key, plain_text(id, token, ttl, meta), 'PX', ms)
 end
 
 -- Returns the time in ms until a plain hold ends; -1: it has no end. If more time is left than the
@@ -88,7 +91,7 @@ end
 -- waiters at the head of the queue, so each new waiter looks for others. A field that begins with +
 -- is the list of an owner's ids.
 local function dead_of_two(waiters, now)
-  local dead, sample = {}, redis.call('HRANDFIELD', waiters, '2', 'WITHVALUES')
+  local dead, sample = {}, redis.call('HRANDFIELD', waiters, '-2', 'WITHVALUES')
   for i = 1, #sample, 2 do
     local till = sample[i]:byte(1) ~= 43 and tonumber(sample[i + 1]:match('^%d+')) -- 43 is +
     if till and till <= now then dead[#dead + 1] = sample[i] end
@@ -134,8 +137,7 @@ end
 -- Writes the record of a waiter. terms: the part of the record from the ttl on.
 local function write_waiter(key, id, now, again, grace, terms, box)
   local span = again + grace
-  local record = whole(now + span * 1000) .. ' ' .. string.format('%d', span) .. ' ' .. grace ..
-    ' ' .. terms
+  local record = whole(now + span * 1000) .. ' ' .. span .. ' ' .. grace .. ' ' .. terms
   if is_of_cluster(box) then
     redis.call('HSET', key, id, record, '=' .. box:sub(2), whole(now + PRESENCE_US))
   else
@@ -153,22 +155,23 @@ end
 -- to `stamp`, with the mark that somebody waits. If this path is not enough, returns nil and the
 -- dead waiters that it found; the verb then removes them.
 local function queue_straight(keys, args, value, stamp, now)
+  local queue, waiters = key_of(keys, 3, 'q'), key_of(keys, 4, 'w')
   local box, soonest, longest, grace, margin, stagger, most =
     args[5]:match('^%d+ %d %d+ %d (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ')
   local holder, given = value:match('^(%S+) %d+ (%d+) ')
   if not holder or #holder ~= 22 or holder == args[1] then return nil end
-  local place = redis.call('ZCARD', keys[3])
+  local place = redis.call('ZCARD', queue)
   if place >= tonumber(most) then return nil end
-  local dead = place > 0 and dead_of_two(keys[4], now)
+  local dead = place > 0 and dead_of_two(waiters, now)
   if dead and dead[1] then return nil, dead end
   local left = plain_left(keys[1], tonumber(given))
-  redis.call('ZADD', keys[3], 'NX', stamp, args[1])
+  redis.call('ZADD', queue, 'NX', stamp, args[1])
   local again = plan_poll(left, place, is_told(box), soonest, longest, margin, stagger)
-  write_waiter(keys[4], args[1], now, again, grace,
+  write_waiter(waiters, args[1], now, again, grace,
     args[2] .. ' 1 1 e - ' .. box .. ' ' .. args[3], box)
   if place == 0 then
-    redis.call('PEXPIRE', keys[3], HOUR_MS)
-    redis.call('PEXPIRE', keys[4], HOUR_MS)
+    redis.call('PEXPIRE', queue, HOUR_MS)
+    redis.call('PEXPIRE', waiters, HOUR_MS)
   end
   return queued_answer(left, again, stamp, stamp, place, stamp)
 end
@@ -210,23 +213,23 @@ end
 
 -- Hands the plain lock to the first waiter, which was already removed from the queue. Returns true
 -- if that waiter is alive and waits for a plain hold; otherwise does nothing.
-local function hand_off_straight(keys, first, counter_text, clock)
-  local id, now = first[1], clock_number(clock)
-  local due, span, grace, ttl, kind, owner, box, meta = (redis.call('HGET', keys[4], id) or
-    ''):match('^(%d+) (%d+) (%d+) (%d+) %d+ %d+ (%a) (%S+) (%S+) (.*)$')
-  if kind ~= 'e' or owner ~= '-' then return false end
+local function hand_off_straight(keys, queue, first, counter_text, clock)
+  local id, now, waiters = first[1], clock_number(clock), key_of(keys, 4, 'w')
+  local due, span, grace, ttl, box, meta = (redis.call('HGET', waiters, id) or
+    ''):match('^(%d+) (%d+) (%d+) (%d+) 1 1 e %- (%S+) 0(.*)$')
+  if not due then return false end
   due = tonumber(due)
-  if not is_alive(due, due - span * 1000, box, now, keys[4]) then return false end
+  if not is_alive(due, due - span * 1000, box, now, waiters) then return false end
   local counted, until_text = counter_text:match('^~(%d+) (%d+)$')
   local number = next_after(tonumber(counted) or 0, now)
   local stamp, till = clock_text(clock), handoff_end(grace, now)
   local token, ms = number == now and stamp or whole(number), math.ceil((till - now) / 1000)
-  redis.call('HDEL', keys[4], id)
+  redis.call('HDEL', waiters, id)
   -- Keep the mark ~ even if the queue is empty now: the next release finds that out.
   redis.call('SET', keys[2], '~' .. token .. ' ' .. (until_text or '0'), 'PX',
     counter_life(number, now))
-  write_plain(keys[1], id, token, math.max(tonumber(ttl), ms), first[2] .. meta:sub(2), ms)
-  send_message(id, box, token, whole(till), stamp, keys[1], keys[3])
+  write_plain(keys[1], id, token, math.max(tonumber(ttl), ms), first[2] .. meta, ms)
+  send_message(id, box, token, whole(till), stamp, keys[1], queue)
   return true
 end
 
@@ -234,15 +237,13 @@ end
 local function release_straight(keys, args)
   if args[3] then return nil, {} end
   local id, value = args[1], redis.pcall('GET', keys[1])
-  if value and type(value) ~= 'string' then
-    if keys[3] then return nil, { value = value } end
-    return false
-  end
+  if value and type(value) ~= 'string' then return nil, { value = value } end
   local is_mine = value and value:sub(1, 22) == id
-  local text, first = redis.call('GET', keys[2]), nil
+  local text, queue, first = redis.call('GET', keys[2]), nil, nil
   local is_quiet = not text or text:byte(1) ~= 126 -- 126 is ~
-  if not is_quiet and is_mine and keys[3] then
-    first = redis.call('ZPOPMIN', keys[3])
+  if not is_quiet and is_mine then
+    queue = key_of(keys, 3, 'q')
+    first = redis.call('ZPOPMIN', queue)
     local number = not first[1] and text:match('^~(%d+) 0$')
     -- The queue is empty and no tombstone stands: remove the mark ~.
     if number then redis.call('SET', keys[2], number, 'KEEPTTL') end
@@ -254,10 +255,9 @@ local function release_straight(keys, args)
     if args[2] and args[2] ~= '-' then redis.pcall('PUBLISH', args[2], id) end
     return 1
   end
-  if not keys[3] then return false end
   if not first or not first[1] then return nil, { value = value, text = text, first = first } end
   local clock = redis.call('TIME')
-  if hand_off_straight(keys, first, text, clock) then return 1 end
+  if hand_off_straight(keys, queue, first, text, clock) then return 1 end
   return nil, { value = value, text = text, first = first, clock = clock }
 end
 
