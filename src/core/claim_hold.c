@@ -163,10 +163,33 @@ struct claim_effect claim_act_timer_held(struct claim *claim, const struct claim
     return warn_if_due(claim, event->now, move);
 }
 
+/* A reply may come byte by byte for longer than a call may take, so the engine alone cannot end it.
+ */
+nanos claim_answer_due(const struct claim *claim)
+{
+    bool caller_waits =
+        claim->asked_extend || claim->extend_ms != 0 || claim->convert_next != OP_NONE;
+    return caller_waits ? claim->asked_at + timing_sheet_answer(claim->sheet) : TIME_NEVER;
+}
+
+/* Ends every open extend and conversion with IN_DOUBT. The request in flight goes on, and nobody
+ * waits for it. */
+static struct claim_effect report_unknown(struct claim *claim)
+{
+    assert(is_held(claim));
+
+    claim->asked_extend = false;
+    claim->extend_ms = 0;
+    claim->convert_next = OP_NONE;
+    return (struct claim_effect){.report = REPORT_EXTENDED, .status = HF_IN_DOUBT};
+}
+
 struct claim_effect claim_act_timer_extending(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
         return expire(claim, event->now);
+    if (event->now >= claim_answer_due(claim))
+        return report_unknown(claim);
     return warn_if_due(claim, event->now, nothing());
 }
 
@@ -187,18 +210,6 @@ struct claim_effect claim_act_extend(struct claim *claim, const struct claim_eve
         return nothing();
     }
     return send_extend(claim, ttl, true, event->now);
-}
-
-/* Ends every open extend and conversion with IN_DOUBT. The request in flight goes on, and nobody
- * waits for it. */
-static struct claim_effect report_unknown(struct claim *claim)
-{
-    assert(is_held(claim));
-
-    claim->asked_extend = false;
-    claim->extend_ms = 0;
-    claim->convert_next = OP_NONE;
-    return (struct claim_effect){.report = REPORT_EXTENDED, .status = HF_IN_DOUBT};
 }
 
 /* The caller's conversion. It never waits for other holders, but it waits for an extend in flight.

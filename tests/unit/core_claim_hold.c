@@ -247,6 +247,26 @@ static void an_extend_by_the_caller_waits_for_the_renewal_in_flight(void **state
     expect(&top, CLAIM_HELD, OP_NONE, REPORT_EXTENDED, HF_OK);
 }
 
+static void an_extend_without_a_reply_in_time_is_in_doubt_and_its_request_goes_on(void **state)
+{
+    (void)state;
+    struct table_top top = held();
+    wish(&top, INPUT_EXTEND, 10);
+    expect(&top, CLAIM_EXTENDING, OP_EXTEND, REPORT_NONE, HF_OK);
+    nanos due = epoch + NANOS_OF_MS(10) + timing_sheet_answer(top.claim.sheet);
+    assert_int_equal(top.move.wake_at, due);
+    int64_t due_ms = (due - epoch) / NANOS_OF_MS(1);
+    timer(&top, due_ms);
+    expect(&top, CLAIM_EXTENDING, OP_NONE, REPORT_EXTENDED, HF_IN_DOUBT);
+    assert_true(top.move.wake_at > due);
+    struct table_top again = top;
+    tell_good(&top, REPLY_EXTENDED, 10, due_ms + 20);
+    expect(&top, CLAIM_HELD, OP_NONE, REPORT_NONE, HF_OK);
+    wish(&again, INPUT_EXTEND, due_ms + 1);
+    timer(&again, due_ms + 2);
+    expect(&again, CLAIM_EXTENDING, OP_NONE, REPORT_EXTENDED, HF_IN_DOUBT);
+}
+
 /* ---- Releasing ---- */
 
 static void belief_ends_when_the_release_is_sent_and_the_claim_on_its_answer(void **state)
@@ -476,6 +496,7 @@ int main(void)
         cmocka_unit_test(renewal_reaches_the_end_of_max_hold_and_then_only_checks),
         cmocka_unit_test(an_extend_by_the_caller_is_reported_with_its_outcome),
         cmocka_unit_test(an_extend_by_the_caller_waits_for_the_renewal_in_flight),
+        cmocka_unit_test(an_extend_without_a_reply_in_time_is_in_doubt_and_its_request_goes_on),
         cmocka_unit_test(belief_ends_when_the_release_is_sent_and_the_claim_on_its_answer),
         cmocka_unit_test(a_release_without_answer_is_in_doubt_once_and_tried_until_it_is_given_up),
         cmocka_unit_test(

@@ -191,6 +191,36 @@ static void test_dribble(void **state)
     end_line();
 }
 
+/* A holder's calls. The lease stays held meanwhile, and a later call is answered. */
+static void test_dribble_holder(void **state)
+{
+    (void)state;
+    begin_line("");
+    hf_lease *lease = must_acquire(scene_client(),
+                                   &(struct want){.name = "a", .kind = HF_READ, .ttl_ms = LONG_MS});
+    proxy_dribble_every(line, PROXY_REPLIES, 100);
+
+    for (int i = 0; i < 2; i++) {
+        int64_t from = now_ns();
+        hf_status status = i ? hf_upgrade(lease) : hf_extend(lease, LONG_MS);
+        int64_t took = (now_ns() - from) / 1000000;
+        print_message("# %s: %s after %lld ms\n", i ? "upgrade" : "extend", hf_status_name(status),
+                      (long long)took);
+        assert_in_range(took, 0, OP_MS + SLACK_MS);
+        assert_true(status == HF_OK || status == HF_IN_DOUBT);
+        assert_true(hf_lease_ok(lease));
+    }
+
+    proxy_dribble_every(line, PROXY_REPLIES, 0);
+    for (hf_status status = HF_IN_DOUBT; status == HF_IN_DOUBT;) {
+        status = hf_extend(lease, LONG_MS);
+        assert_true(status == HF_OK || status == HF_IN_DOUBT || status == HF_UNAVAILABLE);
+    }
+    assert_int_equal(hf_release(lease), HF_OK);
+    hf_lease_free(lease);
+    end_line();
+}
+
 static void test_late_replies(void **state)
 {
     (void)state;
@@ -254,6 +284,8 @@ int main(void)
          .test_func = test_too_slow},
         {.name = "replies of one byte in 100 ms: calls end within op_timeout of their time",
          .test_func = test_dribble},
+        {.name = "so do the calls of a holder, who keeps the lease",
+         .test_func = test_dribble_holder},
         {.name = "late replies: calls end within op_timeout of their time",
          .test_func = test_late_replies},
         {.name = "a hung server: calls end within op_timeout of their time",
