@@ -353,7 +353,7 @@ HF_API HF_MUST_CHECK hf_status hf_with(hf_client *client, const struct hf_reques
 /* ---- Leases ---- */
 
 /* Makes the lease good for at least ttl_ms from now (0: its own ttl); never shortens. HF_LOST: it
- * had ended. */
+ * had ended. HF_IN_DOUBT: no answer in time; it is held as before, and perhaps for longer. */
 HF_API HF_MUST_CHECK hf_status hf_extend(hf_lease *lease, int64_t ttl_ms);
 
 /* hf_extend without blocking: HF_OK means that `done` will be called exactly once with the outcome,
