@@ -492,7 +492,7 @@ without_tombstones() {
     is "a pair is two calls, which do seven commands inside" \
         "$(redis-cli -p "$REDIS_PORT" info commandstats | tr -d '\r' | sed -n 's/^cmdstat_\(fcall\|del\|get\|set\|time\|h[a-z]*\|z[a-z]*\|exists\):calls=\([0-9]*\).*/\1 \2/p' | sort | xargs)" \
         "del 1 fcall 2 get 2 set 2 time 1"
-    status "a lease under a key" 201 POST /v1/locks/keyed/leases '{"ttlMs":20000}' -H "Idempotency-Key: one"
+    status "a lease under a key" 201 POST /v1/locks/keyed/leases '{"ttlMs":20000}' -H "Idempotency-Key: once and released"
     status "is released" 204 DELETE "/v1/leases/$(jq -r .leaseId <<<"$REPLY")"
     is "and its attempt is refused from then on" "$(redis-cli -p "$REDIS_PORT" hlen '{lock:keyed}:w')" 1
     "$HOLDFAST" -u "$URL" acquire --ttl 20s shell >shell.lease && "$HOLDFAST" -u "$URL" release <shell.lease
