@@ -42,6 +42,7 @@ class Client(_Base):
         self._blocks: Dict[int, "Lock"] = {}
         self._extends = itertools.count(1)
         self._distant = 0  # calls until the next one tries whether the server is nearby
+        self._resting = 0  # tasks in _let_others_run()
         self._turn_at = 0.0  # when other tasks last had their turn
 
     def lock(self, *names: str, **options: Any) -> "Lock":
@@ -187,12 +188,15 @@ class Client(_Base):
                 if not self._start_release(lease):
                     continue
                 if len(leases) == 1 and self._is_nearby(_RELEASED, lease.id):
+                    await self._let_others_run()
                     continue
                 key = (_RELEASED, lease.id)
                 self._expect(key)
                 keys.append(key)
             except Error as error:
                 errors.append(error)
+            except asyncio.CancelledError:  # the lease is released
+                cancelled = True
         for key in keys:
             try:
                 await self._waits[key]
@@ -218,7 +222,7 @@ class Client(_Base):
         if self._distant:
             self._distant -= 1
             return False
-        if self._waits or self._handle is None:
+        if self._waits or self._resting or self._handle is None:
             return False
         seen = self._handle.reply_within(kind, id, _NEARBY)
         if seen & 2 and self._loop is not None:  # the loop cannot see events that have been read
@@ -228,11 +232,18 @@ class Client(_Base):
         return bool(seen & 1)
 
     async def _let_others_run(self) -> None:
-        await asyncio.sleep(0)
+        """Those that begin a call meanwhile send it and suspend: so the requests of many tasks go
+        out together, and not one by one."""
+        self._resting += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._resting -= 1
         self._turn_at = time.monotonic()
 
     async def _outcome(self, kind: int, id: int) -> None:
         if self._is_nearby(kind, id):
+            await self._let_others_run()
             return
         key = (kind, id)
         try:
