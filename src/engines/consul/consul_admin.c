@@ -345,7 +345,9 @@ static int64_t left_ms_of(const struct consul *c, const struct admin_row *row)
     int64_t rest = row->value.ttl_ms - (wall_ms - row->value.at_ms);
     if (row->value.queue.foreign)
         return -1;
-    return row->value.detached ? (rest > 0 ? rest : 0) : row->value.ttl_ms;
+    if (!row->value.detached)
+        return row->value.ttl_ms;
+    return rest > 0 ? rest : 0;
 }
 
 static void show_row(struct consul *c, struct consul_admin *admin, const struct admin_row *row)

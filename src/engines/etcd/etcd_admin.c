@@ -323,6 +323,7 @@ static void show_row(struct etcd *e, struct etcd_admin *admin, const struct admi
     int64_t wall_ms = e->last_now / NANOS_OF_MS(1) + e->wall_offset_ms;
     int64_t since = row->value.at_ms ? wall_ms - row->value.at_ms : 0;
     bool is_write = q->kind == HF_READ || q->kind == HF_WRITE;
+    int64_t left_ms = row->left_s >= 0 ? row->left_s * 1000 : -1;
     struct hf_row out = {
         .size = sizeof out,
         .name = row->name,
@@ -334,7 +335,7 @@ static void show_row(struct etcd *e, struct etcd_admin *admin, const struct admi
         .depth = 1,
         .place = q->place,
         .token = q->holds ? own_token(e, row) : 0,
-        .left_ms = q->holds ? (row->left_s >= 0 ? row->left_s * 1000 : -1) : 0,
+        .left_ms = q->holds ? left_ms : 0,
         .since_ms = since > 0 ? since : 0,
         .ticket = row->created,
         .ttl_ms = row->value.ttl_ms,

@@ -370,9 +370,10 @@ bool http2_receive(struct http2 *h, const char *bytes, size_t len, const char **
     assert(bytes || !len);
     ssize_t taken = nghttp2_session_mem_recv(h->session, (const uint8_t *)bytes, len);
     if (taken < 0 || h->failed) {
-        *text = taken == NGHTTP2_ERR_BAD_CLIENT_MAGIC || taken == NGHTTP2_ERR_PROTO
-                    ? "the server does not speak HTTP/2"
-                    : nghttp2_strerror((int)(taken < 0 ? taken : NGHTTP2_ERR_PROTO));
+        int error = taken < 0 ? (int)taken : NGHTTP2_ERR_PROTO;
+        bool is_other_protocol =
+            taken == NGHTTP2_ERR_BAD_CLIENT_MAGIC || taken == NGHTTP2_ERR_PROTO;
+        *text = is_other_protocol ? "the server does not speak HTTP/2" : nghttp2_strerror(error);
         return false;
     }
     return true;
