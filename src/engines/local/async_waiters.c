@@ -79,11 +79,11 @@ void async_waiters_drain(struct async_waiters *p, struct table *t, uint32_t clie
     pthread_mutex_lock(&p->lock);
     /* each try to lock a stuck shard takes long, so there is one only */
     bool may_discard = true;
-    walk_restart();
-    uint32_t left = walk_most(t), next;
+    cell_walk_restart();
+    uint32_t left = cell_walk_most(t), next;
 
     for (uint32_t i = atomic_exchange(&cell_at(t, client)->client.ready, 0);
-         i && walk_goes_on(t, &left); i = next) {
+         i && cell_walk_goes_on(t, &left); i = next) {
         struct entry *e = &cell_at(t, i)->entry;
         next = atomic_load(&e->ready_next);
         atomic_store(&e->ready_link, 0);

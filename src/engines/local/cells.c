@@ -12,23 +12,23 @@
 /* What a visit of a cell may take on a slow and busy machine; one takes about a microsecond. */
 #define WALK_PER_CELL NANOS_OF_MS(1) / 50
 
-_Thread_local struct walk walk = {.steps = WALK_CHECK};
+_Thread_local struct cell_walk cell_walk = {.steps = WALK_CHECK};
 static _Thread_local nanos walk_cpu_end; /* processor time at which the walks end; 0: not set */
 
-void walk_restart_long(struct table *t)
+void cell_walk_restart_long(struct table *t)
 {
-    walk.began = clock_boot() + table_cells(t) * WALK_PER_CELL;
+    cell_walk.began = clock_boot() + table_cells(t) * WALK_PER_CELL;
     walk_cpu_end = 0;
 }
 
 static bool is_late(void)
 {
     nanos now = clock_boot();
-    if (walk.began == 0) {
-        walk.began = now;
+    if (cell_walk.began == 0) {
+        cell_walk.began = now;
         walk_cpu_end = 0;
     }
-    if (now - walk.began < WALK_MAX)
+    if (now - cell_walk.began < WALK_MAX)
         return false;
 
     nanos cpu = clock_thread_cpu();
@@ -37,14 +37,14 @@ static bool is_late(void)
     return cpu >= walk_cpu_end;
 }
 
-bool walk_check(struct table *t, uint32_t left)
+bool cell_walk_check(struct table *t, uint32_t left)
 {
-    walk.steps = WALK_CHECK;
-    bool may_go_on = left != 0 && walk.began != WALK_OVER && !is_late();
+    cell_walk.steps = WALK_CHECK;
+    bool may_go_on = left != 0 && cell_walk.began != WALK_OVER && !is_late();
     if (may_go_on)
         return true;
 
-    walk.began = WALK_OVER;
+    cell_walk.began = WALK_OVER;
     table_found_damage(t);
     return false;
 }
@@ -52,8 +52,8 @@ bool walk_check(struct table *t, uint32_t left)
 /* Merges two chains that are in order. */
 static uint32_t merge(struct table *t, uint32_t a, uint32_t b)
 {
-    uint32_t head = 0, *end = &head, left = walk_most(t);
-    while (a && b && walk_goes_on(t, &left)) {
+    uint32_t head = 0, *end = &head, left = cell_walk_most(t);
+    while (a && b && cell_walk_goes_on(t, &left)) {
         union cell *x = cell_at(t, a), *y = cell_at(t, b);
         bool first = x->entry.ticket <= y->entry.ticket;
         *end = first ? a : b;

@@ -139,41 +139,41 @@ static inline void cell_give_back(struct table *t, uint32_t shard, uint32_t inde
 /* Bounds the walks of an op together. A damaged list may be a circle, so each walk has at most as
  * many steps as there are cells. Walks inside walks could still take for ever, so every WALK_CHECK
  * steps the time is checked. */
-struct walk {
+struct cell_walk {
     nanos began;    /* 0: restarts at the next check; WALK_OVER: walks of this op end at once */
     uint32_t steps; /* number of steps until the time is checked */
 };
-extern _Thread_local struct walk walk;
+extern _Thread_local struct cell_walk cell_walk;
 #define WALK_CHECK 1024
 #define WALK_OVER (-1)
 
 /* An op begins: one that locks a single shard. */
-static inline void walk_restart(void)
+static inline void cell_walk_restart(void)
 {
-    walk.began = 0;
+    cell_walk.began = 0;
 }
 /* A call begins that visits every cell. */
-void walk_restart_long(struct table *t);
+void cell_walk_restart_long(struct table *t);
 /* The op waited: walks are not to blame for that time. */
-static inline void walk_waited(nanos time)
+static inline void cell_walk_waited(nanos time)
 {
-    walk.began += walk.began > 0 ? time : 0;
+    cell_walk.began += cell_walk.began > 0 ? time : 0;
 }
 
 /* Returns the most steps of a walk that begins now. */
-static inline uint32_t walk_most(struct table *t)
+static inline uint32_t cell_walk_most(struct table *t)
 {
-    return __builtin_expect(walk.began == WALK_OVER, false) ? 0 : table_cells(t);
+    return __builtin_expect(cell_walk.began == WALK_OVER, false) ? 0 : table_cells(t);
 }
 
-/* The rare half of walk_goes_on(). Returns false if the walk is over; then the table counts as
+/* The rare half of cell_walk_goes_on(). Returns false if the walk is over; then the table counts as
  * damaged. */
-bool walk_check(struct table *t, uint32_t left);
+bool cell_walk_check(struct table *t, uint32_t left);
 
-static inline bool walk_goes_on(struct table *t, uint32_t *left)
+static inline bool cell_walk_goes_on(struct table *t, uint32_t *left)
 {
-    bool is_due = --walk.steps == 0 || *left == 0;
-    if (__builtin_expect(is_due, false) && !walk_check(t, *left))
+    bool is_due = --cell_walk.steps == 0 || *left == 0;
+    if (__builtin_expect(is_due, false) && !cell_walk_check(t, *left))
         return false;
     --*left;
     return true;
@@ -181,7 +181,7 @@ static inline bool walk_goes_on(struct table *t, uint32_t *left)
 
 /* Visits each index of a list. */
 #define FOR_EACH_CELL(t, i, list)                                                                  \
-    for (uint32_t i = read_once((list)->head), i##_left = walk_most(t), i##_next;                  \
-         i && walk_goes_on(t, &i##_left) &&                                                        \
+    for (uint32_t i = read_once((list)->head), i##_left = cell_walk_most(t), i##_next;             \
+         i && cell_walk_goes_on(t, &i##_left) &&                                                   \
          (i##_next = read_once(cell_at(t, i)->head.next), true);                                   \
          i = i##_next)

@@ -199,7 +199,7 @@ static bool free_entries(struct table *t, uint32_t client)
      * work */
     enum { STUCK_MAX = 3 };
     unsigned stuck = 0;
-    walk_restart_long(t);
+    cell_walk_restart_long(t);
 
     for (uint32_t first = 0; first < table_cells(t) && stuck < STUCK_MAX; first += LOCAL_PER_CHUNK)
         for (uint32_t i = first; i < first + LOCAL_PER_CHUNK; i++)

@@ -12,15 +12,15 @@ static void free_note(struct table *t, struct resource *r, uint32_t index)
 
 void history_drop(struct table *t, struct resource *r, uint32_t most)
 {
-    uint32_t left = walk_most(t);
-    while (r->past.count > most && r->past.head && walk_goes_on(t, &left))
+    uint32_t left = cell_walk_most(t);
+    while (r->past.count > most && r->past.head && cell_walk_goes_on(t, &left))
         free_note(t, r, r->past.head);
 }
 
 void history_forget(struct table *t, struct resource *r, nanos now)
 {
-    uint32_t left = walk_most(t);
-    while (r->past.head && walk_goes_on(t, &left)) {
+    uint32_t left = cell_walk_most(t);
+    while (r->past.head && cell_walk_goes_on(t, &left)) {
         int64_t ended_at = cell_at(t, r->past.head)->entry.check_at;
         /* A note may be newer than `now`, because its hold ended while this op waited for the
          * mutex. */
@@ -73,8 +73,8 @@ static bool make_room(struct table *t, struct resource *r, int64_t ended_at, nan
 static void put_in_order(struct table *t, struct cell_list *past, uint32_t index)
 {
     int64_t ended_at = cell_at(t, index)->entry.check_at;
-    uint32_t before = past->tail, left = walk_most(t);
-    while (before && walk_goes_on(t, &left) && cell_at(t, before)->entry.check_at > ended_at)
+    uint32_t before = past->tail, left = cell_walk_most(t);
+    while (before && cell_walk_goes_on(t, &left) && cell_at(t, before)->entry.check_at > ended_at)
         before = cell_at(t, before)->head.prev;
 
     if (before)

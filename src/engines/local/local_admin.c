@@ -142,8 +142,8 @@ static void show_past(struct table *t, uint32_t index, const char *name, struct 
 {
     struct resource *r = &cell_at(t, index)->resource;
     history_forget(t, r, rows->now);
-    uint32_t left = walk_most(t);
-    for (uint32_t i = r->past.tail; i && walk_goes_on(t, &left); i = cell_at(t, i)->head.prev)
+    uint32_t left = cell_walk_most(t);
+    for (uint32_t i = r->past.tail; i && cell_walk_goes_on(t, &left); i = cell_at(t, i)->head.prev)
         show_entry(t, r, name, i, 0, rows);
 }
 
@@ -153,8 +153,8 @@ static void show_shard(struct table *t, uint32_t shard, const struct admin_targe
     assert(shard < LOCAL_SHARDS);
     char name[HF_NAME_MAX + 1];
     for (uint32_t b = 0; b < LOCAL_BUCKETS; b++) {
-        uint32_t left = walk_most(t);
-        for (uint32_t i = t->shards[shard].bucket[b]; i && walk_goes_on(t, &left);
+        uint32_t left = cell_walk_most(t);
+        for (uint32_t i = t->shards[shard].bucket[b]; i && cell_walk_goes_on(t, &left);
              i = cell_at(t, i)->resource.chain) {
             resource_name(t, &cell_at(t, i)->resource, name);
             bool is_listed = !what->page || name_range_has(what->page, name);
@@ -243,8 +243,8 @@ static void add_names(struct table *t, uint32_t shard, const struct admin_target
     assert(shard < LOCAL_SHARDS);
     char name[HF_NAME_MAX + 1];
     for (uint32_t b = 0; b < LOCAL_BUCKETS; b++) {
-        uint32_t left = walk_most(t);
-        for (uint32_t i = t->shards[shard].bucket[b]; i && walk_goes_on(t, &left);
+        uint32_t left = cell_walk_most(t);
+        for (uint32_t i = t->shards[shard].bucket[b]; i && cell_walk_goes_on(t, &left);
              i = cell_at(t, i)->resource.chain) {
             const struct resource *r = &cell_at(t, i)->resource;
             resource_name(t, r, name);
@@ -305,10 +305,10 @@ hf_status table_list(struct table *t, const struct admin_target *what, nanos now
     rows.left = 2 * table_cells(t) + 1024;
     hf_status status;
     if (what->which != LIST_PREFIX) {
-        walk_restart();
+        cell_walk_restart();
         status = list_one(t, what, &rows);
     } else {
-        walk_restart_long(t);
+        cell_walk_restart_long(t);
         status = (what->page && what->page->most ? list_page : list_all)(t, what, &rows);
     }
 
@@ -337,7 +337,7 @@ hf_status table_break(struct table *t, const struct admin_target *what, uint64_t
 {
     uint32_t shard, index;
     nanos wait = what->until - now;
-    walk_restart();
+    cell_walk_restart();
     hf_status status = find_one(t, what, now, &wait, &shard, &index);
     if (status != HF_OK)
         return status;
@@ -359,7 +359,7 @@ hf_status table_resize(struct table *t, const struct admin_target *what, uint32_
 {
     uint32_t shard, index;
     nanos wait = what->until - now;
-    walk_restart();
+    cell_walk_restart();
     hf_status status = find_one(t, what, now, &wait, &shard, &index);
     if (status != HF_OK)
         return status;

@@ -59,8 +59,8 @@ void resource_name(struct table *t, const struct resource *r, char name[HF_NAME_
 static uint32_t find_behind(struct table *t, const struct resource *r, uint64_t hash,
                             const char *name, size_t len)
 {
-    uint32_t left = walk_most(t);
-    for (uint32_t i = r->chain; i && walk_goes_on(t, &left); i = r->chain) {
+    uint32_t left = cell_walk_most(t);
+    for (uint32_t i = r->chain; i && cell_walk_goes_on(t, &left); i = r->chain) {
         r = &cell_at(t, i)->resource;
         if (resource_named(t, r, hash, name, len))
             return i;
@@ -91,8 +91,8 @@ void resource_chain(struct table *t, uint32_t index)
 static void unchain(struct table *t, uint32_t index)
 {
     struct resource *r = &cell_at(t, index)->resource;
-    uint32_t *ready = resource_bucket(t, r->hash), left = walk_most(t);
-    while (*ready && *ready != index && walk_goes_on(t, &left))
+    uint32_t *ready = resource_bucket(t, r->hash), left = cell_walk_most(t);
+    while (*ready && *ready != index && cell_walk_goes_on(t, &left))
         ready = &cell_at(t, *ready)->resource.chain;
     if (*ready == index)
         *ready = r->chain;
@@ -187,8 +187,8 @@ static void reap_detached(struct table *t, uint32_t shard)
     assert(shard < LOCAL_SHARDS);
     nanos now = clock_boot();
     for (uint32_t b = 0; b < LOCAL_BUCKETS; b++) {
-        uint32_t left = walk_most(t);
-        for (uint32_t i = t->shards[shard].bucket[b]; i && walk_goes_on(t, &left);
+        uint32_t left = cell_walk_most(t);
+        for (uint32_t i = t->shards[shard].bucket[b]; i && cell_walk_goes_on(t, &left);
              i = cell_at(t, i)->resource.chain) {
             struct resource *r = &cell_at(t, i)->resource;
             if (!r->holders.count)

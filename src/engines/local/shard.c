@@ -62,7 +62,7 @@ static enum robust_mutex_result lock_patiently(struct table *t, uint32_t shard, 
 hf_status shard_lock(struct table *t, uint32_t shard, int64_t until)
 {
     enum robust_mutex_result locked = lock_patiently(t, shard, until);
-    walk_restart();
+    cell_walk_restart();
     return settle_lock(t, shard, locked);
 }
 
@@ -73,7 +73,7 @@ hf_status shard_lock_next(struct table *t, uint32_t shard, nanos *wait)
     nanos waited = clock_boot() - from;
 
     *wait = waited < *wait ? *wait - waited : 0;
-    walk_waited(waited);
+    cell_walk_waited(waited);
     return settle_lock(t, shard, locked);
 }
 

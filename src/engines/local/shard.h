@@ -14,7 +14,7 @@ hf_status shard_enter_late(struct table *t, uint32_t shard, int64_t until,
 static inline hf_status shard_enter(struct table *t, uint32_t shard, int64_t until, nanos *now)
 {
     enum robust_mutex_result tried = robust_mutex_try(&t->owner, &t->shards[shard].mutex);
-    walk_restart();
+    cell_walk_restart();
     return tried == ROBUST_MUTEX_LOCKED ? HF_OK : shard_enter_late(t, shard, until, tried, now);
 }
 

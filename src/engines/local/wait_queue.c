@@ -247,8 +247,8 @@ static bool fits(const struct resource *r, const struct entry *e)
 
 void resource_admit_first(struct table *t, struct resource *r, nanos now)
 {
-    uint32_t left = walk_most(t);
-    while (r->waiters.head && walk_goes_on(t, &left)) {
+    uint32_t left = cell_walk_most(t);
+    while (r->waiters.head && cell_walk_goes_on(t, &left)) {
         uint32_t first = read_once(r->waiters.head);
         if (cell_state(cell_at(t, first)) != CELL_WAITING) {
             /* The head of the queue does not wait, so the table is damaged; without this the loop
