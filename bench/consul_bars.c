@@ -57,8 +57,8 @@ static const char *field_of(const char *text, const char *name)
     return at ? at + strlen(name) : "";
 }
 
-/* The text behind a field of JSON, which an agent for development lays out with blanks; "" if the
- * field is missing. */
+/* The value of a field of JSON; "" if it is missing. Skips blanks, because an agent that was
+ * started with -dev lays its JSON out with them. */
 static const char *value_of(const char *body, const char *quoted_name)
 {
     const char *at = field_of(body, quoted_name);

@@ -216,7 +216,8 @@ static void open_native(int worker)
     snprintf(own_key, sizeof own_key, "native/race/%" PRIx64, (uint64_t)lease);
 }
 
-/* WithLastCreate() and WithMaxCreateRev(): the key that is created last before that revision. */
+/* Asks what clientv3 asks with WithLastCreate() and WithMaxCreateRev(): for the newest key that was
+ * created before ours. *revision: revision of the reply. */
 static bool find_key_ahead(char key[64], uint64_t *revision)
 {
     static struct call call;
@@ -330,7 +331,7 @@ static void give_holdfast(void)
     hf_lease_free(held);
 }
 
-/* ---- The ceiling of a handoff: each deletes a key that the other one watches ---- */
+/* ---- The fastest handoff in etcd: each worker deletes a key that the other watches ---- */
 
 static void put_key(const char *key)
 {

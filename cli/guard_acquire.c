@@ -128,9 +128,9 @@ static bool wait_for_grant(struct guard *guard, int *code)
     return false;
 }
 
-/* After a handoff a lease may be short until the library's next renewal. CMD is stopped one
- * grace before the end, so it needs the whole ttl now. If the extension fails, guard_watch.c
- * notices the short lease. */
+/* After a handoff a lease may be short until the library's next renewal. CMD would be stopped one
+ * grace before the end of the short lease, perhaps at once. So such a lease is extended to its
+ * whole ttl before CMD starts. If the extension fails, guard_watch.c notices the short lease. */
 static void extend_short_leases(struct guard *guard)
 {
     for (size_t i = 0; i < guard->locks.count; i++)

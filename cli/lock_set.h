@@ -36,7 +36,8 @@ void lock_set_join(struct lock_set *set);
 /* Returns the index of the lock with that name, or `count` if there is none. */
 size_t lock_set_find(const struct lock_set *set, const char *name);
 
-/* Returns the index of the lock that is waited for: they are taken in byte order of their names. */
+/* Locks are taken one after the other, in byte order of their names. Returns the index of the one
+ * that is waited for now. */
 size_t lock_set_next(const struct lock_set *set);
 
 /* Returns the index of the lock that ends first. */

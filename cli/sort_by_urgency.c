@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A hold that is renewed after a third of its ttl always has two thirds left. All such holds
- * count as equal, so that they do not change places all the time. */
+/* A hold that is renewed after each third of its ttl has at least two thirds left; 600 leaves room
+ * for a late renewal. All holds above it count as equal, so that rows do not change places all the
+ * time. */
 #define WELL_PER_MILLE 600
 #define NO_HOLDER_PER_MILLE 1000
 

@@ -334,7 +334,7 @@ static void choose(struct top *top, long by)
         top->chosen = 0;
 }
 
-/* Obeys a key that is typed while nothing else is asked. Returns true for q. */
+/* Handles a key while no question is open on the screen. Returns true for q. */
 static bool obey(struct top *top, int key)
 {
     top->message[0] = 0;

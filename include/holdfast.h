@@ -404,11 +404,11 @@ HF_API HF_MUST_CHECK hf_status hf_lease_renew(hf_lease *lease, bool on);
  * hf_error_text(). */
 HF_API int hf_lease_fd(hf_lease *lease);
 
-/* hf_upgrade makes the sole reader the writer, with a new token. HF_BUSY: there are other readers,
- * and the read hold stays. It never waits. hf_downgrade makes a writer a reader, with the same
- * token, and admits waiting readers. HF_IN_DOUBT for either: no answer came, or the
- * server failed half-way; rely on reading only. The leases of one owner are one hold: it is
- * converted as a whole, with leases that the owner acquires meanwhile. */
+/* hf_upgrade makes the sole reader the writer, with a new token. It never waits: while there are
+ * other readers it returns HF_BUSY, and the read hold stays. hf_downgrade makes a writer a reader,
+ * with the same token, and admits waiting readers. HF_IN_DOUBT for either: no answer came, or the
+ * server failed half-way; rely on reading only. The leases of one owner are one hold: the whole
+ * hold is converted, with the leases that the owner acquires meanwhile. */
 HF_API HF_MUST_CHECK hf_status hf_upgrade(hf_lease *lease);
 HF_API HF_MUST_CHECK hf_status hf_downgrade(hf_lease *lease);
 

@@ -234,7 +234,8 @@ class client
     /* Releases what is held, within a second. */
     ~client() { (void)hf_close(handle_, 1000); }
 
-    /* Throws errc::BUSY if it is held and nobody waits, errc::TIMEOUT if the wait is over. */
+    /* Throws errc::BUSY if the name is busy and want.wait is zero, errc::TIMEOUT if want.wait has
+     * passed without a grant. */
     [[nodiscard]] lease acquire(const request &want) const
     {
         hf_lease *handle = nullptr;

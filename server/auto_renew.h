@@ -13,7 +13,7 @@ bool auto_renew_add(const char *id, hf_lease *lease);
 struct auto_renewed *auto_renew_enter(const char *id, size_t len);
 bool auto_renew_has(const char *id); /* Returns true if this instance renews it. */
 hf_lease *auto_renew_lease(const struct auto_renewed *auto_renewed);
-/* Ends the use of a lease that auto_renew_find() returned. `ended`: the lease is not held any
+/* Ends the use of a lease that auto_renew_enter() returned. `ended`: the lease is not held any
  * more. */
 void auto_renew_leave(struct auto_renewed *auto_renewed, bool ended);
 

@@ -1,5 +1,5 @@
-/* name_page.c - a page of names. They stand in a sorted array: it is short, and most names of a
- * long list come behind its last one. */
+/* name_page.c - a page of names, in a sorted array. That is fast enough: a page is short, and most
+ * names of a long list sort behind the page's last one, so one comparison rejects them. */
 #include "name_page.h"
 
 #include "error.h"

@@ -166,7 +166,7 @@ static inline void end_change_unheld(struct hf_lease *lease)
     wake_callers(lease);
 }
 
-/* ---- Moves ---- */
+/* ---- Carrying out what the claim asks for ---- */
 
 /* A sleeping caller wakes at the time that was set when it fell asleep, so it must be woken if the
  * new time is earlier. */

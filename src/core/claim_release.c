@@ -144,11 +144,11 @@ struct claim_effect claim_act_give_back(struct claim *claim, const struct claim_
     return send_release(claim, event->now);
 }
 
-/* The claim is over, and then a request of it turns out to have an unknown outcome. Either the
- * reply that ended the claim belonged to an older request (a LEAVE and a RELEASE crossed), or the
- * request was a refresh of the place in the queue. In one of a million simulated schedules such a
- * request takes a place in the queue. So one more RELEASE is sent, within the time that is set for
- * them. */
+/* The claim is over, and then one of its earlier requests turns out to have an unknown outcome.
+ * Either the reply that ended the claim belonged to an older request (a LEAVE and a RELEASE
+ * crossed), or the request was a refresh of the place in the queue. In one of a million simulated
+ * schedules such a request takes a place in the queue. So one more RELEASE is sent, at the latest
+ * at give_up_at. */
 struct claim_effect claim_act_unanswered_end(struct claim *claim, const struct claim_event *event)
 {
     assert(claim->state == CLAIM_OVER && event->reply);

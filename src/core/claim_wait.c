@@ -88,9 +88,9 @@ struct claim_effect claim_act_grant(struct claim *claim, const struct claim_even
     if (claim->cancelled)
         return claim_end_releasing(claim, REPORT_DENIED, claim->outcome, event->now);
     if (until <= event->now) {
-        /* A grant that has already expired is not reported. Sending ACQUIRE again is safe, because
-         * the engine grants an attempt once. If the wait ends first, the engine's record may still
-         * be ours, so a tombstone is needed. */
+        /* A grant that has already expired is not reported. Sending ACQUIRE again is safe: the
+         * engine never makes two holds of one attempt. If the caller's wait ends before the next
+         * reply, the engine may still have the expired hold, so a tombstone is needed. */
         claim->may_be_in_flight = true;
         if (claim->state == CLAIM_LEAVING)
             return deny(claim, claim->outcome, event->now);

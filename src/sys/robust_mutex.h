@@ -27,7 +27,8 @@ struct robust_mutex {
 
 struct robust_list_head;
 
-/* The words near the beginning of the file are listed at start; a slot lists one word more. */
+/* Number of slots. Mutexes in the first file_pages pages stay on the kernel's robust list. A slot
+ * puts one further mutex, anywhere in the file, on it for a while. */
 enum { ROBUST_SLOTS = 2 };
 
 struct robust_owner {

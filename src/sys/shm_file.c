@@ -15,8 +15,8 @@
 int shm_file_home(char *path, size_t size)
 {
     snprintf(path, size, "/dev/shm/holdfast-%u", (unsigned)geteuid());
-    if (mkdir(path, 0700) == 0 ? chmod(path, 0700) != 0
-                               : errno != EEXIST) /* independent of the umask */
+    /* chmod, because the umask may have narrowed the mode of mkdir */
+    if (mkdir(path, 0700) == 0 ? chmod(path, 0700) != 0 : errno != EEXIST)
         return errno;
 
     struct stat st;
@@ -173,8 +173,8 @@ int shm_file_allocate(int fd, int64_t from, int64_t length)
     return error;
 }
 
-/* Only a successful lstat, or ENOENT, tells that the file was replaced. Another error (memory,
- * permission) says nothing and must not end the holds. */
+/* Only a successful lstat, ENOENT or ENOTDIR tells whether the file was replaced. Another error
+ * (memory, permission) says nothing and must not end the holds. */
 bool shm_file_is(const char *path, dev_t device, ino_t inode)
 {
     struct stat st;

@@ -1,5 +1,5 @@
-/* cluster_survey.c - list, diagnose and the care for the library: one request to every primary, one
- * reply to the client.
+/* cluster_survey.c - list, diagnose, and installing or pruning the Lua library: one request to
+ * every primary, one reply to the client.
  *
  * If a primary fails, the rows of the others are reported, and the reply names the primary that is
  * missing.

@@ -3,14 +3,16 @@
  * Keys. Each request for a lock is one key, its *entry*: PREFIX NAME / ATTEMPT, locked by the
  * session of its client. Entries are ordered by their creation, and core/entry_order.h says who is
  * first. An exclusive hold also has the key PREFIX NAME /.lock, which is the one that `consul lock`
- * uses: an exclusive request holds if its entry is first and .lock names it. So both exclude each
- * other. Semaphores and read-write locks are held by their entries alone.
+ * uses: an exclusive request holds if its entry is first and .lock names it. So Holdfast and
+ * `consul lock` exclude each other. Semaphores and read-write locks are held by their entries
+ * alone.
  *
  * Handoff. A release reads the queue; then one transaction passes .lock to the session of the first
  * waiter, touches that waiter's entry, deletes the entry of the holder, and touches the entry of
- * the second waiter, which is first from now on. If nobody waits, .lock is deleted. A hold that had
- * to wait first reads the queue for a moment longer, as the former holder may be about to come
- * back. If the holder's session ends, Consul deletes .lock, and the first waiter takes it in a
+ * the second waiter, which is first from now on. If nobody waits, .lock is deleted. The release of
+ * a hold that had to wait reads the queue a moment longer if nobody else is in it: the former
+ * holder may be about to ask again, and then the same transaction can pass .lock to it. If the
+ * holder's session ends, Consul deletes .lock, and the first waiter takes it in a
  * transaction of its own.
  *
  * Waiting. A client has one blocking query for each name: the first waiter has it on .lock, others
@@ -31,9 +33,10 @@
  *
  * Ids. Consul remembers each deleted key for 15 minutes, and each read of a queue walks over those
  * of the name. So a released entry leaves its id to the next request of this client for the name:
- * the keys of a loop of requests are few. An old read may show the keys of the entry before; they
- * changed before it was released (born_after). An id is not used again if some request of its
- * entry has an unknown outcome. A detached hold has its attempt as id, by which others find it.
+ * the keys of a loop of requests are few. A stale read may still show the keys of the id's previous
+ * entry. Their index is not above born_after, so they are ignored. An id is not used again if some
+ * request of its entry has an unknown outcome. A detached hold has its attempt as id, by which
+ * others find it.
  *
  * Tokens. The token of a hold is the Raft index of the change that let it in: of .lock for
  * exclusive holds, of the entry for all others. A shared hold that had to wait writes its entry
@@ -78,7 +81,8 @@ enum {
     CONSUL_WAITERS_MAX = 5000, /* longest queue of a name: each request reads all of it */
     /* most calls for entries in flight: the agent answers them one after the other */
     CONSUL_IN_FLIGHT_MAX = 32,
-    /* number of calls in flight above which LEAVEs are delayed; closing ends all places anyway */
+    /* with more calls in flight a LEAVE waits. That is safe even if the client closes: the end of
+     * its sessions removes its places */
     CONSUL_LEAVING_MAX = 8,
     CONSUL_FREE_IDS = 8,    /* ids of a name that are kept for later requests */
     CONSUL_LISTED_MAX = 16, /* entries of a shared lock that each request reads itself */

@@ -557,8 +557,8 @@ static bool is_confirming(const struct consul_name *name)
     return false;
 }
 
-/* Returns true if the query in flight watches the entry of a waiter that is not this client's
- * first: another request, of unknown outcome until now, has an earlier place. */
+/* Returns true if the query in flight watches the wrong entry: a request whose outcome was unknown
+ * turns out to have an earlier place than the waiter that is watched. */
 static bool watches_later_entry(const struct consul_name *name)
 {
     assert(name->count <= name->room);

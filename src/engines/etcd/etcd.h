@@ -15,8 +15,8 @@
  *
  * Belief. A hold is good from when the request was sent that proved its session, for as long as the
  * server granted. A keepalive proves nothing by itself: a leader that lost its place may still
- * acknowledge it. It counts once a quorum read sent after it has seen our entry, by the same member
- * in the same Raft term.
+ * acknowledge it. It counts only when a later quorum read, answered by the same member in the same
+ * Raft term, has shown our entry.
  *
  * Unknown outcome. A transaction that takes a place compares the client's *epoch*, a key of its
  * own. If a connection broke with such transactions unanswered, the next write raises the epoch:
@@ -26,17 +26,17 @@
  * Views. A client that waits for a name watches its keys from now on, on a connection of its own,
  * and keeps the list. Exclusive waiters watch deletions alone; for the other kinds the list is an
  * exact copy of one revision, because a reader that became the writer still has its old entry. An
- * old list can only delay a grant. If the watch began later than the list
- * was read, the list is read again. A watch that broke begins anew; it never resumes at a
- * revision, so a compaction does no harm.
+ * old list can only delay a grant. If the watch began later than the list was read, the list is
+ * read again. A watch that broke begins anew; it never resumes at a revision, so a compaction does
+ * no harm.
  *
  * Tokens. The token of a hold is a revision between the change that let it in and the deletion of
  * its entry. Exclusive holds and writers take the revision at which their client learned of it;
  * readers and permits overlap, so each that waited writes its own entry and has that revision.
  *
- * Files: etcd.c the door and the URL; etcd_connection.c connections and calls; etcd_session.c
- * sessions and the epoch; etcd_entry.c requests for locks; etcd_replies.c their replies;
- * etcd_convert.c upgrade and downgrade; etcd_resize.c the capacity of a resized semaphore;
+ * Files: etcd.c the functions of engine.h and the URL; etcd_connection.c connections and calls;
+ * etcd_session.c sessions and the epoch; etcd_entry.c requests for locks; etcd_replies.c their
+ * replies; etcd_convert.c upgrade and downgrade; etcd_resize.c the capacity of a resized semaphore;
  * etcd_view.c lists and watches; etcd_value.c keys and values; etcd_lock_delay.c the setting of
  * that name; etcd_admin.c list and break; etcd_diagnose.c findings; etcd_messages.c messages;
  * protobuf.c and http2.c the wire. */

@@ -41,7 +41,8 @@ void io_background_wake(void *self)
         io_write_wake_fd(io->background.wake_fd);
 }
 
-/* Takes the reasons to return to the client. Returns true if there were any. */
+/* Clears the two flags that tell this thread to return to the client's own work. Returns true if
+ * one of them was set. */
 static bool take_background_work(struct io *io)
 {
     bool has_work = io->has_background_work;

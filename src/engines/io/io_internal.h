@@ -411,7 +411,7 @@ nanos io_recv_wait(struct io *io, struct io_waiter *me, struct io_connection *co
 
 /* Flushes, or leaves the flush to a caller that was woken and is not yet back. */
 void io_flush_or_defer(struct io *io);
-/* Returns when a sleep must end: `until`, or sooner if bytes are unflushed. */
+/* Returns the time at which a sleep must end: `until`, or sooner if bytes are unflushed. */
 nanos io_sleep_limit(const struct io *io, nanos now, nanos until);
 
 /* ---- io_hand_on.c ---- */

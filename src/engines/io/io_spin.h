@@ -1,8 +1,8 @@
 /* io_spin.h - learns from past waits whether spinning pays; io_spin.c says what spinning is.
  *
  * A *miss* is a wait whose reply came after the spin had ended. Each miss in a row doubles the
- * number of waits that sleep at once. A *hit* halves the count of misses: one hit may be chance;
- * after four hits spinning is tried on every wait again. */
+ * number of the following waits that sleep without spinning. A *hit* halves the count of misses:
+ * one hit may be chance; after four hits spinning is tried on every wait again. */
 #pragma once
 #include <assert.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@ enum { IO_SPIN_MISSES_MAX = 12 };
 
 struct io_spin {
     unsigned misses; /* count, halved by each hit */
-    unsigned rest;   /* number of waits that sleep at once before the next spin */
+    unsigned rest;   /* number of waits that sleep without spinning before the next spin */
 };
 
 static inline bool io_spin_pays(struct io_spin *spin)

@@ -310,8 +310,7 @@ void entry_drop_cell(struct table *t, uint32_t index, union cell *cell, nanos no
     if (state == CELL_ENDED)
         return; /* its resource was reused or dropped */
 
-    /* `now` is too inexact for a note: a release may pass a coarse time, and a dead client's hold
-     * is dropped long after its end. */
+    /* The history gets the exact clock, because a release may have passed a coarse `now`. */
     if (whole && r->history)
         history_keep_note(t, r, &note, note.end <= now ? HF_LOST : HF_OK, clock_boot());
     resource_reap(t, r, now);

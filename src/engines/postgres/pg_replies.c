@@ -257,8 +257,8 @@ bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
     else if (understood)
         understood = read_extended(p, a, &n, &own);
 
-    /* A grant may reach a waiter that has left. The request behind the grant's releases it, and the
-     * reply to that later request decides. */
+    /* A grant may arrive for a waiter that has already left. A release of that grant is already in
+     * flight, sent after the ACQUIRE, and the reply to the release decides. */
     if (understood && is_given_back)
         pg_op_settle(p, a);
     else if (understood)

@@ -53,8 +53,9 @@ unsigned redis_slot_of(const char *key, size_t len)
     return sum % CLUSTER_SLOTS;
 }
 
-/* Finds a number in that slot. Checksums of numbers are spread evenly: every slot has one below
- * 2^20. The digits but the last are summed once for 16 numbers. */
+/* Finds a short hexadecimal number that falls into that slot as a hash tag. Checksums are spread
+ * evenly: every slot has a number below 2^20. The checksum of all digits but the last is computed
+ * once for 16 numbers. */
 void redis_slot_tag(unsigned slot, char tag[SLOT_TAG_MAX])
 {
     static const char digits[] = "0123456789abcdef";

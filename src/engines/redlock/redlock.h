@@ -1,15 +1,13 @@
 /* redlock.h - the engine for a quorum of independent servers: its own structs.
  *
- * Entry points, in the order in which they run:
- *
- *   redlock.c the door (engines/wire_engine.h): open, submit, connection events, tick
- *   quorum_servers.c reads the URL, owns one Redis engine per server, collects their replies, and
- *   decides whether the vote of a server counts quorum_op.c one op of the client: begins tries, and
- *   decides when to try again quorum_try.c one try: sends a request to every server, and matches
- *   the replies quorum_rounds.c folds the votes of one round (quorum.c) into a reply to the client
- *   silence.c decides which servers a round does not wait for try_failed.c a try that got no
- *   majority: tells the client why, or tries again release_all.c undoes a try, or releases a hold,
- *   on every server places.c the queue of the waiters redlock_admin.c list, break, diagnose
+ * Files, in the order in which they run: redlock.c the functions of engines/wire_engine.h: open,
+ * submit, connection events, tick; quorum_servers.c reads the URL, owns one Redis engine for each
+ * server, and decides whether a server's vote counts; quorum_op.c begins the tries of an op, and
+ * decides when to try again; quorum_try.c sends a try to every server, and matches the replies;
+ * quorum_rounds.c folds the votes of a round (quorum.c) into a reply to the client; silence.c
+ * decides which servers a round does not wait for; try_failed.c tells the client why a try got no
+ * majority, or tries again; release_all.c undoes a try, or releases a hold, on every server;
+ * places.c the queue of the waiters; redlock_admin.c list, break, diagnose.
  *
  * A *quorum op* is what the engine keeps of one op of the client. A *try* has an attempt id of its
  * own that is put on every server. A try that fails is released everywhere, on the same

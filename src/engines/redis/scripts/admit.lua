@@ -66,7 +66,8 @@ local function admit(lock, me, first)
   return mine
 end
 
--- Every verb that writes ends with this call.
+-- Ends a verb that has written: admits waiters and stores the counter. release and a granted
+-- acquire call both themselves, because they need arguments or the result of admit().
 local function finish(lock, answer)
   admit(lock)
   keep_counter(lock)

@@ -54,7 +54,8 @@ local function release_in_full(keys, args, seen)
     end
   end
   if tombstone_ms > 0 then add_tombstone(lock, id, tombstone_ms) end
-  -- A grant that was refused half-way has left at most this entry.
+  -- If the server refused a command in the middle of a grant (a missing right), the grant has left
+  -- at most the id in lock.ends.
   if tombstone_ms > 0 and not held then redis.call('ZREM', lock.ends, id) end
   if held then drop_hold(lock, held, verb == 'x' and 'l' or 'r') end
   admit(lock, nil, seen.first)
