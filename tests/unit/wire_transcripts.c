@@ -227,7 +227,7 @@ static const char *submit(char *words)
     op->ttl_ms = 10000;
     op->label = "";
     op->attempt.b[0] = op->owner.b[0] = (uint8_t)letter[0];
-    op->queue = op->may_be_in_flight = false;
+    op->queue = op->may_be_in_flight = op->named = false;
 
     op->verb = OP_NONE;
     for (unsigned i = 0; i < sizeof verbs / sizeof *verbs; i++)
@@ -239,6 +239,7 @@ static const char *submit(char *words)
         op->queue |= strcmp(word, "queue") == 0;
         op->may_be_in_flight |= strcmp(word, "in_flight") == 0;
         op->tokenless |= strcmp(word, "tokenless") == 0;
+        op->named |= strcmp(word, "named") == 0;
     }
     t.type->submit(t.engine, op, t.now);
     return NULL;

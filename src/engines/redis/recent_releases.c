@@ -2,8 +2,9 @@
  *
  * A replica that lagged still has the holds that were released last, and nobody renews them or
  * knows of them: it would keep the locks from everybody until their ttl is over. So each client
- * repeats its own releases of the last seconds there. That is safe: an attempt id is never used
- * again, so the server drops that hold or does nothing. */
+ * repeats its own releases of the last seconds there. An attempt id that the library drew is never
+ * used again, so the server drops that hold or does nothing. An id that the caller chose may hold
+ * again by then, so its release is not repeated. */
 #include "redis.h"
 
 #include <assert.h>
@@ -51,22 +52,27 @@ static void make_room(struct recent_releases *recent, size_t len)
     recent->len -= from;
 }
 
-void redis_recent_note(struct redis *r, const char *id, const char *name, size_t name_len)
+void redis_recent_note(struct redis *r, const struct redis_op *a)
 {
     struct recent_releases *recent = &r->recent;
-    struct recent_release release = {.at = r->last_now, .name_len = (uint16_t)name_len};
+    const struct engine_op *op = &a->sent_op;
+    struct recent_release release = {.at = r->last_now, .name_len = op->name_len};
     size_t len = size_of(&release);
     assert(len <= RECENT_BYTES);
-    if (!r->follow.is_on)
+
+    /* The exported text of an attempt that the caller chose does not say so, but it never says that
+     * the hold is settled: its release may be in flight with other requests. */
+    bool may_hold_again = op->named || op->may_be_in_flight;
+    if (!r->follow.is_on || may_hold_again)
         return;
     if (!recent->bytes && !(recent->bytes = malloc(RECENT_BYTES)))
         return; /* without memory it is not repeated, and the hold ends with its ttl */
 
     if (recent->len + len > RECENT_BYTES)
         make_room(recent, len);
-    memcpy(release.id, id, REDIS_ID_TEXT);
+    memcpy(release.id, a->id, REDIS_ID_TEXT);
     memcpy(recent->bytes + recent->len, &release, sizeof release);
-    memcpy(recent->bytes + recent->len + sizeof release, name, name_len);
+    memcpy(recent->bytes + recent->len + sizeof release, op->name, op->name_len);
     recent->len += len;
     recent->newest_at = release.at;
 }

@@ -637,8 +637,9 @@ void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now);
 
 /* ---- recent_releases.c ---- */
 
-/* The server released the hold `id` of that lock. Notes it if the server may be replaced. */
-void redis_recent_note(struct redis *r, const char *id, const char *name, size_t name_len);
+/* The server released the op's hold. Notes it if the server may be replaced, and nobody else can
+ * hold with the same attempt id. */
+void redis_recent_note(struct redis *r, const struct redis_op *a);
 /* Returns true if another server that takes the place of this one must hear of releases. */
 bool redis_recent_is_due(const struct redis *r, nanos now);
 /* The connection for commands came up: repeats the releases of the last seconds if the server is

@@ -303,7 +303,7 @@ static bool read_released(struct redis *r, struct redis_op *a, enum op_verb verb
     if (verb == OP_RELEASE)
         redis_poll_own_release(r, a);
     if (verb == OP_RELEASE && released)
-        redis_recent_note(r, a->id, a->sent_op.name, a->sent_op.name_len);
+        redis_recent_note(r, a);
     return true;
 }
 
