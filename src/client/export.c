@@ -114,7 +114,7 @@ static hf_status parse(const struct hf_client *client, const char *text, struct 
     r->kind = (hf_kind)kind;
 
     bool has_ids = strlen(attempt) == 32 && strlen(owner) == 32;
-    bool is_whole = fields == 7 && has_ids && text[name_at] == ' ';
+    bool is_whole = fields == 7 && has_ids && e->token > 0 && text[name_at] == ' ';
     if (!is_whole || !in_range(client, r))
         return error_set(HF_INVALID, "text: not an exported lease");
 

@@ -1,5 +1,5 @@
-/* session.h - liveness that many holds share: an etcd lease, a session of Consul. Pure: time is an
- * argument, and nobody is called.
+/* session.h - liveness that many holds share: servers have leases or sessions for it. Pure: time is
+ * an argument, and nobody is called.
  *
  * A server ends a session when its length has passed since the last renewal. The server that
  * answers a renewal may have been deposed, so an answered renewal is only *kept*. It is *proven*

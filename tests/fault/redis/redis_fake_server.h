@@ -146,9 +146,10 @@ static void answer_script(struct caller *c, char **word, int words)
     while (script < SCRIPT_VERBS &&
            !strstr(redis_script_verbs[script].fcall.bytes, word[1])) /* its whole name */
         script++;
+    int id_at = 3 + atoi(word[2]); /* behind the keys */
     switch (script) {
     case SCRIPT_ACQUIRE:
-        snprintf(impostor.id, sizeof impostor.id, "%s", word[9]);
+        snprintf(impostor.id, sizeof impostor.id, "%s", word[id_at]);
         snprintf(impostor.served, sizeof impostor.served, "%s", word[3]);
         if (atomic_fetch_add(&impostor.asks, 1) < s->hostile)
             follow_script(c, &s->ask);
@@ -156,7 +157,8 @@ static void answer_script(struct caller *c, char **word, int words)
             say_text(c, GRANT);
         break;
     case SCRIPT_RELEASE:
-        atomic_fetch_add(&impostor.tombstones, words > 11 && strncmp(word[11] + 1, " 0 ", 3) != 0);
+        atomic_fetch_add(&impostor.tombstones,
+                         words > id_at + 2 && strncmp(word[id_at + 2] + 1, " 0 ", 3) != 0);
         if (atomic_fetch_add(&impostor.releases, 1) == 0 && s->release.bytes)
             follow_script(c, &s->release);
         else
