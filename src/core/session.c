@@ -42,7 +42,9 @@ bool session_is_fresh(const struct session *session, nanos now)
 
 bool session_is_kept_since(const struct session *session, nanos since)
 {
-    return session->proven_at >= since || session->kept_at >= since;
+    bool is_proven = session->proven_at && session->proven_at >= since;
+    bool is_kept = session->kept_at && session->kept_at >= since;
+    return is_proven || is_kept;
 }
 
 nanos session_renewal_due(const struct session *session)

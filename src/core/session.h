@@ -48,10 +48,10 @@ void session_prove(struct session *session);
 /* The server that answered the renewal may have been deposed: another renewal is needed. */
 void session_drop_kept(struct session *session);
 
-/* Until when the server does not end the session. */
+/* Until when the server does not end the session; 0: no renewal has proven it. */
 static inline nanos session_end(const struct session *session)
 {
-    return session->proven_at + session->length;
+    return session->proven_at ? session->proven_at + session->length : 0;
 }
 /* Returns true if it will outlive a request that is sent now. If not, renew it first. */
 bool session_is_fresh(const struct session *session, nanos now);

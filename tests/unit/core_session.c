@@ -58,6 +58,10 @@ static void test_a_session_of_others_counts_once_it_is_renewed(void **state)
     struct session s = {0};
     session_begin(&s, 0, 9 * S);
     assert_false(session_is_fresh(&s, 3600 * S));
+    /* nor on a machine that was started a moment ago */
+    assert_false(session_is_fresh(&s, 1 * S));
+    assert_int_equal(session_end(&s), 0);
+    assert_false(session_is_kept_since(&s, -5 * S));
     session_keep(&s, 3600 * S, 9 * S);
     session_prove(&s);
     assert_true(session_is_fresh(&s, 3600 * S));

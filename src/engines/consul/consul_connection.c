@@ -174,6 +174,11 @@ static void go_down(struct consul_connection *connection, hf_status status, cons
         return;
     }
 
+    /* The agent may come back without its data, and its indexes begin anew: born_after would hide
+     * the new keys of an old id. */
+    for (struct consul_name *name = c->names; name; name = name->next)
+        name->free_ids = 0;
+
     bool dials_again = status == HF_UNAVAILABLE && connection->redial.dial_at <= now;
     if (!dials_again) {
         consul_entries_fail_unsent(c, connection);
@@ -373,8 +378,10 @@ static void on_response(struct consul_connection *connection, nanos now)
     hf_status status = status_of(&reply, &not_processed);
     if (status == HF_OK && needs_json(call, &reply))
         reply.json = json_loadb(reply.text, response->body_len, JSON_DECODE_ANY, NULL);
-    if (status == HF_OK && needs_json(call, &reply) && !reply.json)
+    if (status == HF_OK && needs_json(call, &reply) && !reply.json) {
         status = HF_CONFIG;
+        not_processed = reply.status != 200;
+    }
 
     if (status == HF_OK) {
         connection->redial.failures = 0;

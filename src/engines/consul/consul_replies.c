@@ -240,11 +240,26 @@ static void lose_session(struct consul *c, struct consul_entry *entry)
         consul_session_lost(c, entry->session);
 }
 
+/* A transaction was carried out, but another reply called its session lost meanwhile, perhaps that
+ * of a deposed leader. Then the request is sent again, and finds its keys if they are there. */
+static bool ask_again_without_session(struct consul *c, struct consul_entry *entry, nanos now)
+{
+    assert(entry->name);
+    if (entry->session)
+        return false;
+    consul_entry_set_stage(entry, ENTRY_UNKNOWN);
+    consul_entry_again(c, entry, now);
+    return true;
+}
+
 static void on_place(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                      nanos now)
 {
     assert(entry->name);
     struct consul_pair pair;
+    if (ask_again_without_session(c, entry, now))
+        return;
+
     struct slice key = consul_value_key(entry->name, entry->id);
     bool found = reply_find(reply, key, &pair);
     entry->created = entry->changed = found ? pair.changed : 0;
@@ -355,8 +370,10 @@ static void on_take(struct consul *c, struct consul_entry *entry, const struct c
     assert(entry->name);
     struct consul_pair pair;
     const char *why;
-    struct slice key = consul_value_key(entry->name, CONSUL_LOCK_TAIL);
+    if (reply->status == 200 && ask_again_without_session(c, entry, now))
+        return;
 
+    struct slice key = consul_value_key(entry->name, CONSUL_LOCK_TAIL);
     if (reply->status == 200 && reply_find(reply, key, &pair)) {
         struct view_lock *lock = &entry->name->lock;
         *lock = (struct view_lock){
@@ -428,6 +445,9 @@ static void on_claimed(struct consul *c, struct consul_entry *entry,
 {
     assert(entry->name);
     struct consul_pair pair;
+    if (reply->status == 200 && ask_again_without_session(c, entry, now))
+        return;
+
     struct slice key = consul_value_key(entry->name, entry->id);
     if (reply->status == 200 && reply_find(reply, key, &pair)) {
         entry->changed = entry->token = pair.changed;
