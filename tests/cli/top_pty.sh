@@ -29,7 +29,7 @@ exits "an unknown order is 64" 64 "$HOLDFAST" list --sort nonsense
 ok "without a terminal names are whole" grep -q "$long" <("$HOLDFAST" list)
 out=$("$PTY" size:100 'expect:LABEL' -- "$HOLDFAST" list)
 fails "on a terminal a long name is cut" grep -q "$long" <<<"$out"
-like "which is shown" "$out" 'nnn~ +exclusive'
+like "which is shown" "$out" 'n~n+ +exclusive'
 out=$("$PTY" size:100 'expect:LABEL' -- "$HOLDFAST" list --wide)
 ok "but not with --wide" grep -q "$long" <<<"$out"
 
