@@ -242,7 +242,7 @@ static void lose_session(struct consul *c, struct consul_entry *entry)
 
 /* A transaction was carried out, but another reply called its session lost meanwhile, perhaps that
  * of a deposed leader. Then the request is sent again, and finds its keys if they are there. */
-static bool ask_again_without_session(struct consul *c, struct consul_entry *entry, nanos now)
+static bool repeat_without_session(struct consul *c, struct consul_entry *entry, nanos now)
 {
     assert(entry->name);
     if (entry->session)
@@ -257,7 +257,7 @@ static void on_place(struct consul *c, struct consul_entry *entry, const struct 
 {
     assert(entry->name);
     struct consul_pair pair;
-    if (ask_again_without_session(c, entry, now))
+    if (repeat_without_session(c, entry, now))
         return;
 
     struct slice key = consul_value_key(entry->name, entry->id);
@@ -370,7 +370,7 @@ static void on_take(struct consul *c, struct consul_entry *entry, const struct c
     assert(entry->name);
     struct consul_pair pair;
     const char *why;
-    if (reply->status == 200 && ask_again_without_session(c, entry, now))
+    if (reply->status == 200 && repeat_without_session(c, entry, now))
         return;
 
     struct slice key = consul_value_key(entry->name, CONSUL_LOCK_TAIL);
@@ -445,7 +445,7 @@ static void on_claimed(struct consul *c, struct consul_entry *entry,
 {
     assert(entry->name);
     struct consul_pair pair;
-    if (reply->status == 200 && ask_again_without_session(c, entry, now))
+    if (reply->status == 200 && repeat_without_session(c, entry, now))
         return;
 
     struct slice key = consul_value_key(entry->name, entry->id);
