@@ -297,7 +297,8 @@ static void test_commands(void **state)
                   all / acquisitions, acquisitions,
                   (long long)(after.ssubscribe - before.ssubscribe));
     assert_true(all / acquisitions > 1.9 && all / acquisitions <= COMMANDS);
-    assert_int_equal(after.ssubscribe, before.ssubscribe);
+    /* channels stay subscribed; a client whose last waiter left a moment before may do it again */
+    assert_true((double)(after.ssubscribe - before.ssubscribe) <= acquisitions / 100);
     for (int i = 0; i < WAITING_CLIENTS; i++)
         assert_int_equal(hf_close(client[i], 1000), HF_OK);
     assert_int_equal(hf_close(holder, 1000), HF_OK);
