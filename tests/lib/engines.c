@@ -69,42 +69,40 @@ static bool fresh_quorum(const struct engine *one, char *url, size_t size)
     return true;
 }
 
-/* One toy server for all rows; it ends with this process. */
-static const char *toy_port(void)
+/* Starts a program of tests/engines, which serves until this process ends. The first line that it
+ * prints is the URL of its server. */
+static void start_program(const char *program, char *url, size_t size)
 {
-    static char port[16];
+    char path[256];
     int out[2];
-    if (port[0])
-        return port;
-
+    assert_true(snprintf(path, sizeof path, HF_TESTS_FOLDER "/engines/%s", program) <
+                (int)sizeof path);
     assert_int_equal(pipe(out), 0);
+
     if (fork() == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(out[1], STDOUT_FILENO);
         close(out[0]);
-        execl("/usr/bin/python3", "python3", HF_TESTS_FOLDER "/engines/toy/toy_server.py", NULL);
+        execl(path, path, NULL);
         _exit(127);
     }
+
     close(out[1]);
     FILE *said = fdopen(out[0], "r");
     assert_non_null(said);
-    assert_non_null(fgets(port, sizeof port, said));
+    assert_non_null(fgets(url, (int)size, said));
     fclose(said);
-    port[strcspn(port, "\n")] = '\0';
-    return port;
+    url[strcspn(url, "\n")] = '\0';
 }
 
-static const char *missing_python(const struct engine *one)
+/* One server for all rows. They share their names: each must leave nothing behind, or only what is
+ * soon over. */
+static bool fresh_program(const struct engine *one, char *url, size_t size)
 {
-    (void)one;
-    return access("/usr/bin/python3", X_OK) == 0 ? NULL : "there is no python3";
-}
-
-/* Rows share their names: each must leave nothing behind, or only what is soon over. */
-static bool fresh_toy(const struct engine *one, char *url, size_t size)
-{
-    (void)one;
-    return snprintf(url, size, "toy://127.0.0.1:%s", toy_port()) < (int)size;
+    static char started[128];
+    if (!started[0])
+        start_program(one->program, started, sizeof started);
+    return snprintf(url, size, "%s", started) < (int)size;
 }
 
 /* A primary and a sentinel for all rows. */
@@ -225,7 +223,7 @@ static const char *missing_zookeeper(const struct engine *one)
 /* The places and traits of matrix.def. LOCKER is the user that docs/redis-operations.md describes.
  */
 #define TABLE .missing = always_there, .fresh = fresh_table
-#define TOY_SERVER .missing = missing_python, .fresh = fresh_toy
+#define PROGRAM(path) .missing = always_there, .fresh = fresh_program, .program = path
 #define QUORUM .missing = missing_server, .fresh = fresh_quorum
 #define WATCHED .missing = missing_server, .fresh = fresh_watched
 #define SERVER(server, who, how)                                                                   \

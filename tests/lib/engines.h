@@ -19,6 +19,7 @@ struct engine {
     bool (*fresh)(const struct engine *one, char *url, size_t size);
     enum server_kind kind; /* of its servers; of one server also the user and the settings */
     const char *user, *settings;
+    const char *program;     /* below tests/engines: prints the URL of the server that it is */
     int64_t shortest_ttl_ms; /* that the fresh URL allows; 0: as the engine's limits say */
     bool first_come;         /* waiters are shown, and granted in the order in which they came */
     bool is_quorum;     /* the clients keep the queue: 10,000 waits are too many, none is counted as

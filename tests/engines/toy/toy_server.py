@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""toy_server.py - the lock server of the toy engine (toy.c). Prints its port and serves until it is killed.
+"""toy_server.py - the lock server of the toy engine (toy.c). Prints its URL and serves until it is killed.
 
 A request is a line, and so is its reply, except that `show` has a line for the holder in front of it:
 
@@ -103,7 +103,7 @@ async def serve(reader, writer):
 
 async def main():
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    print(f"toy://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 
 
