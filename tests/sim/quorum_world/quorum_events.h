@@ -1,29 +1,7 @@
 /* quorum_events.h - what befalls the servers of a quorum, and what this world judges besides. */
 #pragma once
 #include "quorum_world.h"
-
-/* ---- Connections ---- */
-
-static nanos dial_takes(unsigned line)
-{
-    (void)line;
-    unsigned number = w.links - 1, index = (unsigned)(links[number].host - 'a');
-    if (index >= NODES)
-        abort();
-    peers[number] = (struct peer){.is_node = true, .index = index};
-    return delay();
-}
-
-static bool servers_link_up(unsigned link)
-{
-    return node_link_up(link);
-}
-
-static void servers_receive(const struct occurrence *o)
-{
-    if (peers[o->who].is_open)
-        node_receive(o);
-}
+#include "sim/server_world/links_to_nodes.h"
 
 /* ---- Faults ---- */
 
