@@ -9,6 +9,9 @@
 /* A call may last this many time-outs as long as the server answers other calls. */
 enum { BUSY_FACTOR = 3 };
 
+/* Longest ttl of a lease in etcd, in seconds. */
+#define LEASE_TTL_MAX INT64_C(9000000000)
+
 /* ---- Calls ---- */
 
 static const char *path_of(enum call_kind kind)
@@ -252,13 +255,11 @@ static void become_up(struct etcd_connection *c, nanos now)
     assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
     c->state = CONNECTION_UP;
-    c->redial.failures = 0;
     if (c->number == CONNECTION_WATCHES) {
         etcd_views_resume(e, now);
         return;
     }
 
-    endpoints_keep(&e->endpoints, e->endpoint);
     etcd_entries_notify_waiters(e);
     etcd_entries_advance(e, now);
     etcd_admins_advance(e, now);
@@ -383,6 +384,26 @@ static void dispatch(struct etcd_call *call, struct message *m, nanos now)
     }
 }
 
+/* Returns false for a lease that no etcd grants: without an id, or with a ttl that the engine
+ * cannot count with. A keepalive may say 0: the lease has ended. */
+static bool is_lease_sound(const struct etcd_call *call, const struct message *m)
+{
+    bool grants = call->kind == CALL_GRANT_LEASE || call->kind == CALL_ORPHAN_LEASE;
+    bool is_usable = m->lease && m->ttl > 0;
+    return m->ttl <= LEASE_TTL_MAX && (!grants || is_usable);
+}
+
+/* Only a server that answers counts as reached: one that merely accepts connections, or sends
+ * nonsense, is dialled again after growing pauses. */
+static void note_answer(struct etcd_connection *c)
+{
+    struct etcd *e = c->etcd;
+    assert(e->endpoint);
+    c->redial.failures = 0;
+    if (c->number == CONNECTION_COMMANDS)
+        endpoints_keep(&e->endpoints, e->endpoint);
+}
+
 static void on_message(void *ctx, void *which, const char *bytes, size_t len)
 {
     struct etcd_connection *c = ctx;
@@ -391,6 +412,7 @@ static void on_message(void *ctx, void *which, const char *bytes, size_t len)
     struct message m;
     c->replied_at = e->last_now;
     if (call->kind == CALL_WATCH) {
+        note_answer(c);
         etcd_view_on_watch(e, bytes, len, e->last_now);
         return;
     }
@@ -398,17 +420,21 @@ static void on_message(void *ctx, void *which, const char *bytes, size_t len)
         return;
     if (call->kind == CALL_ADMIN) {
         call->answered = true;
+        note_answer(c);
         if (call->admin)
             etcd_admin_on_reply(e, call, bytes, len, e->last_now);
         return;
     }
 
-    if (!message_read(&m, message_of(call->kind), bytes, len)) {
+    bool is_read = message_read(&m, message_of(call->kind), bytes, len);
+    if (!is_read || !is_lease_sound(call, &m)) {
+        set_why(c, HF_UNAVAILABLE, "the server sent a reply that makes no sense");
         c->is_broken = true;
         return;
     }
 
     call->answered = true;
+    note_answer(c);
     m.call = call->number;
     check_cluster(e, call, &m.header, e->last_now);
     dispatch(call, &m, e->last_now);
