@@ -479,7 +479,7 @@ int hf_lease_fd(hf_lease *lease)
     return fd;
 }
 
-/* done: NULL waits for the outcome. */
+/* Converts the lease. If `done` is NULL, waits for the outcome. */
 static hf_status convert(hf_lease *lease, enum op_verb verb, const struct done_call *done)
 {
     hf_status status = enter_lease(lease);

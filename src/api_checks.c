@@ -1,4 +1,5 @@
-/* api_checks.c - checks a request and fills in its defaults; the rare ends of api_checks.h. */
+/* api_checks.c - checks a request and fills in its defaults; also the rarely taken branches of the
+ * checks in api_checks.h. */
 #include "api_checks.h"
 
 #include "base/settings.h"
@@ -7,7 +8,7 @@
 
 enum { ID_MAX = 64 };
 
-/* ---- Rare ends ---- */
+/* ---- Rarely taken branches ---- */
 
 /* Copies a struct of a caller that was compiled with a shorter, older header or a longer, newer
  * one. */

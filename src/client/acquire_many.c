@@ -12,7 +12,7 @@
 struct lease_group {
     uint32_t refs; /* one for each lease in the group, one for the call that takes them */
     size_t count;
-    bool lost; /* a lease of the group was lost, so no other lease needs to be waited for */
+    bool lost; /* a lease of the group was lost, so the call stops waiting for the others */
     struct hf_lease *lease[]; /* NULL: not acquired yet, or freed */
 };
 

@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* ---- In and out ---- */
+/* ---- Entering and leaving the client ---- */
 
 hf_status client_refuse(const struct hf_client *client)
 {
@@ -111,8 +111,9 @@ static inline hf_status begin(struct hf_lease *lease, nanos now)
     return HF_OK;
 }
 
-/* Waits for a reply. The caller itself also sends the TIMER events to the claim: inside a callback
- * the caller is the background thread, which then cannot. A second TIMER does no harm. */
+/* Waits for a reply. The caller itself also sends TIMER to the claim: if this runs in a callback,
+ * the caller is the background thread, so no other thread would send it. A second TIMER does no
+ * harm. */
 static void wait_once(struct hf_lease *lease)
 {
     nanos now = claim_driver_park(lease, TIME_NEVER);
@@ -301,7 +302,8 @@ static hf_status start_change(struct hf_lease *lease, struct done_call done,
     return HF_OK;
 }
 
-/* The callback of an earlier change may still be due after that change has ended. */
+/* Starts a change, unless the callback of an earlier change is still due: that may be so although
+ * the change itself has ended. */
 static hf_status start_next_change(struct hf_lease *lease, struct done_call done,
                                    const struct claim_event *event)
 {

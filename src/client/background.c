@@ -27,7 +27,7 @@ void background_wake_loop(struct hf_client *client)
 {
     static const uint64_t one = 1;
     if (write(client->fd, &one, sizeof one) < 0) {
-        /* Fails only if the counter is at its maximum; the eventfd is readable then. */
+        /* The write fails only if the counter is at its maximum; the eventfd is readable then. */
     }
     atomic_fetch_add(&client->loop_writes, 1); /* after the write: see empty_loop_fd() */
 }
@@ -47,9 +47,9 @@ void background_flush(struct hf_client *client)
         client_flush(client);
 }
 
-/* Sets a timer. One that is set for an earlier time stays, even if nothing will be due then: the
- * background thread sets it again. So many short holds with the same handle rarely touch the heap.
- */
+/* Sets a timer. If the lease's timer is set for an earlier time, that time stays: the background
+ * thread then finds nothing due and sets the timer again. So many short holds with the same handle
+ * rarely touch the heap. */
 void background_timer(struct hf_lease *lease, nanos when)
 {
     struct hf_client *client = lease->client;
@@ -190,7 +190,8 @@ static void sweep_one(struct hf_lease *lease, const struct sweep *sweep)
     small_mutex_unlock(&lease->lock);
 }
 
-/* Passes to every lease that the engine lost its state, or that some hold may be revoked. */
+/* Tells every lease either that the engine lost its state, or that some hold may have been
+ * revoked. */
 static void run_sweep(struct hf_client *client)
 {
     small_mutex_lock(&client->lock);
@@ -300,7 +301,7 @@ static void run_until_stopped(struct hf_client *client)
     }
 }
 
-/* no_thread: only proves that the process is alive, and wakes the caller's loop. */
+/* With no_thread this thread only proves that the process is alive, and wakes the caller's loop. */
 static void park_only(struct hf_client *client)
 {
     assert(client->no_thread && client->fd >= 0);

@@ -140,7 +140,8 @@ static void call_done(struct hf_lease *lease, const struct due_calls *calls, str
     done.fn(lease, status, done.arg);
 }
 
-/* Calls on_lost, unless an earlier callback has freed the handle: it must not begin after that. */
+/* Calls on_lost, unless an earlier callback has freed the handle: after that on_lost must not
+ * begin. */
 static void call_lost(struct hf_lease *lease, const struct due_calls *calls)
 {
     const struct callbacks *c = &calls->callbacks;

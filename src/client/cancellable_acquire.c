@@ -11,9 +11,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Sleeps until there is an outcome, or until the caller's descriptor is readable. Returns whether
- * it is. A descriptor that cannot be polled counts as readable: the caller would wait for nothing.
- */
+/* Sleeps until there is an outcome, or until the caller's descriptor is readable. Returns true if
+ * the descriptor is. A descriptor that cannot be polled counts as readable: otherwise a mistake
+ * there would make the caller wait without a way to end it. */
 static bool wait_for_either(int outcome_fd, int cancel_fd)
 {
     struct pollfd fds[] = {{.fd = outcome_fd, .events = POLLIN},

@@ -37,7 +37,7 @@ static void make_readable(int fd)
 {
     static const uint64_t one = 1;
     if (write(fd, &one, sizeof one) < 0) {
-        /* Fails only if the counter is at its maximum; the eventfd is readable then. */
+        /* The write fails only if the counter is at its maximum; the eventfd is readable then. */
     }
 }
 
@@ -304,7 +304,8 @@ void claim_driver_step(struct hf_lease *lease, const struct claim_event *event)
             return;
         }
         next.in = claim_input_of_reply(reply.kind);
-        next.now = reply.asked_at > now ? reply.asked_at : now; /* later if the engine was slow */
+        /* the engine may have read a later clock */
+        next.now = reply.asked_at > now ? reply.asked_at : now;
         next.reply = &reply;
         next.ttl_ms = 0, next.verb = OP_NONE, next.status = HF_OK;
         next.random = jitter(lease);
@@ -364,7 +365,7 @@ nanos claim_driver_park(struct hf_lease *lease, nanos until)
         futex_wait(&lease->outcome_word, seen, until);
     if (!small_mutex_try(&lease->lock)) {
         small_mutex_wait(&lease->lock);
-        now = 0; /* too old: the lock's previous owner may have acted after it */
+        now = 0; /* `now` is too old: the lock's previous owner may have acted after it */
     }
 
     client_exit(client);
@@ -382,7 +383,7 @@ void claim_driver_take_replies(struct hf_lease *lease, nanos now)
     struct engine_reply reply;
 
     do {
-        /* false: the engine has forgotten the op */
+        /* if false, the engine has forgotten the op */
         bool is_known = later ? lease->alive : !lease->decided;
         if (!is_known || !client->type->take_reply(client->engine, &lease->op, now, &reply))
             return;
@@ -456,7 +457,7 @@ hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token, bool is_set
     return status;
 }
 
-/* The same without asking the engine. */
+/* As claim_driver_adopt, but takes the hold for granted without asking the engine. */
 void claim_driver_assume(struct hf_lease *lease, uint64_t token, bool is_settled)
 {
     assert(lease->claim.state == CLAIM_NEW);

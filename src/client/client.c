@@ -114,7 +114,8 @@ static hf_status start_background(struct hf_client *client)
     return error_set(client->background_status, "%s", client->background_text);
 }
 
-/* Before the leases are freed: the engine may point to their ops, and the heap to their timers. */
+/* Called before the leases are freed: the engine may point to their ops, and the heap to their
+ * timers. */
 static void close_parts(struct hf_client *client)
 {
     if (client->engine)

@@ -13,13 +13,13 @@
  * that is blocked in a call on the lease parks in the engine and takes the replies. If no caller is
  * blocked, the engine notifies the background thread, which takes them.
  *
- * Locks, in the order in which they are taken: a lease's lock, then the client's. Under a lease's
- * lock its claim moves and the engine is called, so a lease that cannot get through delays no
- * other. Under the client's lock are queues, timers and the pool; it is held for moments only. No
- * lock is held while a callback runs.
+ * Locks, in the order in which they are taken: a lease's lock, then the client's. A claim moves and
+ * the engine is called under the lease's lock, so a lease whose call hangs delays no other. The
+ * client's lock guards queues, timers and the pool, and is held for moments only. No lock is held
+ * while a callback runs.
  *
- * hf_close waits for every thread that is inside a call. Such a thread holds a lease's lock, which
- * hf_close takes once each, or it is counted in `active_calls`. */
+ * hf_close waits for every thread that is inside a call. Such a thread either holds a lease's lock,
+ * and hf_close takes each of these once, or is counted in `active_calls`. */
 #pragma once
 #include "base/heap.h"
 #include "base/settings.h"
@@ -128,13 +128,14 @@ struct hf_lease {
     bool caller_drives; /* a caller is blocked in acquire and brings the timer events itself */
     bool decided;       /* GRANTED or DENIED was reported */
     bool freed;         /* the caller gave the handle back */
-    bool exported;      /* the hold belongs to a text */
-    bool awaited;       /* hf_close waits for the last reply to it */
-    bool has_block;     /* `texts` is a block */
-    bool muted;         /* the caller does not have the handle yet, so on_lost must not run */
+    /* the hold was exported: it belongs to the text, and freeing the handle does not end it */
+    bool exported;
+    bool awaited;   /* hf_close waits for the last reply to it */
+    bool has_block; /* `texts` has the member `block`, not `small` */
+    bool muted;     /* the caller does not have the handle yet, so on_lost must not run */
 
     /* Guarded by the client's lock: */
-    /* the lease is in the queue `notified`; in the queue `call` */
+    /* in the queue of notified leases; in the queue of leases with a callback due */
     bool is_notified, in_call;
     uint8_t due_callbacks; /* bits of enum callback_kind */
 
@@ -230,7 +231,7 @@ struct hf_client {
     uint32_t handles; /* with `closed`: number of handles that were not freed yet */
 
     pthread_t background_thread;
-    futex_word background_up; /* 1: it has started, and its status is known */
+    futex_word background_up; /* 1: the background thread has started, and its status is known */
     hf_status background_status;
     char background_text[512];
 
@@ -309,7 +310,7 @@ void lease_pool_free(struct hf_client *client);
 /* ---- callbacks.c ---- */
 /* After HF_OK, lease->callbacks is not NULL. */
 hf_status callbacks_ensure(struct hf_lease *lease);
-/* Returns them to the pool. Called under the client's lock. */
+/* Returns the lease's callbacks to the pool. Called under the client's lock. */
 void callbacks_return(struct hf_lease *lease);
 void callbacks_free(struct hf_client *client); /* Frees those in the pool. */
 
@@ -413,13 +414,13 @@ hf_status client_assume(struct hf_client *client, const char *text, struct hf_le
 /* ---- acquire_many.c ---- */
 hf_status client_acquire_many(struct hf_client *client, const struct hf_request *requests,
                               size_t count, int64_t wait_ms, struct hf_lease **leases);
-void lease_group_lose(struct hf_lease *lease); /* A lease is lost: gives up the others. */
+void lease_group_lose(struct hf_lease *lease); /* Gives up the other leases of the group. */
 /* Returns true if another lease of the group was lost. */
 bool lease_group_lost(struct hf_lease *lease);
 void lease_group_leave(struct hf_lease *lease); /* Called under the client's lock. */
 
 /* ---- background.c ---- */
-/* A hold may have been revoked: checks all. */
+/* Checks all holds, because one may have been revoked. */
 void background_recheck(struct hf_client *client);
 int64_t background_timeout(struct hf_client *client);
 hf_status background_process(struct hf_client *client);
@@ -492,7 +493,7 @@ hf_status client_open_with(const struct engine_type *type, const struct url *url
 hf_status client_close(struct hf_client *client, int64_t timeout_ms);
 /* Returns HF_OK if this thread may close the client. */
 hf_status client_check_close(const struct hf_client *client);
-/* From here on new calls are refused. */
+/* Refuses new calls from here on. */
 void client_refuse_calls(struct hf_client *client);
 /* Frees the memory; everything else has been closed. */
 void client_free_memory(struct hf_client *client);
@@ -502,7 +503,7 @@ hf_status client_list_start(struct hf_client *client, int which, const char *nam
                             void *arg);
 hf_status client_close_start(struct hf_client *client, int64_t timeout_ms, hf_closed_fn *done,
                              void *arg);
-/* Runs one callback. Returns false if none is due. */
+/* Runs the callback of one call that has ended. Returns false if none is due. */
 bool started_calls_run(struct hf_client *client);
 
 /* ---- secrets.c ---- */

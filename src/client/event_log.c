@@ -98,8 +98,8 @@ void event_log_report(struct hf_lease *lease, enum claim_report report, hf_statu
     r->event.token = claim->token;
     r->event.status = status;
 
-    /* A grant gets the latest possible time, an end the earliest. So in the combined logs of
-     * several clients no two holds overlap that did not. */
+    /* A grant gets the latest possible time, an end the earliest. So two holds that did not overlap
+     * do not seem to, even in the combined logs of several clients. */
     if (report == REPORT_RELEASED || report == REPORT_LOST)
         r->event.wall_ms = wall_ms_of(now);
     put(client, r);

@@ -176,7 +176,8 @@ hf_status client_attach(struct hf_client *client, const char *text, struct hf_le
     return HF_OK;
 }
 
-/* The same without asking: the first reply to a request says whether the text was right. */
+/* As client_attach, but without asking the engine: the first reply to a later request says whether
+ * the text was right. */
 hf_status client_assume(struct hf_client *client, const char *text, struct hf_lease **out)
 {
     assert(text && out);

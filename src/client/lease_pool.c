@@ -125,9 +125,9 @@ static void give_sheet(const struct timing_sheet *sheet)
 
 /* ---- In and out of the pool ---- */
 
-/* Draws an id. On a server, or for a detached hold, an id must be hard to guess, because it
- * works as a key. In a table any process that could use the id can also read it, so there a number
- * that counts up from a random start is enough. */
+/* Draws an id. On a server, or for a detached hold, an id must be hard to guess, because it works
+ * as a key. In the table of `local:` any process that could use the id can also read it, so a
+ * number that counts up from a random start is enough. */
 static void draw_id(struct hf_client *client, struct id *id, bool is_key)
 {
     if (is_key || client_replies_later(client)) {
@@ -382,7 +382,8 @@ static bool copy_new_texts(struct hf_lease *lease, const struct hf_request *requ
     return true;
 }
 
-/* Copies the texts. A handle is often reused for the same name, which is still there then. */
+/* Copies the texts. A handle is often reused for the same name; then the copy of the name is
+ * reused, too. */
 static bool copy_texts(struct hf_lease *lease, const struct hf_request *request)
 {
     struct engine_op *op = &lease->op;

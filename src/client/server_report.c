@@ -180,8 +180,8 @@ static void add_uses(void *arg, const struct hf_finding *finding)
     uses->text = text;
 }
 
-/* Every server is asked who uses what before the first one is told to remove anything: a client may
- * be connected to some of the servers only. */
+/* Asks every server which libraries its clients use before it tells any server to remove one: a
+ * client may be connected to some of the servers only. */
 hf_status client_prune_libraries(struct hf_client *client, hf_finding_fn *fn, void *arg)
 {
     assert(client->type->care_for_library);

@@ -1,6 +1,6 @@
-/* started_calls.c - list and show that only start, and a close that only starts. Each has a thread
- * of its own while the engine works: such calls are rare, and the thread that runs callbacks must
- * not wait for a server. */
+/* started_calls.c - the calls that start a list, a show or a close and return at once. Each gets a
+ * thread of its own while the engine works: such calls are rare, and the thread that runs callbacks
+ * must not wait for a server. */
 #include "client.h"
 
 #include "base/error.h"

@@ -76,7 +76,8 @@ nanos claim_wake_at(const struct claim *claim)
 {
     switch ((enum claim_state)claim->state) {
     case CLAIM_ACQUIRING:
-        /* the only request of a claim that does not wait still gets time for a reply */
+        /* A caller that does not wait sends this one request only, and still gives it time for a
+         * reply. */
         return claim->deadline > claim->started_at
                    ? claim->deadline
                    : claim->asked_at + timing_sheet_answer(claim->sheet);

@@ -43,8 +43,8 @@ struct claim {
     bool is_stalled : 1;
     bool is_text : 1;    /* the hold's text was exported: other handles may extend the hold */
     bool is_assumed : 1; /* valid_until is a guess, because the engine has not replied yet */
-    /* At the grant no ACQUIRE of this attempt was unanswered, and held claims send none. So others
-     * who have the text may release without a tombstone. */
+    /* By the time of the grant every ACQUIRE of this attempt was answered, and a held claim sends
+     * none. So another handle of the same hold may release it without a tombstone. */
     bool is_settled : 1;
     /* A request of this attempt may still be executed: the final RELEASE must leave a tombstone. */
     bool may_be_in_flight;
@@ -60,21 +60,22 @@ struct claim {
     uint8_t in_flight;    /* EXTENDING: the verb whose reply is awaited */
     uint8_t convert_next; /* conversion that waits for that reply; OP_NONE: none */
     bool answered;        /* the engine replied that others hold the lock: QUEUED or BUSY */
-    /* Outcome if nothing better arrives: HF_OK, TIMEOUT or the last failure. After the cause of
-     * an end: that cause, until it is reported (CANCELLED, LOST ...). */
+    /* The outcome to report unless a better one comes: HF_OK, TIMEOUT or the last failure. Once the
+     * wait or the hold was ended: why (CANCELLED, LOST ...), until that is reported. */
     hf_status outcome : 16;
     uint32_t tries;     /* requests so far that ended in a pause */
     uint32_t extend_ms; /* extend of the caller that waits for the reply in flight; 0: none */
-    const struct timing_sheet *sheet; /* kept by claim_init's caller until the claim is over */
-    nanos deadline;                   /* end of the wait; TIME_NEVER: none */
-    nanos max_hold;                   /* length of the longest hold; 0: no limit */
+    /* owned by the caller of claim_init; lives until the claim is over */
+    const struct timing_sheet *sheet;
+    nanos deadline; /* end of the wait; TIME_NEVER: none */
+    nanos max_hold; /* length of the longest hold; 0: no limit */
     nanos started_at;
     nanos granted_at;
     /* end of the hold: when it was released or lost, even if that was noticed later */
     nanos ended_at;
     nanos asked_at; /* when the last request was sent */
-    /* QUEUED: refresh the place. PAUSED: send ACQUIRE. HELD: renew or check. LEAVING, RELEASING:
-     * the engine has been silent for too long. */
+    /* When to act next. QUEUED: refresh the place. PAUSED: send ACQUIRE. HELD: renew or check.
+     * LEAVING, RELEASING: treat the engine as silent. */
     nanos act_at;
     nanos warn_at;
     nanos give_up_at; /* RELEASING: when to stop trying */
@@ -126,13 +127,14 @@ struct claim_terms {
 void claim_init(struct claim *claim, const struct claim_terms *terms,
                 const struct timing_sheet *sheet);
 
-/* Turns a claim in state NEW into one that is HELD: the hold was exported as text. `is_settled`: as
- * the exporting claim had it. */
+/* Turns a claim in state NEW into one that is HELD, for a hold that was exported as text.
+ * `is_settled` is that of the exporting claim. */
 void claim_adopt(struct claim *claim, nanos now, nanos valid_until, uint64_t token,
                  bool is_settled);
 
-/* The text of the hold was exported: from now on other handles may extend and upgrade it. When the
- * time that this claim knows is over, it is lost without a release, which would end their hold. */
+/* Notes that the text of the hold was exported: from now on other handles may extend and upgrade
+ * the hold. So when valid_until passes, this claim is lost without a release, because a release
+ * would end the hold for the others. */
 void claim_export(struct claim *claim);
 
 /* The opposite of claim_adopt: the claim is OVER, and the hold continues without it. */
@@ -152,18 +154,18 @@ extern const struct claim_transition claim_transitions[CLAIM_STATES][INPUT_ROOM]
  * because a broken invariant must not become a second holder. */
 #define claim_assert(condition) (__builtin_expect(!!(condition), 1) ? (void)0 : __builtin_trap())
 
-/* One step. An event that claim.def does not list for the state changes nothing. Its status is
- * HF_NOT_HELD for a call of the caller, HF_INTERNAL for a reply that cannot be. The step aborts if
- * the action leads to a state that claim.def does not allow. CANCEL, LOST_ALL and FAILED need a
- * status other than HF_OK.
+/* Makes one step. An event that claim.def does not list for the state changes nothing. The status
+ * is then HF_NOT_HELD for a call of the caller, HF_INTERNAL for a reply that is impossible in this
+ * state. The step aborts if the action leads to a state that claim.def does not allow. CANCEL,
+ * LOST_ALL and FAILED need a status other than HF_OK.
  *
  * A verb is sent while another is in flight in these cases only:
  * - ACQUIRE again after a QUEUED reply;
  * - LEAVE in place of an ACQUIRE;
  * - RELEASE behind an EXTEND, CHECK, conversion or LEAVE;
- * - RELEASE again, if the first was silent for two op_timeouts or a late grant came.
- * A reply to a request that a RELEASE overtook does not end the release. Everything else that the
- * caller asks for waits for the reply in flight.
+ * - RELEASE again, if the first got no reply for two op_timeouts or a late grant came.
+ * A reply to a request that a RELEASE overtook does not end the release. Every other call of the
+ * caller waits until the reply in flight has come.
  *
  * One report may end several calls: EXTENDED ends every open extend and conversion of the caller.
  * If one of them is a conversion, the status is that of the conversion. LOST ends them too, and so
@@ -203,7 +205,8 @@ static inline struct claim_effect claim_act(struct claim *claim, const struct cl
     return effect;
 }
 
-/* Switches the auto-renewal of a claim that is held. On: a renewal is due at the next TIMER. */
+/* Switches auto-renewal of a held claim on or off. When it is switched on, a renewal is due at the
+ * next TIMER. */
 void claim_set_renewal(struct claim *claim, bool on, nanos now);
 
 /* Returns when to send TIMER; TIME_NEVER: not at all. */

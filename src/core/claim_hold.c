@@ -59,12 +59,14 @@ void claim_believe(struct claim *claim, nanos asked_at, nanos valid_until)
     claim->warn_at = TIME_NEVER;
     claim->act_at = asked_at + t->renew;
     if (!renews(claim))
-        return; /* checks run at a fixed interval: scaled to the time left they would pile up */
+        /* a fixed interval: if it shrank with the time left, checks would pile up towards the
+         * end */
+        return;
 
     nanos share = timing_share(t, t->renew, length);
     nanos op_timeout = timing_sheet_op_timeout(claim->sheet);
     if (share < op_timeout)
-        share = op_timeout; /* two tries closer than that would overlap */
+        share = op_timeout; /* two tries less than op_timeout apart would overlap */
     claim->act_at = asked_at + (claim->brief ? length / BRIEF_PART : share);
     claim->warn_at = asked_at + timing_share(t, t->warn, length);
 }
@@ -86,8 +88,9 @@ static struct claim_effect lose(struct claim *claim, nanos now)
     return claim_end_releasing(claim, REPORT_LOST, HF_LOST, now);
 }
 
-/* The time that this claim knows is over. If others have the text of the hold, one of them may have
- * extended it meanwhile: a release would end their hold. If none has, the hold ends by itself. */
+/* The hold's end, as far as this claim knows, has passed. If others have the text of the hold, one
+ * of them may have extended it, and a release would end it for them. If nobody has extended it, it
+ * ends by itself. */
 static struct claim_effect expire(struct claim *claim, nanos now)
 {
     assert(now >= claim->valid_until);
@@ -202,7 +205,7 @@ struct claim_effect claim_act_extend(struct claim *claim, const struct claim_eve
     if (event->now >= claim->valid_until)
         return expire(claim, event->now);
     if (claim->brief && ttl < claim->sheet->t.ttl)
-        ttl = claim->sheet->t.ttl; /* the grant still lacks so much */
+        ttl = claim->sheet->t.ttl; /* a brief grant lacks the rest of its ttl */
 
     if (claim->state == CLAIM_EXTENDING) {
         if (ttl > NANOS_OF_MS(claim->extend_ms))
@@ -213,9 +216,10 @@ struct claim_effect claim_act_extend(struct claim *claim, const struct claim_eve
 }
 
 /* The caller's conversion. It never waits for other holders, but it waits for an extend in flight.
- * The same conversion twice is one. Two that contradict each other have no outcome that is true for
- * both: IN_DOUBT. So has an upgrade after a downgrade with unknown outcome: executed late, the
- * downgrade would turn the writer into a reader after its upgrade had succeeded. */
+ * Two calls for the same conversion share one request. Two conversions that contradict each other
+ * end IN_DOUBT, because no outcome is true for both. So does an upgrade after a downgrade with
+ * unknown outcome: executed late, the downgrade would turn the writer into a reader after its
+ * upgrade had succeeded. */
 struct claim_effect claim_act_convert(struct claim *claim, const struct claim_event *event)
 {
     claim_assert(converts(event->verb));
@@ -378,8 +382,8 @@ struct claim_effect claim_act_gone(struct claim *claim, const struct claim_event
     return claim_end(claim, REPORT_LOST, HF_LOST);
 }
 
-/* BUSY counts as the reply to a conversion only: a late reply to an old ACQUIRE means nothing here.
- */
+/* BUSY is a reply to a conversion only: a BUSY that replies to an old ACQUIRE means nothing
+ * here. */
 struct claim_effect claim_act_not_converted(struct claim *claim, const struct claim_event *event)
 {
     if (!converts(claim->in_flight) || is_stale(claim, event->reply))

@@ -80,7 +80,8 @@ static bool is_overtaken(const struct claim *claim, const struct engine_reply *r
 
 struct claim_effect claim_act_release_answered(struct claim *claim, const struct claim_event *event)
 {
-    if (is_overtaken(claim, event->reply)) /* of a LEAVE, for example, which leaves no tombstone */
+    /* for example the reply to a LEAVE, which leaves no tombstone */
+    if (is_overtaken(claim, event->reply))
         return (struct claim_effect){.verb = OP_NONE};
     claim->state = CLAIM_OVER;
     hf_status status = event->in == INPUT_RELEASED ? HF_OK : HF_NOT_HELD;
@@ -96,7 +97,8 @@ static bool is_final(const struct claim_event *event)
     return event->reply->status != HF_DENIED && !claim_transient(event->reply->status);
 }
 
-/* The caller's release ends at once with the reason; the claim tries again until give_up_at. */
+/* The engine refused the release or did not answer. The caller's call ends at once with the reason;
+ * the claim tries again until give_up_at. */
 struct claim_effect claim_act_release_failed(struct claim *claim, const struct claim_event *event)
 {
     assert(claim->state == CLAIM_RELEASING && event->reply);
@@ -129,7 +131,8 @@ struct claim_effect claim_act_timer_releasing(struct claim *claim, const struct 
     return move;
 }
 
-/* A grant that came too late, from an earlier ACQUIRE. The tombstone refuses the next one. */
+/* A late grant, to an earlier ACQUIRE: releases it again. The tombstone refuses any later
+ * ACQUIRE. */
 struct claim_effect claim_act_give_back(struct claim *claim, const struct claim_event *event)
 {
     assert(claim->valid_until == 0);
@@ -144,7 +147,7 @@ struct claim_effect claim_act_give_back(struct claim *claim, const struct claim_
     return send_release(claim, event->now);
 }
 
-/* The claim is over, and then one of its earlier requests turns out to have an unknown outcome.
+/* The claim is over, and only then an earlier request of it turns out to have an unknown outcome.
  * Either the reply that ended the claim belonged to an older request (a LEAVE and a RELEASE
  * crossed), or the request was a refresh of the place in the queue. In one of a million simulated
  * schedules such a request takes a place in the queue. So one more RELEASE is sent, at the latest

@@ -51,8 +51,8 @@ static struct claim_effect pause_or_deny(struct claim *claim, hf_status outcome,
     return (struct claim_effect){.verb = OP_NONE};
 }
 
-/* A wait ends within one op_timeout of its deadline. A caller that does not wait has used up its
- * time for the ACQUIRE, so only a reply that the LEAVE gets at once counts. */
+/* A wait ends within one op_timeout of its deadline. A caller that does not wait has already spent
+ * its time on the ACQUIRE, so it accepts the reply to the LEAVE only if that comes at once. */
 static struct claim_effect leave(struct claim *claim, hf_status outcome, nanos now)
 {
     assert(claim->state <= CLAIM_PAUSED && outcome != HF_OK);

@@ -83,7 +83,7 @@ struct engine_op {
     bool lost;      /* RELEASE: the hold was lost before; the history shows that */
     bool barging;   /* may be granted ahead of waiters */
     bool detached;  /* the hold outlives its process */
-    bool tokenless; /* NO_TOKEN is enough */
+    bool tokenless; /* the caller needs no token, so NO_TOKEN may stand for it */
     bool named;     /* the caller gave owner or attempt, so other requests may have the same */
     bool may_be_in_flight; /* an earlier op of this attempt may still arrive: leave a tombstone */
     bool batched;          /* more may follow: the submitter calls flush() after the last */
@@ -91,7 +91,7 @@ struct engine_op {
     bool in_background;
     uint16_t name_len;
     uint32_t label_len;
-    uint32_t seen; /* the engine's: state of `slot` that the parked caller has seen */
+    uint32_t seen; /* for the engine: the state of `slot` that the parked caller saw last */
     const char *name, *label;
     /* owner: id of the holder; attempt: id of the try. Two owners exclude each other. A request is
      * repeated and released by its attempt. */

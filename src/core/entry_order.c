@@ -77,9 +77,9 @@ static bool fits(const struct state *state, const struct queue_entry *entry,
            state->summary.used + need <= capacity;
 }
 
-/* Judges the list. The order is strict: the first entry that does not fit stops all behind it.
- * So does an entry of another program, or one that disagrees; it never sets the class for others.
- */
+/* Judges the list. The order is strict: the first entry that does not fit stops all behind it. An
+ * entry of another program stops them too, and so does one whose class differs from the holders';
+ * neither sets the class for others. */
 struct queue_summary entry_order_judge(struct queue_entry *entries, size_t count,
                                        struct queue_resize resize)
 {

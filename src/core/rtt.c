@@ -1,7 +1,7 @@
 /* rtt.c - the smoothed round trip of a connection. */
 #include "rtt.h"
 
-/* A longer round trip counts as this long, so that sums cannot overflow. */
+/* A round trip above this length counts as this length, so that sums cannot overflow. */
 #define LONGEST NANOS_OF_MS(60000)
 
 static nanos length(nanos sent_at, nanos received_at)

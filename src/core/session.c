@@ -34,7 +34,8 @@ void session_drop_kept(struct session *session)
     session->kept_at = 0;
 }
 
-/* A third is what a claim keeps for a renewal that fails (timing.c). */
+/* Fresh means that more than a third of the length is left: a claim keeps the same share of its ttl
+ * as reserve for a renewal that fails (timing.c). */
 bool session_is_fresh(const struct session *session, nanos now)
 {
     return session->state == SESSION_ALIVE && session_end(session) - now > session->length / 3;

@@ -3,12 +3,12 @@
  *
  * A server ends a session when its length has passed since the last renewal. The server that
  * answers a renewal may have been deposed, so an answered renewal is only *kept*. It is *proven*
- * when a later reply shows that the server spoke for its cluster; what shows that, the engine
- * knows. Only a proven renewal extends the session, counted from when it was sent.
+ * when a later reply shows that the server spoke for its cluster; the engine knows which replies
+ * show that. Only a proven renewal extends the session, counted from when it was sent.
  *
- * Holds and waiters are members. One renewal serves all of them. Claims of holds ask for renewals
- * by their extends; a session with waiters renews itself. If a session is lost, its members are
- * lost with it, at once, and no other session's. */
+ * Holds and waiters are members. One renewal serves all of them. The claim of a hold causes a
+ * renewal by its extend; for waiters the session renews itself. A session that is lost takes all
+ * its members with it at once, and no member of another session. */
 #pragma once
 #include "engine_protocol.h"
 #include "id.h"
@@ -33,14 +33,16 @@ struct session {
 /* A hold or a waiter, as part of an engine's struct. Zero: of no session. */
 struct session_member {
     struct session *session;
-    struct session_member *next, **link; /* link: what points to this member */
+    /* link: address of the pointer that points to this member */
+    struct session_member *next, **link;
     bool waits;
 };
 
 /* ---- Time ---- */
 
-/* The server has made the session, by a request sent at `asked_at`; 0: another client had it made,
- * so it counts once it is renewed. */
+/* session_begin: the server has made the session, by a request sent at `asked_at`. With asked_at =
+ * 0 another client had it made, and it counts only after a renewal. session_keep: the server has
+ * answered a renewal that was sent at `asked_at`. */
 void session_begin(struct session *session, nanos asked_at, nanos length);
 void session_keep(struct session *session, nanos asked_at, nanos length);
 /* The kept renewal, if there is one, counts from now on. */
@@ -53,7 +55,8 @@ static inline nanos session_end(const struct session *session)
 {
     return session->proven_at ? session->proven_at + session->length : 0;
 }
-/* Returns true if it will outlive a request that is sent now. If not, renew it first. */
+/* Returns true if the session will outlive a request that is sent now. If it will not, renew it
+ * first. */
 bool session_is_fresh(const struct session *session, nanos now);
 /* Returns true if a renewal sent at `since` or later is kept or proven. */
 bool session_is_kept_since(const struct session *session, nanos since);
@@ -62,9 +65,9 @@ nanos session_renewal_due(const struct session *session);
 
 /* ---- Members ---- */
 
-/* Makes it a member of that session and of no other; NULL: of none. */
+/* Makes the member one of that session and of no other. NULL: of none. */
 void session_attach(struct session_member *member, struct session *session);
-/* The member begins or ends to wait. Without a session nothing changes. */
+/* Notes that the member begins or stops waiting. Changes nothing for a member without a session. */
 void session_set_waits(struct session_member *member, bool waits);
 
 /* The server has ended the session: nothing about its time counts any more. The members are still

@@ -23,10 +23,9 @@ struct timing {
     /* Time for one request: ttl/20, between 50 ms and 500 ms; on a slow connection up to 2 s; never
      * above ttl/5. */
     nanos op_timeout;
-    /* Time that a caller that does not wait gives its request, connecting included: one op_timeout;
-     * unless that is set, at least 500 ms, and on a slow connection up to 500 ms more. Two
-     * op_timeouts where there is no queue. To all of these twice the time of an acknowledgement is
-     * added. */
+    /* How long a caller with wait=0 waits for its reply, connecting included. Without a queue: two
+     * op_timeouts. With a queue: op_timeout if that is set; otherwise at least 500 ms, and on a
+     * slow connection up to 500 ms more. Twice acknowledge_ms is added in all cases. */
     nanos answer;
     /* How long the background thread may block in the engine for one lease: other leases wait. */
     nanos patience;

@@ -53,7 +53,7 @@ enum admin_verb {
  * known. */
 #define LIBRARY_UNKNOWN "?"
 
-/* Is each server asked for itself, whatever locks it has? */
+/* Returns true if the request goes to each server, and not to the one that has a certain lock. */
 static inline bool admin_is_for_servers(enum admin_verb verb)
 {
     return verb >= ADMIN_DIAGNOSE;

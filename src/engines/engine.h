@@ -89,7 +89,7 @@ struct engine_type {
     /* Reads what has arrived. The caller must then take the replies that the host was notified of.
      */
     void (*loop_read)(void *self);
-    /* The loop does not come back. */
+    /* The loop has stopped for good: the background thread reads replies from now on. */
     void (*loop_end)(void *self);
 
     /* Reports rows; names may come in any order, past holds newest first. fn only copies. */

@@ -58,12 +58,13 @@ struct wire_engine_host {
      * name is resolved at every dial; to->skip makes the next dial try another of its addresses. */
     void (*dial)(void *ctx, unsigned connection, const struct endpoint *to);
     /* Puts all bytes into the connection's buffer. Returns false if there is no memory: then no
-     * byte was taken, and the connection is as good as down. */
+     * byte was taken, and the engine must treat the connection as down. */
     bool (*send)(void *ctx, unsigned connection, const void *bytes, size_t len);
     /* Begins TLS on a connection that is up and was dialled without it, as the endpoint of that
      * dial says. Only inside connection_bytes() of the connection, when the server has agreed and
-     * nothing is left to send. connection_up() or connection_down() follows again. Bytes behind the
-     * server's consent came in plain text: the engine must hang up on them. */
+     * nothing is left to send. connection_up() or connection_down() follows again. If bytes follow
+     * the server's consent, they were sent in plain text, perhaps by an attacker: the engine must
+     * hang up. */
     void (*start_tls)(void *ctx, unsigned connection);
     /* Closes a connection; unsent bytes are lost. No connection_down() follows. */
     void (*hang_up)(void *ctx, unsigned connection);
