@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns that line of the library; number 1 is the first line of its head. NULL: it has fewer
- * lines. */
+/* Returns line `number` of the library's text, where line 1 is the first line of its head; NULL if
+ * the text has fewer lines. */
 static const char *code_at(long number)
 {
     const char *at = redis_script_body;
@@ -41,8 +41,8 @@ static bool is_our_text(const char *name)
 }
 
 /* Returns the code of the failed call. The error ends with "... script: FUNCTION, on
- * @user_function:LINE." or "... script: SHA, on @user_script:LINE." If the script inspected the
- * call's error before it raised it, the call is above that line. */
+ * @user_function:LINE." or "... script: SHA, on @user_script:LINE." If the script looked at the
+ * error before it raised it again, the call stands above that line. */
 static const char *find_code(const char *error)
 {
     const char *name = strstr(error, "script: "), *place = strstr(error, "@user_"), *code = NULL;
@@ -86,7 +86,7 @@ void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS
 
 /* ---- Trying rights ---- */
 
-/* It has no hash tag, because names with one need rights to more channels than others. */
+/* Tries names without a hash tag first, because names with one need rights to more channels. */
 void redis_acl_name_in_slot(const struct redis *r, unsigned slot, char *name, size_t size)
 {
     enum { TRIES = 1 << 18 }; /* one name in 16,384 is in the slot */
@@ -97,7 +97,7 @@ void redis_acl_name_in_slot(const struct redis *r, unsigned slot, char *name, si
             return;
     }
 
-    redis_slot_tag(slot, tag); /* the prefix has a hash tag itself */
+    redis_slot_tag(slot, tag); /* every name so far had the hash tag of the prefix */
     snprintf(name, size, "?{%s}", tag);
 }
 
@@ -146,8 +146,9 @@ void redis_acl_read(struct redis *r, const struct resp_reply *resp)
 {
     if (resp->type == RESP_ERROR && strstr(resp->text, "'evalsha'"))
         strcpy(r->lacking, "+fcall");
-    /* Without a list the call itself was refused, for example because the user may not use these
-     * keys. Then the server refuses every op for the same reason, before it does anything. */
+    /* If the reply is no list, the call itself was refused, for example because the user may not
+     * use these keys. Then the server refuses every op for the same reason, before it does
+     * anything. */
     if (resp->type != RESP_LIST)
         return;
 

@@ -102,7 +102,7 @@ static bool make_known(struct redis *to, struct engine_op *op, bool is_active)
 }
 
 /* Returns a server number that `to` does not have and will not get soon. It stands for "another
- * server": the next reply that the op holds is taken as new. */
+ * server": the next reply that confirms the hold is then known to come from another clock. */
 static uint8_t number_of_another(const struct redis *to, uint8_t confirmed_by)
 {
     if (!confirmed_by)
@@ -110,7 +110,8 @@ static uint8_t number_of_another(const struct redis *to, uint8_t confirmed_by)
     return to->server_number > 1 ? (uint8_t)(to->server_number - 1) : UINT8_MAX;
 }
 
-/* An ACQUIRE whose reply nobody will read any more may still be executed. */
+/* Copies what is known of the op to its new struct. An ACQUIRE in flight counts as cut: nobody will
+ * read its reply any more, but it may still be executed. */
 static void carry(struct redis *to, struct redis_op *b, const struct redis_op *a)
 {
     b->sent = a->sent;
@@ -208,7 +209,8 @@ void redis_cluster_review(void *redis, const uint16_t owner[CLUSTER_SLOTS])
     redis_ops_rest(r);
 }
 
-/* In the order in which they were submitted: the newest op is first in the list. */
+/* Moves them in the order in which they were submitted. The newest op is first in the list, so
+ * begin at the end. */
 void redis_cluster_move_strays(void *redis, void *const *members, nanos now)
 {
     struct redis *r = redis;
@@ -225,7 +227,7 @@ void redis_cluster_move_strays(void *redis, void *const *members, nanos now)
             continue;
         a->stray_to = 0;
         if (!to || to == r || !redis_cluster_move(r, to, a->op, now))
-            /* redis_cluster_tick() sends it to the server named in the reply */
+            /* it stays here, and redis_cluster_tick() sends it again */
             a->resend_at = now;
     }
     r->cluster.strays = 0;
@@ -240,7 +242,7 @@ struct redirect {
     char host[256], port[8];
 };
 
-/* "MOVED 3999 127.0.0.1:6381", "ASK 3999 :6381" */
+/* Reads the target of "MOVED 3999 127.0.0.1:6381" or "ASK 3999 :6381". */
 static bool read_target(const char *words, struct redirect *redirect)
 {
     char target[300];

@@ -23,7 +23,8 @@ struct redis_cluster_place {
     unsigned first_connection; /* number of its first connection in the engine above */
     bool polls;                /* setting wake is "poll" */
     void *ctx;
-    /* An op moves to this member, which may be its first one: it must get its number now. */
+    /* An op moves to this member. If it is the member's first op, the member must get the number of
+     * its first connection now. */
     void (*is_needed)(void *ctx);
     /* A request was refused and did nothing. MOVED, IMPORTING: `host` and `port` name the server
      * that has the slot, or will have it; host "" is the server that refused. Returns the index of
@@ -36,7 +37,7 @@ struct redis_cluster_place {
 unsigned redis_cluster_connections(const struct settings *settings, bool polls);
 /* Makes an engine a member. Call it after redis_follow_begin(), before the first submit. */
 void redis_cluster_join(void *redis, const struct redis_cluster_place *place);
-/* Sets the number of its first connection, before the first op comes. */
+/* Sets the number of the member's first connection, before the first op comes. */
 void redis_cluster_set_first_connection(void *redis, unsigned number);
 /* Names a slot of this server, for the keys that the greeting tries. */
 void redis_cluster_set_probe(void *redis, unsigned slot);
@@ -52,8 +53,8 @@ bool redis_cluster_has_ops(const void *redis);
 /* Moves an op that has no request in flight. An unsent request is sent by the new member.
  * Returns false without memory; then the op stays. */
 bool redis_cluster_move(void *from, void *to, struct engine_op *op, nanos now);
-/* Goes through the ops whose slots belong to other members by that table: waiters ask again, and
- * unsent ops become strays. */
+/* Looks at all ops. If another member has the slot of an op by the table `owner`, a waiter asks
+ * again, and an unsent op becomes a stray: it moves with redis_cluster_move_strays(). */
 void redis_cluster_review(void *redis, const uint16_t owner[CLUSTER_SLOTS]);
 /* Moves the ops whose requests were redirected. `members` is indexed by the members' indexes. */
 void redis_cluster_move_strays(void *redis, void *const *members, nanos now);

@@ -9,9 +9,9 @@
 
 /* ---- Replies to the client ---- */
 
-/* Returns the connection for the verb. Writes that replicas must acknowledge have a connection
- * of their own, so that a release never waits behind a WAIT: those that lengthen a hold, and the
- * check of a hold that another client made. */
+/* Returns the connection for the verb. If replicas must acknowledge writes, two kinds of requests
+ * have a connection of their own, so that a release never waits behind a WAIT: those that lengthen
+ * a hold, and the check of a hold that another client made. */
 struct redis_connection *redis_op_connection(struct redis *r, const struct redis_op *a,
                                              enum op_verb verb)
 {
@@ -44,8 +44,8 @@ void redis_op_set_connections(struct redis *r, struct redis_op *a)
         a->op->connections |= r->follow.seek_connections;
 }
 
-/* Returns true if the server says that the op holds, and the last one that said so was another
- * server, with another clock. */
+/* Returns true if the server says that the op holds, and the previous reply that said so came from
+ * another server, with another clock. */
 static bool is_confirmed_elsewhere(struct redis *r, struct redis_op *a, uint64_t token)
 {
     uint8_t before = a->confirmed_by;
@@ -55,8 +55,9 @@ static bool is_confirmed_elsewhere(struct redis *r, struct redis_op *a, uint64_t
     return before && before != r->server_number;
 }
 
-/* Returns true if no ACQUIRE of the op can arrive after this grant. Only detached holds are asked:
- * their text tells it to other processes. Members of a quorum do not know about each other. */
+/* Returns true if no ACQUIRE of the op can arrive after this grant. Computed for detached holds
+ * only, because their exported text passes the answer on to other processes. Members of a quorum do
+ * not know about each other, so there the answer is false. */
 static bool is_settled(const struct redis *r, const struct redis_op *a)
 {
     bool is_alone = !a->cut && !a->acquiring && !a->unsent;
@@ -358,7 +359,7 @@ static void add_terms(struct redis *r, const struct redis_op *a)
     memcpy(form->bytes, c->bytes + from, form->len);
 }
 
-/* "place ticket alive grace". */
+/* Adds the argument "place ticket alive grace". */
 static void add_place(struct redis *r, const struct queue_place *place)
 {
     char text[REDIS_ID_TEXT + 64], id[REDIS_ID_TEXT + 1] = "-";
@@ -412,7 +413,7 @@ void redis_op_write_release(struct redis *r, const char *id, const struct cached
         resp_command_text(&r->command, terms);
 }
 
-/* Writes the verb quorum_release. terms: its last argument; NULL: none. */
+/* Writes the verb quorum_release. `terms` is its last argument; NULL: left out. */
 static void write_quorum_release(struct redis *r, const struct redis_op *a,
                                  const struct cached_keys *cached, const char *channel,
                                  const char *terms)
@@ -441,10 +442,10 @@ static const char *channel_of(const struct redis *r, const struct redis_op *a,
 
 static void write_release(struct redis *r, struct redis_op *a, const struct cached_keys *cached)
 {
-    /* A release must leave a tombstone if an acquire may arrive after it: one whose connection
-     * was cut, which the client does not know, or one that awaits replicas on another connection.
-     * If grants must be durable, LEAVE releases any grant that it finds: replicas have not
-     * acknowledged it. */
+    /* A release must leave a tombstone if an acquire may arrive after it. Such an acquire was cut
+     * off with its connection, which the client does not know, or it awaits replicas on another
+     * connection. If grants must be durable, LEAVE releases any grant that it finds: replicas have
+     * not acknowledged it. */
     bool may_be_in_flight = a->sent_op.may_be_in_flight || a->cut ||
                             a->in_flight[CONNECTION_DURABLE] || a->awaits_replicas;
     bool leaves = a->sent_op.verb == OP_LEAVE && !r->durable;
@@ -609,7 +610,7 @@ static void bar(struct redis *r, struct redis_op *a, nanos now)
     redis_op_fail(r, a, now, HF_DENIED, text);
 }
 
-/* Replies to an op that was never sent, with the reason why not. */
+/* Replies to an op that was never sent, and says why. */
 static void end_unheard(struct redis *r, struct redis_op *a, nanos now)
 {
     const struct redis_connection *connection = redis_op_connection(r, a, OP_ACQUIRE);
@@ -647,8 +648,8 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
     struct redis_connection *connection = redis_op_connection(r, a, verb);
     a->notified = false;
     bool ends = verb == OP_LEAVE || (verb == OP_RELEASE && !place_of(r, a));
-    /* Another client may have made the hold: one that came from a text has a token, a detached one
-     * may be on a server of a quorum. So the release is sent even to a server that has never
+    /* Another client may have made the hold. A hold from an exported text has a token; in a quorum,
+     * a detached hold may be on any server. So the release is sent even to a server that has never
      * greeted this client. */
     bool is_of_another = r->is_quorum_member ? a->sent_op.detached : a->sent_op.token != 0;
     bool may_be_there = a->sent_op.may_be_in_flight || is_of_another;
@@ -667,10 +668,10 @@ void redis_op_submit(struct redis *r, struct redis_op *a, nanos now)
     }
     a->unsent = true;
     bool awaits_check = connection->state == CONNECTION_UP && is_barred(r, a) &&
-                        /* the user may have got the right meanwhile */
+                        /* the user may have got the missing right meanwhile */
                         redis_greeting_check_rights(r, connection, now);
     if (!a->unsent)
-        return; /* the connection broke while the question was sent */
+        return; /* the connection broke while it asked for the rights */
     bool may_send = !awaits_check && !redis_is_held_back(r, a, now);
     if (can_be_sent(r, connection, verb) && may_send)
         send_or_begin(r, a, now);
@@ -684,7 +685,7 @@ void redis_op_send_unsent(struct redis *r, const struct redis_connection *connec
     struct redis_op *last = r->ops;
     while (last && last->next)
         last = last->next;
-    /* In the order in which they were submitted; the newest op is first in the list. */
+    /* Sends them in the order in which they were submitted; the newest op is first in the list. */
     for (struct redis_op *a = last, *before; a && connection->state != CONNECTION_DOWN;
          a = before) {
         before = a->prev;

@@ -54,8 +54,8 @@ void redis_follow(void *redis, const struct endpoint *to, nanos now)
     }
     endpoint_print(&r->address, r->where);
 
-    /* Holders and waiters have no request in flight that would fail with the connection, so dial
-     * for them; and for releases that the new server may not know of. */
+    /* Holders and waiters have no request in flight that would fail and make them redial. So dial
+     * for them, and for releases that the new server may not know of. */
     if (was_known && (r->ops || r->known_ops.count || redis_recent_is_due(r, now)))
         redis_connection_need(r, &r->connection[CONNECTION_COMMANDS], now);
     r->follow.has_lost = false;
@@ -181,7 +181,8 @@ bool redis_follow_is_up(const void *redis)
     return ((const struct redis *)redis)->connection[CONNECTION_COMMANDS].state == CONNECTION_UP;
 }
 
-/* Nobody reads a connection while no request is in flight on it. */
+/* From that time on the background thread reads the connection, because no request in flight makes
+ * another thread read it. */
 nanos redis_follow_watch_from(const void *redis)
 {
     const struct redis *r = redis;

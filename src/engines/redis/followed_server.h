@@ -15,8 +15,8 @@ void redis_follow_begin(void *redis, const char *what);
 void redis_follow(void *redis, const struct endpoint *to, nanos now);
 /* No server can be found: ops that wait for one fail. */
 void redis_follow_failed(void *redis, hf_status status, const char *why, nanos now);
-/* The server is about to be replaced: keeps requests for new locks unsent until that time. 0:
- * sends them. */
+/* The server is about to be replaced: keeps requests for new locks unsent until `until`. With 0
+ * they are sent. */
 void redis_follow_hold_back(void *redis, nanos until, nanos now);
 /* Names the connections that will tell which server to follow. Ops that wait for the server wait
  * on these connections. */
@@ -29,10 +29,12 @@ bool redis_follow_is_up(const void *redis);
 /* Returns the connections to a new server that are not up yet. Ops must not wait for them, but
  * holds do. */
 connection_set redis_follow_greeting(const void *redis);
-/* Returns from when on somebody should notice if the server closes the connection for requests: it
- * has been idle for a moment, and there are ops. TIME_NEVER: no such time is planned. */
+/* Returns when the background thread should begin to read the connection for requests, so that it
+ * notices if the server closes it: the connection has been idle for a moment, and there are ops.
+ * TIME_NEVER: no such time is planned. */
 nanos redis_follow_watch_from(const void *redis);
-/* Returns that connection from then on. */
+/* Returns the connection for requests if the time of redis_follow_watch_from() has come; otherwise
+ * none. */
 connection_set redis_follow_watched(const void *redis, nanos now);
 /* Returns true if a connection to the server was lost or refused since the last call. */
 bool redis_follow_take_loss(void *redis);

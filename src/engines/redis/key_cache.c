@@ -23,9 +23,9 @@ static const struct script_verb *verb_of(const struct redis *r, enum script_id s
     return &redis_script_verbs[is_other ? of_quorum[script] : script];
 }
 
-/* Returns the number of keys that a call names. Messages to an inbox need a server where scripts
- * may use keys that they do not name. So a client with an inbox names two of the lock's keys. Each
- * more would cost the server 0.1 us. */
+/* Returns the number of keys that a call names. A message to an inbox works only on a server where
+ * scripts may use keys that the call does not name. So a client with an inbox names two of the
+ * lock's keys only: each further key would cost the server 0.1 us. */
 static unsigned keys_of(const struct redis *r)
 {
     _Static_assert(REDIS_KEYS_QUORUM < 10, "add_call() writes one digit");
@@ -83,7 +83,7 @@ static void add_call(struct redis *r, enum script_id script, unsigned keys, unsi
     resp_command_end(c, to);
 }
 
-/* Writes the verb behind the keys: a script runs several. */
+/* EVALSHA: writes the verb behind the keys, because one script runs several verbs. */
 static void add_verb(struct redis *r, enum script_id script)
 {
     const struct script_words *word = &verb_of(r, script)->word;
@@ -153,8 +153,8 @@ static hf_status fill(const struct redis *r, struct cached_keys *cached, const c
 hf_status redis_key_cache_find(struct redis *r, const char *name, size_t len,
                                const struct cached_keys **out)
 {
-    /* Finds the place in the cache by the address of the name, because a lease handle keeps its
-     * name at the same address. */
+    /* A lease handle keeps its name at the same address, so that address selects the place in the
+     * cache. */
     struct cached_keys *cached = &r->cached[(uintptr_t)name / 64 % CACHED_KEYS];
 
     *out = cached;

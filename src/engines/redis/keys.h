@@ -14,9 +14,11 @@ enum {
     REDIS_KEY_MAX = REDIS_PREFIX_MAX + HF_NAME_MAX + 16,
     /* number of keys that a call names */
     REDIS_KEYS = 6,
-    /* the same where scripts may use keys that they do not name: the library makes the others */
+    /* number of keys that a call names if scripts may use keys that it does not name: the library
+     * derives the others */
     REDIS_KEYS_BRIEF = 2,
-    /* the same in a quorum, and in a cluster, where the last never exists */
+    /* number of keys that a call names in a quorum and in a cluster; in a cluster the last key
+     * never exists */
     REDIS_KEYS_QUORUM = 7,
 };
 
@@ -36,13 +38,13 @@ struct redis_keys {
 /* Fills in the keys of a name. HF_INVALID if the key could be taken for a companion of another
  * lock or for an inbox. */
 hf_status redis_keys_of(struct redis_keys *keys, const char *prefix, const char *name, size_t len);
-/* The same in a cluster: all keys of a lock are in one slot. */
+/* As redis_keys_of(), but in a cluster: all keys of a lock are in one slot. */
 hf_status redis_keys_in_cluster(struct redis_keys *keys, const char *prefix, const char *name,
                                 size_t len);
 /* Returns the name that a key stands for; NULL: the key is not a lock's. */
 const char *redis_keys_name(const char *prefix, const char *key, size_t len);
 
-/* The same for the key of a lock or of its counter. */
+/* As redis_keys_name(), but accepts the key of a counter, too. */
 const char *redis_keys_any_name(const char *prefix, const char *key, size_t len, size_t *name_len);
 
 /* Returns the channel on which waiters of a quorum are notified that the lock is free. */
@@ -59,7 +61,7 @@ static inline uint32_t redis_name_hash(const char *name, size_t len)
 
 /* Writes an id as 22 letters, digits, "-" and "_". */
 void redis_id_text(const struct id *id, char text[REDIS_ID_TEXT + 1]);
-/* Reads such a text. Returns false if it is not an id. */
+/* Reads the text of an id. Returns false if the text is no id. */
 bool redis_id_read(const char text[REDIS_ID_TEXT], struct id *id);
 
 /* Writes a glob pattern for keys that begin with `prefix`, special characters escaped. `before`:

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* number of loads in a row after which the text is missing again */
+/* number of loads in a row after each of which the library was missing again */
 enum { LOADS_IN_VAIN_MOST = 3 };
 
 bool redis_load_has_no_functions(const char *error)
@@ -90,8 +90,8 @@ static bool is_known(const struct resp_reply *known, size_t script)
 }
 
 /* Loads the scripts that the server lacks. `known` is the reply to SCRIPT EXISTS, valid until the
- * connection is down. It is an error if the user lacks the right, or if a proxy does not know the
- * command; then all scripts are loaded. */
+ * connection is down. If it is an error (the user lacks the right, or a proxy does not know the
+ * command), all scripts are loaded. */
 void redis_load_missing(struct redis *r, struct redis_connection *connection,
                         const struct resp_reply *known, nanos now)
 {

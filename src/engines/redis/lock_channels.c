@@ -141,7 +141,7 @@ static bool subscribe(struct redis *r, struct lock_channel *c, nanos now)
     return redis_connection_send(r, &r->connection[CONNECTION_NOTIFY], request, now);
 }
 
-/* Without memory the op gets no messages, and relies on polling. */
+/* Without memory for the channel the op gets no messages, and relies on polling. */
 void redis_channel_join(struct redis *r, struct redis_op *a, nanos now)
 {
     char name[REDIS_KEY_MAX + REDIS_ID_TEXT];

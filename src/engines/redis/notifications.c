@@ -124,8 +124,8 @@ void redis_notify_set_listener(struct redis *r, struct redis_op *a, bool listens
     a->listens = a->unheard = listens;
     r->listeners += listens ? 1 : (uint32_t)-1;
 
-    /* A later listener subscribes to the same channel again: the reply shows that the
-     * subscription works. */
+    /* If the channel is subscribed already, a later listener subscribes to it again: the reply
+     * shows that the subscription works. */
     bool up = r->connection[CONNECTION_NOTIFY].state == CONNECTION_UP && r->subscribed;
     if (up && (listens || is_alone(r, a)))
         send_channel(r, a, listens ? "SUBSCRIBE" : "UNSUBSCRIBE", now);
@@ -210,8 +210,8 @@ static void on_subscribed(struct redis *r, const struct resp_reply *resp)
         }
 }
 
-/* {subscribe, channel, 1}, or {pong, ""}. Messages published before the subscription are lost, so
- * all waiters ask once more. */
+/* Handles {subscribe, channel, 1}, or {pong, ""}. Messages published before the subscription are
+ * lost, so all waiters ask once more. */
 void redis_notify_on_listen(struct redis *r, const struct resp_reply *resp, nanos now)
 {
     r->listened_at = now;
@@ -294,7 +294,7 @@ static nanos microseconds(int64_t us)
     return (us < -most ? -most : us) * 1000;
 }
 
-/* Returns true if both times in the sum come from one clock: from the same run of the same
+/* Returns true if all times that good_for() uses come from one clock: from the same run of the same
  * server. */
 static bool same_server(const struct redis *r)
 {
@@ -329,7 +329,7 @@ static bool can_be_trusted(struct redis *r, const struct redis_op *a,
     /* A handoff lasts until the waiter's next poll plus the grace. A message that promises more
      * is not believed. */
     bool is_plausible = good <= t->refresh + t->handoff_grace;
-    /* A token that is not higher must be raised by the server first. */
+    /* The server must first raise a token that is not higher. */
     bool is_higher = (uint64_t)notification->token > a->floor;
     bool is_in_time = redis_notify_leaves_time(r, a, a->queued_reply.asked_at, good, now) &&
                       now < a->queued_reply.due;

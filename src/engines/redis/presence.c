@@ -102,7 +102,7 @@ static void poll_first_waiters(struct redis *r, nanos now)
     struct presence *p = &r->presence;
     nanos after = r->cluster.is_on ? POLL_AFTER_IN_CLUSTER : POLL_AFTER;
     if (redis_polls_only(r) && !r->cluster.is_on)
-        return; /* poll_schedule.c polls more often */
+        return; /* poll_schedule.c plans polls that are more frequent than these */
 
     for (struct redis_op *a = r->ops; a; a = a->next)
         if (waits_quietly(a))

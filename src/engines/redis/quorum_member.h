@@ -13,7 +13,7 @@ struct queue_place {
     struct id id;
     uint64_t ticket; /* the lowest comes first; 0: not agreed on yet */
     uint32_t alive_ms, grace_ms;
-    bool waits; /* it has a place; false: it comes behind all waiters that have one */
+    bool waits; /* the op has a place; false: it comes behind all waiters that have one */
 };
 
 /* The waiter whose turn it is when a lock of a quorum is free. */
@@ -22,8 +22,9 @@ enum quorum_turn { QUORUM_TURN_UNKNOWN, QUORUM_TURN_OWN, QUORUM_TURN_ANOTHERS };
 /* What a member adds to a reply. */
 struct quorum_answer {
     uint64_t holder_token; /* BUSY: token of the hold ahead; 0: unknown */
-    uint64_t ticket;       /* BUSY: ticket of its place there; 0: it has no place */
-    uint32_t place;        /* BUSY: its position in the queue there; 1 is next; 0: unknown */
+    uint64_t ticket;       /* BUSY: ticket of the op's place on this server; 0: it has no place */
+    /* BUSY: position of the op in the queue of this server; 1 is next; 0: unknown */
+    uint32_t place;
     bool is_free;          /* BUSY: nobody holds the lock there, but other waiters come first */
     enum quorum_turn turn; /* NOTIFY: whose turn it is */
 };

@@ -1,10 +1,10 @@
 /* recent_releases.c - releases that are repeated when another server takes the place of this one.
  *
- * A replica that lagged still has the holds that were released last, and nobody renews them or
- * knows of them: it would keep the locks from everybody until their ttl is over. So each client
- * repeats its own releases of the last seconds there. An attempt id that the library drew is never
- * used again, so the server drops that hold or does nothing. An id that the caller chose may hold
- * again by then, so its release is not repeated. */
+ * A replica that lagged still has the holds that were released last. Nobody renews them or knows of
+ * them, so they would block their locks until their ttl is over. So each client repeats its own
+ * releases of the last seconds on the new server. If the library drew the attempt id, the id is
+ * never used again, so the server drops that hold or does nothing. An id that the caller chose may
+ * hold again by then, so its release is not repeated. */
 #include "redis.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ enum {
 };
 #define RECENT_FOR NANOS_OF_MS(10000)
 
-/* Followed by the lock's name. */
+/* One release. The lock's name follows the struct. */
 struct recent_release {
     nanos at;
     char id[REDIS_ID_TEXT];
@@ -60,8 +60,9 @@ void redis_recent_note(struct redis *r, const struct redis_op *a)
     size_t len = size_of(&release);
     assert(len <= RECENT_BYTES);
 
-    /* The exported text of an attempt that the caller chose does not say so, but it never says that
-     * the hold is settled: its release may be in flight with other requests. */
+    /* A handle that was made from an exported text does not know whether the caller chose the
+     * attempt id. But then the text never says that the hold is settled, so may_be_in_flight is
+     * set. */
     bool may_hold_again = op->named || op->may_be_in_flight;
     if (!r->follow.is_on || may_hold_again)
         return;

@@ -103,8 +103,9 @@ static void name_client(struct redis *r, const char *wished)
     make_printable(r->client_name);
 }
 
-/* Writes how and where this client is notified: "i" inbox (a list), "p" pubsub channel or "n"
- * not at all, then the name of its inbox. The presence key begins with the same name. */
+/* Writes how and where this client is notified: "i" inbox (a list), "p" pubsub channel or "n" not
+ * at all, then the name of its inbox. The name of the presence key begins with the name of the
+ * inbox. */
 static void name_box(struct redis *r, const char *wake)
 {
     struct id id;

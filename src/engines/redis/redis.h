@@ -117,7 +117,7 @@ struct request {
     };
     enum request_kind kind;
     uint8_t verb;        /* enum op_verb; REQ_STEP: enum admin_verb */
-    struct redis_op *op; /* NULL: no op waits for the reply, or no longer */
+    struct redis_op *op; /* NULL: no op waits for the reply, or the op is gone */
     int64_t ttl_ms;      /* ttl that the request asks for */
     bool measures; /* the request measures the round trip, because no other was in flight when it
                       was sent */
@@ -154,7 +154,7 @@ struct redis_connection {
 
 /* ---- The engine ---- */
 
-/* The newest QUEUED reply: a message of a handoff is measured by it. */
+/* The newest QUEUED reply: the times in the message of a handoff are compared with it. */
 struct queued_reply {
     bool set;
     nanos asked_at, due; /* time when the request was sent; time of the next poll */
@@ -263,7 +263,7 @@ struct redis_op {
     /* number of times in a row that the server could not take it for the moment */
     uint8_t refusals;
     uint16_t stray_to; /* index + 1 of the server that it must move to; 0: none */
-    nanos refused_at;  /* time of the first of these refusals; 0: none */
+    nanos refused_at;  /* time of the first of these `refusals`; 0: none */
     nanos resend_at;   /* unsent: earliest time to send it; 0: at once */
     /* channel on which it is notified, in a cluster; NULL: none */
     struct lock_channel *channel;
@@ -298,7 +298,8 @@ struct redis_op {
     struct engine_reply held_back; /* reported when enough replicas have acknowledged it */
 };
 
-/* The inputs of an ACQUIRE's terms, which are all its words behind the id. Settings count, too. */
+/* What the terms of an ACQUIRE are made of. The terms are all its words behind the id. Settings are
+ * part of them, too. */
 struct terms {
     int64_t ttl_ms, first_ttl_ms;
     uint64_t round, token, flags;
@@ -323,7 +324,7 @@ struct cached_keys {
     size_t two_len;
 };
 
-/* A name that is certainly in the server's index until that time. */
+/* A name that is in the server's index for certain, until `until`. */
 struct listed_name {
     uint64_t hash;
     nanos until;
@@ -426,7 +427,7 @@ const char *redis_connection_advice(const struct redis *r,
 bool redis_connection_is_hung(const struct redis_connection *connection, nanos now);
 /* Makes all waiters ask again. */
 void redis_connection_notify_all(struct redis *r);
-/* The op is going away: no reply reaches it any more. */
+/* The op is going away: replies to its requests are dropped from now on. */
 void redis_connection_forget(struct redis_connection *connection, const struct redis_op *op);
 
 /* What an error reply means. */
@@ -442,8 +443,8 @@ struct error_reply redis_error_reply(const struct redis *r, const struct resp_re
 
 /* Sends the greeting. */
 void redis_greeting_begin(struct redis *r, struct redis_connection *connection, nanos now);
-/* Asks which rights the user lacks, unless that is in flight. Returns true if a reply is due:
- * redis_op_send_unsent() follows. */
+/* Asks which rights the user lacks, unless this question is in flight. Returns true if a reply is
+ * due: redis_op_send_unsent() runs after it. */
 bool redis_greeting_check_rights(struct redis *r, struct redis_connection *connection, nanos now);
 /* Handles the reply to a request of the greeting, or to one that loads the library. */
 void redis_greeting_answer(struct redis *r, struct redis_connection *connection,
@@ -467,9 +468,11 @@ bool redis_load_has_no_functions(const char *error);
  * flight. If the server has no functions, verbs are called by EVALSHA from now on. */
 void redis_load(struct redis *r, struct redis_connection *connection,
                 const struct resp_reply *error, nanos now);
-/* Writes the command that loads the library. With REPLACE it takes the place of one of its name. */
+/* Writes the command that loads the library. `replaces`: the server replaces a library of the same
+ * name. */
 void redis_load_write(struct redis *r, bool replaces);
-/* Loads the scripts that are missing by that reply to SCRIPT EXISTS; NULL or an error: all. */
+/* Loads the scripts that are missing according to `known`, the reply to SCRIPT EXISTS. If that is
+ * NULL or an error, loads all. */
 void redis_load_missing(struct redis *r, struct redis_connection *connection,
                         const struct resp_reply *known, nanos now);
 /* Returns true if the error says that another client has loaded the library meanwhile. */
@@ -487,7 +490,8 @@ const struct resp_reply *redis_load_why_not(const struct redis *r, const struct 
 bool redis_acl_write(struct redis *r);
 /* Writes a name that nobody uses and whose lock is in that slot. */
 void redis_acl_name_in_slot(const struct redis *r, unsigned slot, char *name, size_t size);
-/* Reads the reply to it into r->lacking. An unexpected reply changes nothing. */
+/* Reads the reply to the call that redis_acl_write() wrote, and sets r->lacking. An unexpected
+ * reply changes nothing. */
 void redis_acl_read(struct redis *r, const struct resp_reply *resp);
 
 /* Writes the right that a DENIED error names, as in "+get"; "": none. */
@@ -506,8 +510,8 @@ static inline struct redis_op *redis_active_op(const struct engine_op *op)
 struct redis_op *redis_op_find_or_make(struct redis *r, struct engine_op *op);
 bool redis_op_same_name(const struct redis_op *a, const struct redis_op *other);
 void redis_op_forget(struct redis *r, struct engine_op *op);
-/* Puts ops to rest that got a reply and are idle now. Called last in every function of the
- * engine's table: no pointer to a redis_op is valid after it. */
+/* Puts ops to rest that got a reply and are idle now. Called last in every function of the engine's
+ * table, because it makes pointers to a redis_op invalid. */
 void redis_ops_rest(struct redis *r);
 void redis_ops_free(struct redis *r);
 /* Returns the first op with that id; NULL: none. */
@@ -524,8 +528,8 @@ void redis_op_set_connections(struct redis *r, struct redis_op *a);
 void redis_op_send_unsent(struct redis *r, const struct redis_connection *connection, nanos now);
 /* Sends a->sent_op on a connection that is up. */
 void redis_op_send(struct redis *r, struct redis_op *a, nanos now);
-/* Asks for a token above a->floor for a grant by that verb. Returns false if it could not be
- * sent. */
+/* Asks the server to raise the token of a grant by `verb` above a->floor. Returns false if that
+ * could not be sent. */
 bool redis_op_raise(struct redis *r, struct redis_op *a, enum op_verb verb, nanos now);
 /* Replies to the client, after op->connections was updated. */
 void redis_op_reply(struct redis *r, struct redis_op *a, const struct engine_reply *reply);
@@ -537,7 +541,7 @@ void redis_op_refuse(struct redis *r, struct redis_op *a, nanos asked_at,
 void redis_op_fail_with(struct redis *r, struct redis_op *a,
                         const struct redis_connection *connection, nanos now);
 void redis_op_set_queued(struct redis *r, struct redis_op *a, bool queued);
-/* Writes the verb release; channel, terms: its arguments 2 and 3; NULL: none. */
+/* Writes the verb release. `channel` and `terms` are its arguments 2 and 3; NULL: left out. */
 void redis_op_write_release(struct redis *r, const char *id, const struct cached_keys *cached,
                             const char *channel, const char *terms);
 /* Releases a hold whose id belongs to no op here any more. */
@@ -547,13 +551,13 @@ void redis_op_undo(struct redis *r, const char *id, const char *key, size_t key_
 struct redis_connection *redis_op_connection(struct redis *r, const struct redis_op *a,
                                              enum op_verb verb);
 bool redis_op_is_in_flight(const struct redis_op *a);
-/* Returns the timing of an op; valid until it is called for another op. */
+/* Returns the timing of an op; valid until the next call for another op. */
 const struct timing *redis_op_timing(struct redis *r, const struct redis_op *a);
 
 /* ---- key_cache.c ---- */
 
-/* Begins a call of that verb on that lock, with room for that many further arguments. Returns
- * false without memory. */
+/* Begins a call of the verb on that lock, with room for `arguments` further words. Returns false
+ * without memory. */
 bool redis_script_begin_uncached(struct redis *r, enum script_id script,
                                  const struct redis_keys *keys, unsigned arguments);
 /* Finds the keys of a lock, valid until the next call. HF_INVALID: the name cannot have a key;
@@ -589,8 +593,8 @@ void redis_op_on_resp(struct redis *r, const struct request *request, const stru
 /* Keeps a reply until replicas have acknowledged the write. */
 void redis_durable_wait(struct redis *r, struct redis_op *a, enum op_verb verb,
                         const struct engine_reply *reply, nanos now);
-/* Limits an end that was read without asking replicas to the end that they acknowledged: a
- * renewal may have reached too few of them. */
+/* If the end of a hold was read without asking replicas, limits it to the end that they have
+ * acknowledged: a renewal may have reached too few of them. */
 void redis_durable_limit(const struct redis_op *a, struct engine_reply *reply);
 void redis_durable_taken_back(struct redis *r, const struct request *request,
                               const struct resp_reply *resp, nanos now);
@@ -611,7 +615,7 @@ bool redis_notify_on_publish(struct redis *r, const struct resp_reply *resp, nan
 nanos redis_notify_tick(struct redis *r, nanos now);
 void redis_notify_set_listener(struct redis *r, struct redis_op *a, bool listens, nanos now);
 void redis_notify_ping(struct redis *r, nanos now); /* Tests the subscriptions with PING. */
-/* Returns true if they were tested a moment ago. */
+/* Returns true if the subscriptions proved to work a moment ago. */
 bool redis_notify_is_proved(const struct redis *r, nanos now);
 /* Handles the text of a message. */
 void redis_notify_on_text(struct redis *r, const struct resp_reply *text, nanos now);
@@ -640,7 +644,7 @@ void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now);
 /* The server released the op's hold. Notes it if the server may be replaced, and nobody else can
  * hold with the same attempt id. */
 void redis_recent_note(struct redis *r, const struct redis_op *a);
-/* Returns true if another server that takes the place of this one must hear of releases. */
+/* Returns true if releases must be repeated on another server that takes the place of this one. */
 bool redis_recent_is_due(const struct redis *r, nanos now);
 /* The connection for commands came up: repeats the releases of the last seconds if the server is
  * another one. */
@@ -711,7 +715,8 @@ static inline bool redis_has_channels(const struct redis *r)
 {
     return r->box[0] == 's';
 }
-/* The server queued the op with that arrival number. Returns the time of its next poll. */
+/* Handles that the server queued the op with that arrival number. Returns the time of its next
+ * poll. */
 nanos redis_poll_next(struct redis *r, struct redis_op *a, int64_t arrival,
                       const struct engine_reply *queued, nanos now);
 void redis_poll_leave(struct redis *r, struct redis_op *a,
@@ -724,7 +729,7 @@ void redis_poll_own_release(struct redis *r, const struct redis_op *released);
 void redis_diagnose_begin(struct redis *r, struct redis_op *a, nanos now);
 void redis_diagnose_answer(struct redis *r, const struct request *request,
                            const struct resp_reply *resp);
-/* Reports a finding about this server. advice: NULL: none. */
+/* Reports a finding about this server. `advice` may be NULL: none. */
 __attribute__((format(printf, 6, 7))) void redis_find(struct redis *r, const struct redis_op *a,
                                                       const char *what, hf_health health,
                                                       const char *advice, const char *format, ...);

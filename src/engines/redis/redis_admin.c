@@ -5,8 +5,8 @@
  * of it, which removes names that are no longer used. Then it walks through all keys with SCAN, and
  * a script adds the locks and counters among them to the index. A list that includes locks of other
  * programs inspects the keys that SCAN finds. SCAN may return a key twice, so the list remembers
- * the names that it has met. A page of a list keeps the names that come first, and inspects only
- * those when it has them. */
+ * the names that it has met. A page of a list collects the names that come first in byte order, and
+ * inspects these only at the end. */
 #include "redis.h"
 
 #include "base/error.h"
@@ -90,8 +90,8 @@ static bool send_step(struct redis *r, struct redis_op *a, size_t name_index, si
     if (redis_connection_send(r, &r->connection[CONNECTION_COMMANDS], request, now))
         return true;
 
-    /* The send failed. If earlier steps were in flight, the failed connection has replied to the
-     * client and freed `admin`. */
+    /* The send failed. If earlier steps were in flight, the client already has its reply and
+     * `admin` is freed. */
     if (a->admin)
         redis_op_fail_with(r, a, &r->connection[CONNECTION_COMMANDS], now);
     return false;
@@ -503,7 +503,7 @@ static const char *name_of(const struct redis *r, const struct resp_reply *key)
     return key->type == RESP_TEXT ? redis_keys_name(r->prefix, key->text, key->len) : NULL;
 }
 
-/* The same for the key of a lock or of its counter. */
+/* As name_of(), but accepts the key of a counter, too. */
 static const char *any_name_of(const struct redis *r, const struct resp_reply *key, size_t *len)
 {
     return key->type == RESP_TEXT ? redis_keys_any_name(r->prefix, key->text, key->len, len) : NULL;
@@ -597,8 +597,8 @@ static bool read_scan(struct redis *r, struct redis_op *a, const struct resp_rep
     return !admin->is_page || admin->cursor[0] || inspect_page(r, a, now);
 }
 
-/* The index is incomplete: reads the rest of it, or scans if that was done. last: the last name
- * that was read. */
+/* Goes on with a list whose index is incomplete: reads the rest of the index, or scans if that was
+ * done. `last` is the last name that was read. */
 static void make_room(struct redis *r, struct redis_op *a, const struct resp_reply *last, nanos now)
 {
     struct redis_admin *admin = a->admin;
@@ -687,8 +687,8 @@ static void answer_list(struct redis *r, const struct request *request,
     }
 }
 
-/* Replies. ADMIN_BREAK: number of holds that were ended. ADMIN_RESIZE: 1 done, 0 not in use, -1
- * not a semaphore. */
+/* Handles the reply to ADMIN_BREAK, the number of holds that were ended, or to ADMIN_RESIZE: 1
+ * done, 0 not in use, -1 not a semaphore. */
 static void answer_break_or_resize(struct redis *r, const struct request *request,
                                    const struct resp_reply *resp)
 {
@@ -748,7 +748,7 @@ void redis_admin_answer(struct redis *r, const struct request *request,
     bool is_scan = is_list && request->name_index == NO_NAME;
     bool is_about_index =
         is_list && (request->name_index == OF_NAMES || request->name_index == OF_INDEX);
-    bool is_new = request->from == 0; /* the name has shown no row yet */
+    bool is_new = request->from == 0; /* no row of the name was shown yet */
     if (!one_of_many && is_new && resp->type == RESP_ERROR &&
         redis_cluster_on_error(r, request, resp, now))
         return;

@@ -17,7 +17,7 @@ enum {
     LIST_MOST = 64 << 20,  /* bytes in the reply to a list */
 };
 #define TAKES_STEP NANOS_OF_MS(25)
-/* shortest time after which a server counts as hung: one nearby may get no CPU for a moment */
+/* shortest time after which a server counts as hung: even one nearby may get no CPU for a moment */
 #define HUNG_LEAST NANOS_OF_MS(130)
 
 /* ---- The end ---- */
@@ -150,7 +150,7 @@ bool redis_connection_need(struct redis *r, struct redis_connection *connection,
 
     connection->state = CONNECTION_DIALLING;
     connection->since = now;
-    /* otherwise redis_follow() dials */
+    /* if none is known, redis_follow() dials later */
     bool has_server = !r->follow.is_on || r->follow.is_known;
     if (has_server)
         redis_connection_dial(r, connection, now);
@@ -271,7 +271,7 @@ static void on_listening(struct redis *r, struct redis_connection *connection,
         redis_notify_on_listen(r, resp, now);
 }
 
-/* Takes the request that the reply is for out of the queue, and counts. */
+/* Takes the request that the reply is for out of the queue, and updates the counters. */
 static struct request take_request(struct redis *r, struct redis_connection *connection,
                                    const struct resp_reply *resp, nanos now)
 {
@@ -348,8 +348,8 @@ static void on_resp(struct redis *r, struct redis_connection *connection,
         redis_greeting_end(r, connection, now);
 }
 
-/* Returns the longest reply to accept. Only the reply to a list may be long: all holders of a
- * name, now or in the past. */
+/* Returns the largest size of a reply to accept. Only the reply to a list may be large: it has all
+ * holders of a name, now or in the past. */
 static size_t most_of_an_answer(const struct redis_connection *connection)
 {
     const struct request *first = redis_connection_first(connection);
@@ -357,9 +357,9 @@ static size_t most_of_an_answer(const struct redis_connection *connection)
     return list ? (size_t)LIST_MOST : (size_t)ANSWER_MOST;
 }
 
-/* Notes how long requests take, rounded up to TAKES_STEP: each change makes the next op encode its
- * terms anew. A single step fits into every ttl, so it counts as 0. The value is lowered only by a
- * quarter or more. */
+/* Notes how long requests take, rounded up to TAKES_STEP, because each change makes the next op
+ * encode its terms anew. A time of one step counts as 0: it fits into every ttl. The value is
+ * lowered only if it falls by a quarter or more. */
 static void note_takes(struct redis *r, nanos takes)
 {
     nanos steps = (takes + TAKES_STEP - 1) / TAKES_STEP * TAKES_STEP;
@@ -374,8 +374,8 @@ static void note_takes(struct redis *r, nanos takes)
         r->host->takes(r->host->ctx, length);
 }
 
-/* The first bytes of a reply have arrived. Measures the round trip, by requests that a server
- * answers at once. A slow member of a quorum gets no more time for it. */
+/* The first bytes of a reply have arrived. Measures the round trip by requests that a server
+ * answers at once. A slow member of a quorum gets no longer time-outs for its slowness. */
 static void measure(struct redis *r, struct redis_connection *connection, struct request *request,
                     nanos now)
 {
@@ -429,9 +429,9 @@ void redis_connection_bytes(struct redis *r, struct redis_connection *connection
 
 /* ---- Time ---- */
 
-/* Returns the queue position of the request that runs out of patience first, so that no lease is
- * lost behind a slow list. On the durable connection that is the first request, because each waits
- * for the replicas of those before it. */
+/* Returns the queue position of the request whose time-out comes first, so that no lease is lost
+ * behind a slow list. On the durable connection that is the first request, because each waits for
+ * the replicas of those before it. */
 static uint32_t most_impatient(const struct redis *r, const struct redis_connection *connection)
 {
     const struct pipeline *queue = &connection->queue;

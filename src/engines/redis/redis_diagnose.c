@@ -12,9 +12,10 @@
 #include <string.h>
 
 #define STEP_PATIENCE NANOS_OF_MS(2000)
-#define CLOCK_APART_US                                                                             \
-    1000000 /* beyond this offset, tokens and ends of several servers cannot be compared */
-/* From STEP_EVAL to STEP_WAIT: services that only speak the protocol may lack one of these. */
+/* Tokens and ends of two servers cannot be compared if their clocks differ by more. */
+#define CLOCK_APART_US 1000000
+
+/* A service that only speaks the protocol may lack any of STEP_EVAL to STEP_WAIT. */
 enum {
     STEP_INFO,
     STEP_WHOAMI,
@@ -49,11 +50,12 @@ static void name_channel(const struct redis *r, char channel[REDIS_KEY_MAX + RED
     memcpy(channel + len, r->self, REDIS_ID_TEXT + 1);
 }
 
-/* The tries change nothing: nobody writes to that inbox, and nobody listens to that channel. */
+/* Writes the request of a step. None of them changes anything: nobody writes to that inbox, and
+ * nobody listens to that channel. */
 static void write_question(struct redis *r, int step)
 {
     char own[sizeof r->box + REDIS_KEY_MAX], channel[REDIS_KEY_MAX + REDIS_ID_TEXT + 1];
-    snprintf(own, sizeof own, "{%s}:inbox:%s?", r->prefix, r->self); /* no inbox of a waiter */
+    snprintf(own, sizeof own, "{%s}:inbox:%s?", r->prefix, r->self); /* the inbox of no waiter */
     name_channel(r, channel);
     const char *const questions[STEPS][7] = {
         [STEP_INFO] = {"INFO", "everything"},
@@ -386,7 +388,7 @@ static void find_moves(const struct report *report, const struct resp_reply *res
         find(report, "moves", HF_HEALTH_OK, NULL, "no slot is half moved");
 }
 
-/* Returns true if this client, as its URL says, cannot do without what that step tried. */
+/* Returns true if this client, with the settings of its URL, needs what that step tried. */
 static bool is_needed(const struct redis *r, int step)
 {
     switch (step) {
@@ -416,7 +418,7 @@ static void find_lack(const struct report *report, int step, const struct resp_r
         [STEP_SHARDED] = {"SPUBLISH", "wake=poll: messages in a cluster go by sharded channels"},
         [STEP_WAIT] = {"WAIT", "leave out replicas=: a grant cannot wait for replicas here"}};
     bool is_refused = resp->type == RESP_ERROR;
-    /* without EVAL this cannot be tried, and functions have the same rule as scripts */
+    /* without EVAL the step cannot be tried; functions have the same rule as scripts */
     bool is_untried = step == STEP_UNDECLARED && report->a->diagnose_lacks & 1u << STEP_EVAL;
     if (!is_refused || is_untried)
         return;

@@ -19,7 +19,7 @@ static void greet(struct redis *r, struct redis_connection *connection, enum req
         redis_connection_send(r, connection,
                               (struct request){.kind = kind, .patience = r->connect_timeout}, now);
 
-    /* an earlier part may have failed, so the greeting begins from scratch */
+    /* an earlier part may have failed, so write the command from the start */
     r->command.len = 0;
     r->command.failed = false;
 }
@@ -42,8 +42,8 @@ bool redis_greeting_check_rights(struct redis *r, struct redis_connection *conne
 }
 
 /* The connection may lead to another server or another process than before: forgets what was known
- * of that one. Without the right +info the run id stays unknown, and every notification is
- * confirmed first. */
+ * of the previous one. If the user lacks the right to INFO, the run id stays unknown, and the
+ * server is asked to confirm every notification. */
 static void forget_server(struct redis *r, struct redis_connection *connection)
 {
     connection->run_id[0] = 0;
@@ -179,7 +179,8 @@ static void read_info(struct redis *r, struct redis_connection *connection,
                               "the server is a replica, which takes no locks");
 }
 
-/* Notes which process the server is. One that does not say may be another process each time. */
+/* Notes which process the server is. A server that does not say may be another process each
+ * time. */
 static void note_server(struct redis *r, const struct redis_connection *connection)
 {
     bool is_same = connection->run_id[0] && strcmp(connection->run_id, r->run_id) == 0;
@@ -228,11 +229,12 @@ static bool has_failed(struct redis *r, struct redis_connection *connection, enu
                     kind == REQ_LIBRARY || kind == REQ_RIGHTS;
     bool cannot_serve =
         kind == REQ_RIGHTS && connection->state == CONNECTION_GREETING &&
-        error_reply.status == HF_UNAVAILABLE; /* for example while it loads its data */
+        error_reply.status == HF_UNAVAILABLE; /* for example the server is still loading its data */
     if (may_fail && !error_reply.leave && !cannot_serve)
         return false;
 
-    /* The connection may be up if the scripts are loaded later: that failure counts the same. */
+    /* The scripts may be loaded later, when the connection is up: a failure then counts as one of
+     * the greeting. */
     connection->state = CONNECTION_GREETING;
     redis_connection_drop(r, connection, error_reply.status, now, "%s", error_reply.text);
     return true;
@@ -255,8 +257,8 @@ void redis_greeting_answer(struct redis *r, struct redis_connection *connection,
         redis_load_refused(r, connection, resp, now);
 }
 
-/* If the server lacks the library, it is loaded and the call repeated. If the server has no
- * functions, scripts are used. */
+/* If the server lacks the library, loads it and repeats the call. If the server has no functions,
+ * uses scripts. */
 void redis_greeting_rights(struct redis *r, struct redis_connection *connection,
                            const struct request *request, const struct resp_reply *resp, nanos now)
 {

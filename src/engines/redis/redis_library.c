@@ -27,8 +27,8 @@ struct library_care {
 
 /* ---- Steps ---- */
 
-/* Sends the command that was written. from: index in care->names, or what STEP_LOAD mends. If that
- * fails, the client has its reply. */
+/* Sends the command that was written. `from`: index in care->names, or for STEP_LOAD the lack that
+ * it mends. If sending fails, the client gets its reply here. */
 static void send_step(struct redis *r, struct redis_op *a, enum step step, size_t from, nanos now)
 {
     struct redis_connection *connection = &r->connection[CONNECTION_COMMANDS];

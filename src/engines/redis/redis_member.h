@@ -1,5 +1,5 @@
-/* redis_member.h - the part of the Redis engine that engines made of Redis servers use:
- * engines/redlock and engines/sentinel. */
+/* redis_member.h - the part of the Redis engine that engines made of Redis servers use: redlock,
+ * sentinel and cluster. */
 #pragma once
 #include "core/timing.h"
 #include "engines/wire_engine.h"

@@ -28,8 +28,8 @@ static void notify(struct redis *r, struct redis_op *a)
 }
 
 /* This waiter has become the first and polls often from now on. If it can share the lock, or its
- * owner holds it, it may have been granted together with the waiter ahead; then it polls at once,
- * because the grace of a handoff is short. */
+ * owner holds the lock, it may have been granted together with the waiter that was ahead. Then it
+ * polls at once, because the grace of a handoff is short. */
 static void send_scout(struct redis *r, struct redis_op *first, nanos now)
 {
     if (!first || is_about_to_poll(r, first))
@@ -53,7 +53,7 @@ static void send_scout(struct redis *r, struct redis_op *first, nanos now)
 
 void redis_poll_leave(struct redis *r, struct redis_op *a, nanos now)
 {
-    if (a->poll_waiter.group) /* only with wake=poll, while it waits */
+    if (a->poll_waiter.group) /* true only with wake=poll, while the op waits */
         send_scout(r, op_of(poll_schedule_leave(&a->poll_waiter)), now);
 }
 

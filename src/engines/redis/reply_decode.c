@@ -134,7 +134,7 @@ static bool read_reason(struct redis_op *a, const struct resp_reply *resp,
     return true;
 }
 
-/* Reads "token meta", the holder. redlock compares it among its servers. */
+/* Reads "token meta", which names the holder. redlock compares it among its servers. */
 static void read_holder(struct redis *r, const struct resp_reply *holder,
                         struct engine_reply *reply, struct quorum_answer *answer)
 {
@@ -440,7 +440,8 @@ static void go_on(struct redis *r, const struct request *request, const struct r
 }
 
 /* Returns true if a grant that answers a poll might end before an extend reaches the server. Then
- * the waiter asks once more, and says that it knows: that gets the whole ttl. */
+ * the waiter sends one more request, which says that it knows of the grant and so gets the whole
+ * ttl. */
 static bool is_too_brief(struct redis *r, const struct redis_op *a, const struct request *request,
                          const struct engine_reply *reply, nanos now)
 {

@@ -35,7 +35,8 @@ char *resp_command_grow(struct resp_command *c, size_t more)
     return bytes + c->len;
 }
 
-/* Numbers are formatted by hand: a command has many, and printf took a third of the whole time. */
+/* Numbers are formatted by hand: a command has many, and with printf formatting took a third of the
+ * whole time of a request. */
 static inline unsigned count_digits(uint64_t number)
 {
     for (unsigned digits = 0;; digits += 4, number /= 10000) {
@@ -366,8 +367,8 @@ void resp_reader_close(struct resp_reader *r)
     free(r);
 }
 
-/* Reads a complete number in its normal form. Returns the end of its line, or NULL to let
- * hiredis decide. */
+/* Reads a number in its normal form, which must be complete. Returns the end of its line, or NULL
+ * to let hiredis decide. */
 static const char *read_digits(const char *at, const char *end, int64_t *number)
 {
     const char *from = at;

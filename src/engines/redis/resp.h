@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- Commands ---- */
+/* ---- Writing commands ---- */
 
 /* A buffer that commands are written into, one after the other; it keeps its memory. */
 struct resp_command {
@@ -16,7 +16,7 @@ struct resp_command {
     bool failed; /* an allocation failed; the command is incomplete */
 };
 
-/* Begins a command of that many words, in an empty buffer. */
+/* Begins a command of `words` words, in an empty buffer. */
 void resp_command_begin(struct resp_command *c, unsigned words);
 void resp_command_word(struct resp_command *c, const char *text, size_t len);
 void resp_command_text(struct resp_command *c, const char *text);
@@ -28,9 +28,8 @@ void resp_command_number(struct resp_command *c, int64_t number);
 /* Adds words that are in wire format already. */
 void resp_command_words(struct resp_command *c, const char *bytes, size_t len);
 
-/* For code that writes words in wire format itself: resp_command_room() returns where that many
- * bytes may be written, or NULL without memory; resp_command_end() says where the last of them
- * ended. */
+/* For code that writes words in wire format itself. resp_command_room() returns where it may write
+ * `most` bytes, or NULL without memory; resp_command_end() says where the written words end. */
 enum { RESP_FRAME_MAX = 25 }; /* bytes around a word */
 char *resp_command_grow(struct resp_command *c, size_t more);
 static inline char *resp_command_room(struct resp_command *c, size_t more)
@@ -83,5 +82,6 @@ const struct resp_reply *resp_reader_next(struct resp_reader *r, const char **er
 
 /* Returns the i-th item of a list; NULL: no such item. */
 const struct resp_reply *resp_item(const struct resp_reply *list, size_t i);
-/* Returns a number, or the value of a text that is a decimal number from 0 on; -1: neither. */
+/* Returns a number that is not negative, or the value of a text that is such a number in decimal;
+ * otherwise -1. */
 int64_t resp_count(const struct resp_reply *resp);

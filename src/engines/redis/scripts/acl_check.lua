@@ -1,12 +1,13 @@
 
 -- ---- acl_check.lua - finds out which commands that the verbs need are forbidden to the user
 --
--- It reads and writes no key: it only asks the server.
+-- Reads and writes no key: only asks the server about the user's rights.
 -- Keys: 1 lock, 2 counter, of a name that nobody uses. Inboxes and channels have names like the
 --   counter's, so a pattern that allows one of them allows all.
 -- Argument: 1 letters that say what this client needs besides the locks: i inbox, p channel,
 --   s channel in a cluster, - or others: none of these; h history, w WAIT, a WAITAOF, q quorum.
--- Answer: the names of the forbidden commands. Empty: there are none, or the server cannot say.
+-- Answer: the names of the forbidden commands; empty if there are none, or if the server cannot
+--   say.
 
 local function rights(keys, args)
   local check = redis.acl_check_cmd

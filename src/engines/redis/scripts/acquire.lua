@@ -64,7 +64,7 @@ local function read_for_acquire(lock, r, seen)
   local before, state = seen.before, nil
   if before == nil then before = redis.call('GET', lock.counter) end
   read_counter(lock, before)
-  -- The arrival number of a place that the request had, and may have lost.
+  -- The arrival number of a place in the queue that the request had, and may have lost.
   r.arrived = #r.queued > 1 and r.queued
   r.number_before = seen.joins and lock.now or lock.number -- number that the counter has now
   lock.number = math.max(lock.number, tonumber(r.agreed), tonumber(r.arrived or 0))
@@ -75,7 +75,7 @@ local function read_for_acquire(lock, r, seen)
   end
   if r.kind ~= 'e' or r.owner ~= '-' then
     state = redis.pcall('HMGET', lock.key, '@k', '@c', '@d', '@u')
-    if not state[1] then state = nil end -- the lock is free or not in a hash; GET follows
+    if not state[1] then state = nil end -- the lock is free or not in a hash: GET follows
   end
   return read_lock(lock, seen.value, state)
 end
@@ -98,7 +98,7 @@ end
 
 -- The short path for a lock that others hold. It draws two waiters at random and applies only if
 -- neither is dead. (The next release finds out whether the first waiter is dead.) Returns an
--- answer, or nil. With nil, at.left is set if the request can be queued.
+-- answer, or nil. If the result is nil and the request can be queued, at.left is set.
 local function look_ahead(lock, r, at)
   local till = lock.form == 'many' and r.waits and full_until(lock, r)
   local is_held = till or (r.kind == 'e' and lock.plain and lock.plain.id ~= r.id and
@@ -120,8 +120,8 @@ end
 local function read_own(lock, r)
   local held = read_hold(lock, r.id)
   if not held or r.owner == '-' then return held end
-  -- A release that was refused half-way has removed the id from its owner's list: the id holds
-  -- nothing any more.
+  -- A release that was refused half-way may have removed the id from its owner's list only: then
+  -- the id holds nothing any more.
   local ids = redis.call('HGET', lock.key, '+' .. r.owner) or ''
   if ids:find(r.id, 1, true) then return held end
   redis.call('HDEL', lock.key, r.id)

@@ -14,7 +14,7 @@ local function open_lock(keys, clock)
     is_unfinished = false, has_more_over = false }
 end
 
--- keep: number of past holds to keep, as text; age: milliseconds for which they are kept.
+-- keep: number of past holds to keep, as text; age: how long they are kept, in ms.
 local function set_history(lock, keep, age)
   lock.history = keep ~= '0' and tonumber(keep)
   lock.age = age
@@ -32,7 +32,7 @@ local function next_number(lock)
   return whole(lock.number)
 end
 
--- somebody_waits: true, false, or nil if the caller does not know.
+-- Stores the counter. somebody_waits: true, false, or nil if the caller does not know.
 local function keep_counter(lock, somebody_waits)
   local look_closer = lock.tombstones_until > lock.now or somebody_waits or not lock.is_listed
   if not look_closer and somebody_waits == nil then

@@ -11,8 +11,8 @@ local function note_begin(lock, w, token, till)
   redis.call('PEXPIRE', past, age)
 end
 
--- why: r: the hold was released at `till`; l: it ended at `till` by time or by force; nil: it goes
--- on until `till`.
+-- why: 'r' the hold was released at `till`; 'l' it ended at `till` by time or by force; nil: it
+-- goes on until `till`.
 local function note_end(lock, token, till, why)
   local text = redis.call('ZRANGEBYSCORE', lock.past, token, token)[1]
   if not text then return end

@@ -65,8 +65,9 @@
 --     if the clock jumps ahead and back, the counter does not expire before the clock itself gives
 --     out higher numbers.
 
--- While the library is loaded, most globals (redis.call, math, string) are not there yet: functions
--- find them when they run. Numbers that commands get are texts: a number would be printed first.
+-- While the library is being loaded, most globals (redis.call, math, string) do not exist yet, so
+-- functions look them up when they run. Numbers that are arguments of commands are written as texts
+-- here: Lua would have to print a number each time.
 local HOUR_MS, DAY_MS = '3600000', '90000000'
 local ADMIT_MOST = 1000 -- most waiters that one call grants the lock to
 local GATHER_MOST = 128 -- most waiters of one owner that one call grants the lock to together

@@ -67,7 +67,8 @@ local function others_of(key, owner, id)
   local ids = redis.call('HGET', key, '+' .. owner) or ''
   local at = ids:find(id, 1, true)
   if not at then return ids end
-  return at > 1 and ids:sub(1, at - 2) .. ids:sub(at + #id) or ids:sub(#id + 2) -- with a blank
+  -- cut together with a blank
+  return at > 1 and ids:sub(1, at - 2) .. ids:sub(at + #id) or ids:sub(#id + 2)
 end
 
 local function take_from(key, owner, id)
@@ -152,7 +153,7 @@ local function drop_one(lock, h)
   redis.call('ZREM', lock.ends, h.id)
 end
 
--- why: as in note_end(); ended: time when the hold ended; nil: now.
+-- Ends a hold. why: as in note_end(); ended: time when the hold ended; nil: now.
 local function drop_hold(lock, h, why, ended)
   if lock.history then note_end(lock, h.token, ended or lock.now, why) end
   if lock.form == 'plain' then
@@ -183,8 +184,8 @@ local function hold_in_the_way(lock)
   return first and first.token .. ' ' .. first.meta
 end
 
--- The clock stepped back: shortens every hold to its ttl from now. All holds are shortened at once:
--- a hold that was left out would keep its units for another ttl.
+-- Shortens every hold to its ttl from now, after the clock stepped back. All holds at once: one
+-- that was left out would keep its units for another ttl.
 local function clamp_ends(lock)
   local all = redis.call('ZRANGE', lock.ends, 0, -1, 'WITHSCORES')
   for from = 1, #all, 2 * SLICE do
@@ -252,8 +253,8 @@ end
 
 local function round_of(meta) return tonumber(meta:match('^%d+ %a(%d+)')) or 0 end
 
--- The client asks again for a hold after it may have revoked a grant. The hold gets the round of
--- this request, so that the late revoke spares it.
+-- Gives the hold the round of this request. The client sends the request after it may have revoked
+-- the grant, and the late revoke then spares the hold.
 local function renew_round(lock, h, meta)
   if round_of(meta) <= round_of(h.meta) then return end
   h.meta = h.meta:match('^%d+') .. meta:sub(2)

@@ -91,7 +91,7 @@ local function inspect(keys, args)
   if failure then return failure end
   if lock.plain then
     read_counter(lock, redis.call('GET', lock.counter))
-    -- A late bare SET of an id that was given up; grant_or_refuse() removes it.
+    -- This is a late bare SET of an id that was given up; grant_or_refuse() removes it.
     if has_tombstone(lock, lock.plain.id) then
       lock.form, lock.class, lock.capacity, lock.used, lock.plain = 'free', '', 0, 0, nil
     end
