@@ -9,7 +9,7 @@
  * without sign or blanks; otherwise HF_INVALID names the text, and *ms is unchanged. */
 hf_status duration_parse(const char *text, int64_t *ms);
 
-/* The same in microseconds, with the additional unit us. */
+/* As duration_parse(), but in microseconds, with the additional unit us. */
 hf_status duration_parse_us(const char *text, int64_t *us);
 
 /* Prints a text that duration_parse (or _us) reads as the same number, in the largest unit that

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Are the eight bytes at `s` all printable ASCII? Checks them in one word: a borrow can only come
- * from a byte that is not printable itself. */
+/* Returns true if the eight bytes at `s` are all printable ASCII. Checks them in one word: a borrow
+ * can only come from a byte that is not printable itself. */
 static inline bool name_plain_eight(const char *s)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x80 * ones;
@@ -14,9 +14,9 @@ static inline bool name_plain_eight(const char *s)
     return ((bytes | (bytes - 0x20 * ones) | ((bytes ^ 0x7f * ones) - ones)) & tops) == 0;
 }
 
-/* Are all bytes printable ASCII? A quick check that most names pass: it takes eight bytes at a
- * time, the last eight may overlap. Returns false for a text below eight bytes, without checking
- * it. */
+/* Returns true if all bytes are printable ASCII. A quick check that most names pass: it takes eight
+ * bytes at a time, and the last eight may overlap those before. Returns false for a text below
+ * eight bytes, without checking it. */
 static inline bool name_plain(const char *text, size_t len)
 {
     if (len < 8)

@@ -70,6 +70,7 @@ hf_status settings_from_environment(struct settings *settings, char *(*lookup)(c
  * Call it last, also with an empty query: it then checks that the settings agree with each other.
  */
 hf_status settings_from_query(struct settings *settings, const char *query);
-/* The same, but skips words that `passes_on` accepts, which are no settings. NULL: skips none. */
+/* As settings_from_query(), but skips words that `passes_on` accepts, because these are not
+ * settings. NULL: skips none. */
 hf_status settings_from_query_except(struct settings *settings, const char *query,
                                      bool (*passes_on)(const char *name, size_t len));

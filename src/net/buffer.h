@@ -17,7 +17,7 @@ struct buffer {
 char *buffer_reserve(struct buffer *buffer, size_t len);
 /* Appends all bytes or none. */
 bool buffer_append(struct buffer *buffer, const void *bytes, size_t len);
-void buffer_take(struct buffer *buffer, size_t len); /* removes them */
+void buffer_take(struct buffer *buffer, size_t len); /* removes bytes from the front */
 void buffer_free(struct buffer *buffer);             /* Removes all bytes and frees the memory. */
 
 static inline size_t buffer_len(const struct buffer *buffer)

@@ -19,7 +19,7 @@ enum conn_state { CONN_OPENING, CONN_UP, CONN_FAILED };
  * resolved anew. If it has several addresses each is tried in turn, the first to->skip of them
  * last. */
 struct conn *conn_dial(const struct endpoint *to);
-void conn_free(struct conn *conn); /* closes */
+void conn_free(struct conn *conn); /* closes and frees it */
 
 /* Returns true if there is something to read, or a failure to report, without waiting for the
  * descriptor. */

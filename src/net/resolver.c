@@ -41,7 +41,7 @@ static void *resolve(void *arg)
     resolver->error = getaddrinfo(resolver->host, resolver->port, &hints, &resolver->found);
     atomic_store(&resolver->done, true);
     if (write(resolver->fd, &one, sizeof one) < 0) {
-        /* Fails only if the counter is at its maximum; the eventfd is readable then. */
+        /* The write fails only if the counter is at its maximum; the eventfd is readable then. */
     }
 
     unref(resolver);

@@ -21,7 +21,7 @@ int64_t clock_boot(void)
  * may be negative. Only CLOCK_MONOTONIC has a coarse, cheaper form. */
 static _Atomic int64_t asleep = INT64_MIN / 2;
 
-/* Measures it. The boot time is read first, so the result is never too large. The true value
+/* Measures `asleep`. The boot time is read first, so the result is never too large. The true value
  * only grows, so the largest measurement is the best. */
 void clock_tune(void)
 {

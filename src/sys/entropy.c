@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* The best known attack reaches seven rounds, and ids must only be unique and hard to guess. */
+/* The best known attack breaks seven rounds, and ids must only be unique and hard to guess. */
 enum { ROUNDS = 8 };
 
 /* The state is four rows of four words. A quarter round works on all four columns at once. */

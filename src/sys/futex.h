@@ -22,7 +22,7 @@ void futex_wake(futex_word *word, int count);
  * once more, and would take the only wake. */
 void futex_wake_all(futex_word *word);
 
-/* The same for words of this process alone, which is cheaper: the kernel need not look up the
+/* The same for words that only this process uses. They are cheaper: the kernel need not look up the
  * page. */
 void futex_wait_here(futex_word *word, uint32_t expected, int64_t until);
 void futex_wake_here(futex_word *word, int count);

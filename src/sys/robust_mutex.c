@@ -18,8 +18,8 @@ enum { PAGE = 4096, SMALL_STACK = 64 * 1024 };
  * the time lost when a waiter dies between its wake and its lock. */
 #define CHECK_EVERY 20000000 /* ns */
 
-/* Wait before a repair. Other threads of a dead process may run for the microsecond that the
- * kernel needs to interrupt them, and the sleeping thread may have ended before. */
+/* Pause before a repair. The mark comes when the sleeping thread has ended, and other threads of
+ * the dying process may still run for the microsecond that the kernel needs to interrupt them. */
 #define LAST_INSTRUCTIONS 200000 /* ns */
 
 /* ---- The owner ---- */
@@ -218,7 +218,7 @@ static bool names_nobody(uint32_t value)
     return syscall(SYS_tkill, value & FUTEX_TID_MASK, 0) != 0 && errno == ESRCH;
 }
 
-/* Sleeps until the word changes, for a moment at most. Returns true if it names no thread. */
+/* Sleeps until the word changes, for a moment at most. Returns true if the word names no thread. */
 static bool wait_for_change(struct robust_mutex *mutex, uint32_t value, int64_t now, int64_t until)
 {
     int64_t check = now + CHECK_EVERY;

@@ -11,8 +11,8 @@
 
 enum { PLACES_IN_BLOCK = 64, PAGE = 4096 };
 
-/* The handler reads these at any time, so each is stored at once: the address last when a mapping
- * comes, and first when it goes. */
+/* The signal handler may read these at any time. So each field is one atomic word, and the address
+ * is stored last when a mapping is added and cleared first when it is removed. */
 struct place {
     _Atomic uintptr_t begin; /* address of the mapping; 0: this entry is free */
     _Atomic size_t size;

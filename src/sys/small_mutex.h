@@ -28,7 +28,7 @@ static inline void small_mutex_lock(small_mutex *mutex)
         small_mutex_wait(mutex);
 }
 
-/* Makes a mutex that no other thread can see yet a locked one. */
+/* Makes a mutex that begins locked. No other thread can see it yet. */
 static inline void small_mutex_begin_held(small_mutex *mutex)
 {
     atomic_store_explicit(&mutex->word, SMALL_MUTEX_HELD, memory_order_relaxed);

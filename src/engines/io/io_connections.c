@@ -211,9 +211,8 @@ static void lose(struct io *io, const struct io_connection *connection, hf_statu
 {
     char why[ERROR_TEXT_MAX]; /* a copy, because `text` is freed with the connection */
     snprintf(why, sizeof why, "%s", text);
-    io_hang_up(
-        io,
-        connection->number); /* before notifying the engine, because the engine may dial again */
+    /* first, because the engine may dial again when it is notified */
+    io_hang_up(io, connection->number);
     io->type->connection_down(io->engine, connection->number, status, why, now);
     io_settle(io);
 }
@@ -265,7 +264,8 @@ static bool read_connection(struct io *io, struct io_connection *connection, nan
     return any;
 }
 
-/* A thread in recv() may have taken bytes that must be handled before these. */
+/* Returns false if another thread is in recv() on the connection: that thread may have taken bytes
+ * that must be handled before these. */
 bool io_read_now(struct io *io, struct io_connection *connection, nanos now)
 {
     bool is_read_by_caller =

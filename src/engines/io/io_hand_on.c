@@ -22,7 +22,7 @@ static bool is_interested(const struct io_waiter *waiter, unsigned group)
     return op && op->connections & connection_set_of(group);
 }
 
-/* NULL if no caller that sleeps or polls is interested. */
+/* Returns NULL if no caller that sleeps or polls is interested. */
 static struct io_waiter *interested_caller(const struct io *io, unsigned group)
 {
     for (struct io_waiter *waiter = io->waiters; waiter; waiter = waiter->next)

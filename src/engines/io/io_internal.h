@@ -365,11 +365,11 @@ void io_write_wake_fd(int fd); /* May be called without the lock. */
 /* Call io_loop_watch() when a connection came up, io_loop_unwatch() before it goes down. */
 void io_loop_watch(struct io *io, struct io_connection *connection);
 void io_loop_unwatch(struct io *io, struct io_connection *connection);
-/* Connections that the background thread leaves to the loop for now. */
+/* Returns the connections that the background thread leaves to the loop for now. */
 connection_set io_left_to_loop(const struct io *io, nanos now);
 /* Returns when the background thread must check again whether the loop reads: at most `until`. */
 nanos io_loop_limit(const struct io *io, nanos now, nanos until);
-/* An op without a caller became the first one that is interested in a group. */
+/* Called when an op without a caller is the first to be interested in a group. */
 void io_loop_expect(struct io *io, struct io_group *group);
 /* A reply on one of these connections is due: tells the background thread when to check. */
 void io_loop_announce(struct io *io, connection_set connections);

@@ -8,11 +8,11 @@
  * when it calls hf_process. It never drives: it does not sleep here, and another thread may poll
  * the same connection. An op without a caller leaves its connections to the loop for
  * IO_LOOP_PATIENCE after the loop read last, or after the first such op was submitted. Then the
- * background thread drives them, so a loop that is blocked keeps its leases.
+ * background thread drives them, so a blocked loop does not cost leases.
  *
- * Cost. A reply that meets a blocked loop is read up to 20 ms later, or 40 ms if the loop submits
- * meanwhile. While the loop is awake the background thread looks every 20 ms. tests/models/loop.pml
- * is the model. */
+ * Cost. A reply that arrives while the loop is blocked is read up to 20 ms later, or 40 ms if the
+ * loop submits meanwhile. While the loop is awake the background thread checks every 20 ms.
+ * tests/models/loop.pml is the model. */
 #include "io_internal.h"
 
 #include "sys/clock.h"
@@ -96,7 +96,7 @@ void io_loop_end(void *self)
     io_unlock(io);
 }
 
-/* ---- Whose turn it is ---- */
+/* ---- Loop or background thread ---- */
 
 /* A group is left to the loop only if the loop polls all its connections. */
 static bool is_left_to_loop(const struct io *io, unsigned group, nanos now)
@@ -109,8 +109,8 @@ static bool is_left_to_loop(const struct io *io, unsigned group, nanos now)
         if (!connection->in_loop)
             return false;
 
-        /* Bytes that hf_flush will send do not count. Bytes that a full socket did not take do
-         * count. */
+        /* A socket that waits to write is not left to the loop, unless its bytes are those that
+         * hf_flush will send. */
         bool writes = conn_events(conn) != POLLIN && !is_dirty;
         if (writes || conn_ready(conn))
             return false;

@@ -45,7 +45,7 @@ static void rerouted(void *ctx, struct engine_op *op)
     if (!mailbox)
         return;
     io_mailbox_touch(io, mailbox);
-    /* as with new connections, some thread must begin to read them */
+    /* some thread must begin to read these connections, as it must for new ones */
     io->dialled |= op->connections;
 }
 

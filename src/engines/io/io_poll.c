@@ -108,7 +108,7 @@ static bool keep_ready(struct wait_list *list)
 
 /* ---- Polling ---- */
 
-/* The limit of poll(2) in ms, rounded up. */
+/* Returns the time limit for poll(2) in ms, rounded up. */
 static int poll_limit(nanos until)
 {
     if (until == TIME_NEVER)

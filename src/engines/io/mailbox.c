@@ -2,7 +2,8 @@
  *
  * Mailboxes lie in chunks that stay in place until the driver is closed, so a slot that was
  * forgotten can still be looked up. A client may hold very many locks and has few ops in flight. So
- * an op has a mailbox only while a reply may come, and so has a mailbox its spare message. */
+ * an op has a mailbox only while a reply may come. For the same reason a mailbox has its spare
+ * message only then. */
 #include "io_internal.h"
 
 #include <stdlib.h>

@@ -203,7 +203,8 @@ hf_status endpoints_read_password(const char *path, char *password, size_t size)
     if (!*path)
         return HF_OK;
 
-    /* Without O_NONBLOCK a FIFO that another user put there would hold up the caller for ever. */
+    /* O_NONBLOCK: without it, a FIFO that another user put there would block the caller for
+     * ever. */
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;

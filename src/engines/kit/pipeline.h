@@ -50,8 +50,8 @@ static inline void pipeline_take(struct pipeline *p, void *request, size_t size)
 bool pipeline_take_id(struct pipeline *pipeline, uint64_t id, void *request);
 void pipeline_free(struct pipeline *pipeline);
 
-/* Returns when the i-th request has waited long enough. The time begins again with all bytes of
- * the server, but a complete reply must arrive within twice the patience, or twice `longest` if
+/* Returns when the i-th request has waited long enough. The time starts anew whenever bytes of the
+ * server arrive, but a complete reply must arrive within twice the patience, or twice `longest` if
  * that is longer. */
 static inline nanos pipeline_deadline(const struct pipeline *p, uint32_t i, nanos longest)
 {

@@ -77,7 +77,7 @@ void async_waiters_drain(struct async_waiters *p, struct table *t, uint32_t clie
 {
     assert(client && notify);
     pthread_mutex_lock(&p->lock);
-    /* each try to lock a stuck shard takes long, so there is one only */
+    /* trying to lock a stuck shard takes long, so this walk tries only until the first failure */
     bool may_discard = true;
     cell_walk_restart();
     uint32_t left = cell_walk_most(t), next;

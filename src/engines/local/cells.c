@@ -5,11 +5,12 @@
 #include "resource.h"
 #include "sys/clock.h"
 
-/* A walk is over after this time. A process that was stopped meanwhile, or got no processor, goes
- * on until it has walked for a moment of its own. */
+/* The walks of one op end after this time. If the process was stopped or got no CPU meanwhile, they
+ * go on for WALK_CPU_MORE of CPU time. */
 #define WALK_MAX NANOS_OF_MS(1000)
 #define WALK_CPU_MORE NANOS_OF_MS(50)
-/* What a visit of a cell may take on a slow and busy machine; one takes about a microsecond. */
+/* Time allowed for a visit of one cell, on a slow and busy machine. Usually it takes a
+ * microsecond. */
 #define WALK_PER_CELL NANOS_OF_MS(1) / 50
 
 _Thread_local struct cell_walk cell_walk = {.steps = WALK_CHECK};

@@ -147,14 +147,14 @@ extern _Thread_local struct cell_walk cell_walk;
 #define WALK_CHECK 1024
 #define WALK_OVER (-1)
 
-/* An op begins: one that locks a single shard. */
+/* Called when an op begins that locks a single shard. */
 static inline void cell_walk_restart(void)
 {
     cell_walk.began = 0;
 }
-/* A call begins that visits every cell. */
+/* Called when a call begins that visits every cell. */
 void cell_walk_restart_long(struct table *t);
-/* The op waited: walks are not to blame for that time. */
+/* Excludes time for which the op waited from the time of its walks. */
 static inline void cell_walk_waited(nanos time)
 {
     cell_walk.began += cell_walk.began > 0 ? time : 0;

@@ -358,11 +358,11 @@ static bool reap_old_neighbour(struct local *l)
 }
 
 /* Returns when to check a neighbour that seems alive. The kernel wakes only one watcher of a life
- * word, and the wake may go to a thread of a killed client that is still in the kernel's queue of
- * that word. Such a thread can take the wake only until it has ended. So the checks come at
- * doubling intervals after a clean-up: they delay the next clean-up at most by the time that the
- * thread needed to end. A new neighbour is checked twice within its first 100 ms, until an earlier
- * watcher has seen that the ring changed. After that idle clients sleep. */
+ * word. That may be a thread of a killed client, which stays in the kernel's queue of the word
+ * until it has ended, and does nothing with the wake. So after a clean-up checks come at doubling
+ * intervals: they delay the next clean-up at most by the time that such a thread needed to end. A
+ * new neighbour is checked twice within its first 100 ms, because its earlier watcher may not have
+ * seen yet that the ring changed. After that idle clients sleep. */
 static nanos next_check(const struct local *l)
 {
     nanos now = clock_boot(), reaped_at = atomic_load(&l->table.state->reaped_at);

@@ -42,7 +42,7 @@ static bool is_piece_of(struct table *t, uint32_t index)
     return first == index || (first != 0 && cell_at(t, first)->piece.more == index);
 }
 
-/* The resource of an entry, or 0 if the entry was never finished. */
+/* Returns the resource of an entry, or 0 if the entry was never finished. */
 static uint32_t resource_of(struct table *t, const struct entry *e)
 {
     uint32_t ri = read_once(e->resource);

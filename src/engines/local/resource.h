@@ -9,7 +9,7 @@ static inline uint32_t shard_of_hash(uint64_t hash)
     return (uint32_t)(hash % LOCAL_SHARDS);
 }
 
-/* Returns 0 if there is none. */
+/* Returns the index of the resource with that name; 0: none. */
 uint32_t resource_find(struct table *t, uint64_t hash, const char *name, size_t len);
 
 static inline uint32_t *resource_bucket(struct table *t, uint64_t hash)

@@ -5,8 +5,9 @@
 /* Locks the shard, and repairs it if its last owner died inside. Returns HF_UNAVAILABLE if it
  * cannot be locked in time; hf_error_text() names the process that holds it. */
 hf_status shard_lock(struct table *t, uint32_t shard, int64_t until);
-/* The same for a call that locks several shards in turn. *wait is the time that the whole call may
- * still wait for mutexes, and becomes less; its walks are bounded together, too. */
+/* As shard_lock(), for a call that locks several shards in turn. *wait is the time that the whole
+ * call may still wait for mutexes; the function subtracts what it waited. The walks of the call are
+ * bounded together, too. */
 hf_status shard_lock_next(struct table *t, uint32_t shard, nanos *wait);
 /* Like shard_lock(), and updates *now if locking took time. */
 hf_status shard_enter_late(struct table *t, uint32_t shard, int64_t until,

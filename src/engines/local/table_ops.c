@@ -22,8 +22,8 @@ void shard_op_fail(struct shard_op *v, hf_status status)
     v->reply->text = error_text();
 }
 
-/* Copies the holder, because the table may change at any time. The copy is valid until the
- * thread's next one. */
+/* Copies the holder, because the table may change at any time. The copy is valid until this thread
+ * makes the next one. */
 void shard_op_name_holder(struct shard_op *v, const struct resource *r)
 {
     static _Thread_local struct reply_holder holder;

@@ -280,7 +280,8 @@ void resource_admit_first(struct table *t, struct resource *r, nanos now)
     }
 }
 
-/* The op may have been cancelled by another thread while its caller is parked on the word. */
+/* Removes a waiter from the queue and wakes its caller: another thread may have cancelled the op
+ * while the caller is parked on the word. */
 static void remove_waiter(struct table *t, struct resource *r, union cell *cell, nanos now)
 {
     cell_list_remove_cell(t, &r->waiters, cell);
