@@ -259,8 +259,8 @@ static connection_set connections(void *self)
     return all;
 }
 
-/* Returns the time from which the connection for requests of that shard is watched. If its server
- * dies, it is replaced, and holders must hear of that. They may not send anything for long. */
+/* Returns the time from which the connection for requests of that shard is watched. Its server may
+ * die and be replaced, and holders must learn of that, although they may send nothing for long. */
 static nanos watched_from(const struct cluster_shard *shard)
 {
     return shard->redis && shard->first >= 0 ? redis_follow_watch_from(shard->redis) : TIME_NEVER;

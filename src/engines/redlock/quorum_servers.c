@@ -206,9 +206,9 @@ void redlock_servers_settle(struct redlock *l, nanos now)
 
 /* ---- Votes that count ---- */
 
-/* Returns another name of the same server that has already voted yes. Before any vote (NULL) it
- * returns another name that comes earlier in the URL. Two names of one server are recognized by its
- * run id, so only after both connections were made. */
+/* Returns another name of the same server that has already voted yes. If `votes` is NULL (no vote
+ * was cast yet), returns another name that stands earlier in the URL. Two names of one server are
+ * recognized by its run id, so only after both connections were made. */
 static const struct node *twin(const struct redlock *l, unsigned server, const struct quorum *votes)
 {
     const char *run_id = redis_quorum_member_run_id(l->node[server].redis);

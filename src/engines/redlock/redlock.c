@@ -179,8 +179,8 @@ static connection_set connections(void *self)
     return all;
 }
 
-/* Returns true if a release was not yet sent to that server. A server that hangs reads, once it
- * resumes, only what was sent. */
+/* Returns true if a release was not yet sent to that server. When a server that hangs resumes, it
+ * reads only what was sent. */
 static bool owes_release(const struct redlock *l, unsigned server)
 {
     for (const struct quorum_try *b = l->tries; b; b = b->next) {

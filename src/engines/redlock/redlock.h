@@ -70,8 +70,8 @@ struct node_op {
     struct quorum_try *in_try;
     unsigned server;
     uint8_t asked[REQUESTS_MAX];   /* ring with the enum op_verb of each request in flight */
-    uint32_t rounds[REQUESTS_MAX]; /* number of the round that the newest request belongs to */
-    nanos asked_at[REQUESTS_MAX];  /* time when the newest request was sent */
+    uint32_t rounds[REQUESTS_MAX]; /* number of the round that each request belongs to */
+    nanos asked_at[REQUESTS_MAX];  /* time when each request was sent */
     unsigned first, open;          /* oldest request in the ring; number of requests */
     /* token that the server proposed, or the token of our hold on it */
     uint64_t token;
@@ -127,7 +127,7 @@ struct quorum_op {
     struct engine_op *op;
     struct quorum_try *open_try; /* present try of the op; NULL: none */
     bool tried;                  /* a try has failed: the next one needs another id */
-    bool asked_before;           /* its place has an id */
+    bool asked_before;           /* the op's place has an id */
     bool listens;
     bool is_notified; /* the op is in redlock.notified */
     struct quorum_member_op listen_op[QUORUM_SERVERS_MAX];
@@ -283,8 +283,8 @@ void redlock_round_on_reply(struct redlock *l, struct node_op *node_op, enum op_
 /* Replies FAILED with the text, followed by the servers that failed. */
 void redlock_round_fail(struct redlock *l, struct quorum_try *b, hf_status status,
                         const char *what);
-/* Asks a server again that refused an op that does not wait, while other servers have not answered
- * yet. */
+/* An op that does not wait, and a server that refused it, while other servers have not answered
+ * yet: plans to ask that server again. */
 void redlock_try_poll_later(struct redlock *l, struct node_op *node_op, nanos now);
 void redlock_try_tick(struct redlock *l, struct quorum_try *b, nanos now);
 void redlock_try_fail(struct redlock *l, struct quorum_try *b, nanos now);

@@ -388,8 +388,8 @@ static void conclude(struct redlock *l, struct quorum_op *quorum_op)
     struct engine_reply reply = {
         .kind = REPLY_RELEASED, .asked_at = t->asked_at, .retry_at = TIME_NEVER};
     char text[900];
-    assert(quorum_count(&t->quorum, VOTE_OPEN) ==
-           0); /* all servers have answered, or were given up */
+    /* all servers have answered, or were given up */
+    assert(quorum_count(&t->quorum, VOTE_OPEN) == 0);
     for (unsigned i = 0; admin_is_for_servers(asked->verb) && i < l->servers; i++)
         find_silence(l, quorum_op, i);
 
