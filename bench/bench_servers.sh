@@ -27,7 +27,7 @@ start_servers() {
     MAIN_PID=$REDIS_PID
 }
 
-# empty_server: removes all data and resets the counters of the last workload.
+# empty_server: removes all data and sets the counters of the last workload back to zero.
 empty_server() {
     redis_cli FLUSHALL >/dev/null
     redis_cli CONFIG RESETSTAT >/dev/null

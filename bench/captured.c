@@ -77,7 +77,10 @@ struct words {
     size_t at[WORDS_MOST], size[WORDS_MOST];
 };
 
-/* The command at the beginning of `bytes`: "*2\r\n$4\r\nPING\r\n..." */
+/* Reads the command at the beginning of `bytes`, as in "*2\r
+ * $4\r
+ * PING\r
+ * ...". */
 static struct words read_words(const char *bytes, size_t len)
 {
     struct words w = {.bytes = bytes};
@@ -238,7 +241,7 @@ static void take_all(struct before *before, pthread_t *thread)
         bench_fail("no thread");
 }
 
-/* `pause_ms` is time for the replies of servers that the library did not wait for. */
+/* `pause_ms` is time for those replies of servers that the library did not wait for. */
 static void cycle(const struct lock_kind *kind, void *lock, struct before *before, double pause_ms)
 {
     pthread_t thread;

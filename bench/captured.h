@@ -34,7 +34,8 @@ int capture(const struct bench *b, int phrases, struct captured captured[SERVERS
 
 /* Returns true if the argument is a number of ms, which may differ between two cycles. */
 bool is_measured_time(const char *word, size_t len);
-/* Length of the first part of an argument. Parts are numbers and ids, separated by spaces. */
+/* Returns the length of the first part of an argument. Parts are numbers and ids, separated by
+ * spaces. */
 size_t part_len(const char *word, size_t len);
 
 /* Runs cycles of any kind of lock through recorders, which keep what was sent after the first
@@ -49,5 +50,5 @@ void phrase_free(struct phrase *phrase);
 void phrase_replace(struct phrase *phrase, const char *old, const char *new);
 void phrase_set_id(struct phrase *phrase, const char *id);
 void phrase_set_token(struct phrase *phrase, const char *token);
-/* An id that is unique among all cycles of all workers. */
+/* Makes an id that is unique among all cycles of all workers. */
 void phrase_next_id(char id[ID_LEN], int worker, uint64_t cycle);

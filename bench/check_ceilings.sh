@@ -3,7 +3,7 @@
 source "$(dirname "$0")/../tests/lib/tap.sh"
 source "$ROOT/tests/lib/servers.sh"
 
-# sends_the_same WORKLOAD URL
+# sends_the_same WORKLOAD URL: checks that ceiling and library send the same bytes.
 sends_the_same() {
     "$BUILD/bench/check_bytes" "$1" --url "$2"
 }
@@ -17,14 +17,15 @@ sends_the_same_at_last() {
     return 1
 }
 
-# shows FILTER PROGRAM ARGUMENT...: the jq FILTER is true of the result that the program prints.
+# shows FILTER PROGRAM ARGUMENT...: succeeds if the jq FILTER is true of the result that the program
+# prints.
 shows() {
     local filter=$1 line
     shift
     line=$("$@") && jq -e "$filter" <<<"$line" >/dev/null || { echo "$filter is not true of: $line" && return 1; }
 }
 
-# Of two servers a majority is both, so no reply comes late. With late replies the next command
+# With two servers a majority is both, so no reply comes late. With late replies the next command
 # would depend on their timing.
 quorum=()
 for _ in 1 2; do

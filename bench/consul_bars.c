@@ -27,7 +27,7 @@ static hf_lease *lease;
 static int command, query; /* connections */
 static char session[SESSION_TEXT + 1];
 
-/* Of `raw`. */
+/* the sessions of the way `raw` */
 static struct pair {
     char session[2][SESSION_TEXT + 1];
     int key;
@@ -57,8 +57,8 @@ static const char *field_of(const char *text, const char *name)
     return at ? at + strlen(name) : "";
 }
 
-/* The value of a field of JSON; "" if it is missing. Skips blanks, because an agent that was
- * started with -dev lays its JSON out with them. */
+/* Returns the value of a field of JSON; "" if it is missing. Skips blanks, because an agent that
+ * was started with -dev lays its JSON out with them. */
 static const char *value_of(const char *body, const char *quoted_name)
 {
     const char *at = field_of(body, quoted_name);
@@ -123,8 +123,8 @@ static void open_native(int worker)
     make_session(session);
 }
 
-/* What Lock() of its Go library does: block until no session has the key, then try to acquire it.
- */
+/* Does what Lock() of its Go library does: blocks until no session has the key, then tries to
+ * acquire it. */
 static bool take_native(void)
 {
     char line[256];

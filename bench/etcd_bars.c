@@ -216,8 +216,8 @@ static void open_native(int worker)
     snprintf(own_key, sizeof own_key, "native/race/%" PRIx64, (uint64_t)lease);
 }
 
-/* Asks what clientv3 asks with WithLastCreate() and WithMaxCreateRev(): for the newest key that was
- * created before ours. *revision: revision of the reply. */
+/* Sends the query of clientv3's WithLastCreate() and WithMaxCreateRev(): for the newest key that
+ * was created before ours. *revision: revision of the reply. */
 static bool find_key_ahead(char key[64], uint64_t *revision)
 {
     static struct call call;
@@ -239,7 +239,8 @@ static bool find_key_ahead(char key[64], uint64_t *revision)
     return true;
 }
 
-/* The client's watch begins at the revision of the answer. */
+/* Waits for the deletion of the key. As in etcd's client, the watch begins at the revision of the
+ * reply that named the key. */
 static void await_key_ahead(const char *key, uint64_t revision)
 {
     static int64_t id;
@@ -348,14 +349,14 @@ static void open_raw(int worker)
     worker_number = worker;
     open_wire(&commands);
     open_wire(&watches);
-    put_key(raw_key[worker]); /* the other one deletes it */
+    put_key(raw_key[worker]); /* the other worker deletes it */
     pb_clear(&message);
     message_watch(&message, 1, text_slice(raw_key[worker]), SLICE_NONE, true);
     send_watch();
     while (!watching.messages)
         read_wire(&watches);
     awaited = 1;
-    usleep(200000); /* both watch */
+    usleep(200000); /* now both workers watch */
     if (worker == 0)
         delete_key(raw_key[0]);
 }
@@ -365,13 +366,14 @@ static bool take_raw(void)
     await_deletion();
     awaited = 1;
     if (turns_are_over()) {
-        delete_key(raw_key[1 - worker_number]); /* so that the other one ends, too */
+        delete_key(raw_key[1 - worker_number]); /* ends the wait of the other worker, too */
         return false;
     }
     return true;
 }
 
-/* The key that is deleted next is back with the same transaction. */
+/* Deletes the key for which the other worker waits. The same transaction restores the key that the
+ * other worker will delete next. */
 static void give_raw(void)
 {
     static struct call call;
@@ -415,7 +417,8 @@ static void run_holdfast_cycles(int threads)
         pthread_join(thread[i], NULL);
 }
 
-/* One of the cycles in flight: the transactions that Holdfast sends, with values as long. */
+/* One of the cycles in flight: the transactions that Holdfast sends, with values of the same
+ * lengths. */
 struct raw_cycle {
     struct call call;
     char base[32], end[32], key[80], value[80];

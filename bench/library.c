@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of tries, because a server that shares its CPU with a thousand clients may be slow. */
+/* Most tries of one call. There may be many, because a server that shares its CPU with a thousand
+ * clients is slow. */
 #define TRIES_MOST 20
 
 void library_must(hf_status status)

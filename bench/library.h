@@ -8,7 +8,7 @@ struct lock_kind library_kind(const struct bench *b);
 const char *library_who(const struct bench *b);
 const char *engine_of(const char *url); /* "redis" of "redis://..." */
 
-/* These end the program with the library's message if they fail. */
+/* If one of these fails, it ends the program with the library's message. */
 hf_client *library_open(const struct bench *b, bool own_loop);
 void library_must(hf_status status);
 /* Returns false on success, and true if the call should be repeated. Ends the program if a retry

@@ -30,7 +30,7 @@ static void pop_for_ever(const struct bench *b, struct wake_up *shared)
     }
 }
 
-/* Pauses before each push, so that the other process certainly waits in the server. Handoffs are
+/* Pauses before each push, so that the other process certainly waits in the server: handoffs are
  * measured the same way. */
 static void push(const struct bench *b, struct wake_up *shared, int64_t until)
 {

@@ -140,7 +140,8 @@ static struct pipeline *pipeline_open(const struct bench *b, int slots, int firs
     return p;
 }
 
-/* Waits for the requests in flight, and frees. Returns the grants before that. */
+/* Waits for the requests in flight and frees the pipeline. Returns the number of grants before the
+ * call. */
 static uint64_t pipeline_close(struct pipeline *p)
 {
     uint64_t granted = p->granted;

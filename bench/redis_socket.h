@@ -20,7 +20,7 @@ void redis_socket_send(struct redis_socket *conn, const char *bytes, size_t len)
 /* Waits for a whole reply and returns it; valid until the next call. Its first byte is its type. An
  * error reply ends the program. */
 const char *redis_socket_reply(struct redis_socket *conn, size_t *len);
-/* The same without waiting; NULL if there is no whole reply yet. */
+/* As redis_socket_reply(), but without waiting; NULL if there is no whole reply yet. */
 const char *redis_socket_reply_ready(struct redis_socket *conn, size_t *len);
 /* Waits until something arrives, and receives it with one call. */
 void redis_socket_receive(struct redis_socket *conn);
@@ -29,10 +29,10 @@ void redis_socket_receive(struct redis_socket *conn);
 const char *redis_socket_request(struct redis_socket *conn, size_t *len, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The number after `field` ("used_memory:") in a section of INFO; NAN if it is missing. */
+/* Returns the number after `field` ("used_memory:") in a section of INFO; NAN if it is missing. */
 double redis_socket_info(struct redis_socket *conn, const char *section, const char *field);
-/* Number of commands that clients sent, by the server's counters (see redis_socket.c). With `sets`
- * SET counts as well; that is right only while no script that calls SET runs. */
+/* Returns the number of commands that clients sent, by the server's counters (see redis_socket.c).
+ * With `sets` SET counts as well; that is right only while no script that calls SET runs. */
 double redis_socket_commands(struct redis_socket *conn, bool sets);
 
 uint16_t url_port(const char *url);

@@ -4,7 +4,7 @@
 
 struct span {
     const struct bench *b;
-    double (*commands)(const struct bench *b); /* NULL: not counted */
+    double (*commands)(const struct bench *b); /* NULL: commands are not counted */
     int64_t from_ns;
     double client_us, server_us, sent;
 };

@@ -24,11 +24,11 @@ static struct page {
     _Atomic uint32_t overlaps;
     _Atomic int64_t released_at; /* when the last release began */
     _Atomic int64_t begin, end;
-    _Atomic bool counted; /* the writes were counted: sessions may end */
+    _Atomic bool counted; /* the server's writes were counted, so sessions may end now */
     struct {
         uint64_t turns;
         uint32_t samples;
-        int64_t handoff[SAMPLES]; /* from the begin of a release to the next turn */
+        int64_t handoff[SAMPLES]; /* times from the beginning of a release to the next turn */
     } worker[WORKERS_MAX];
 } * page;
 
@@ -166,7 +166,8 @@ static void print_turns(const char *way, int workers, int64_t hold_us, double la
     print_handoff(workers);
 }
 
-/* Waits until all workers have got so far. One that failed has said why. */
+/* Waits until `count` is the number of workers. If a worker ends before (it has printed why), ends
+ * the program. */
 static void await_all(_Atomic int *count, int workers)
 {
     while (*count < workers) {

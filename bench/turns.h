@@ -1,5 +1,6 @@
 /* turns.h - processes that take turns under one lock, whatever the lock is: how many turns, how
- * fair, how long from the begin of a release to the next turn, and what each cost the server. */
+ * fair, how long from the beginning of a release to the next turn, and what each turn cost the
+ * server. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@ struct turns {
 void turns_run(const char *way, const struct turns *turns, int workers, double seconds,
                int64_t hold_us);
 bool turns_are_over(void);
-/* In memory that the workers share. */
+/* Returns memory that the workers share. */
 void *turns_shared(unsigned long size);
 
 int64_t turns_now(void); /* in nanoseconds */

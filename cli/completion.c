@@ -119,7 +119,7 @@ static void bash_verb(const struct verb *verb)
     printf("        fi\n        ;;\n    esac\n}\n");
 }
 
-/* clang-format off: one line of the script a line */
+/* clang-format off: each source line is one line of the script */
 static const char BASH_WORDS[] =
     "# Joins the pieces into which readline splits a word at \":\" and \"=\": words, the place of "
     "the cursor\n"
@@ -325,7 +325,7 @@ static void zsh_verb(const struct verb *verb)
     }
 }
 
-/* clang-format off: one line of the script a line */
+/* clang-format off: each source line is one line of the script */
 static const char ZSH_NAMES[] =
     "# The names of locks of the engine that -u names.\n"
     "_holdfast_names() {\n"
@@ -408,7 +408,7 @@ static void fish_verb(const struct verb *verb)
     }
 }
 
-/* clang-format off: one line of the script a line */
+/* clang-format off: each source line is one line of the script */
 static const char FISH_FUNCTIONS[] =
     "# Is the verb still to be typed? The URL of -u is none.\n"
     "function __holdfast_needs_verb\n"

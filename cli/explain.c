@@ -104,7 +104,7 @@ static int read_setting(const struct cli_options *options, const hf_client *clie
     return status == HF_OK ? 0 : fail_with(status);
 }
 
-/* "op_timeout_ms" as "opTimeoutMs". */
+/* Returns "op_timeout_ms" as "opTimeoutMs". */
 static struct shown camel_case(const char *name)
 {
     struct shown key;

@@ -122,7 +122,7 @@ static void print_event(FILE *out, const struct hf_log_event *event)
     fputs("}\n", out);
 }
 
-/* One write a line: several processes append to one log. */
+/* One write for each line, because several processes append to one log. */
 static void append(int fd, const struct hf_log_event *event)
 {
     char *line = NULL;

@@ -144,7 +144,7 @@ void complain(const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    /* One write a line, so that lines of processes that share stderr do not mix. */
+    /* One write for each line, so that lines of processes that share stderr do not mix. */
     dprintf(STDERR_FILENO, "holdfast: %s\n", line);
 }
 

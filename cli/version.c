@@ -13,7 +13,8 @@
 
 static const struct option_spec OPTIONS[] = {OPTION_JSON, OPTION_HELP};
 
-/* Takes the first line of hf_engines_left_out() apart: ENGINE: REASON. Returns what follows it. */
+/* Splits the first line of hf_engines_left_out(), which is ENGINE: REASON. Returns the lines after
+ * it. */
 static const char *read_left_out(const char *lines, char engine[32], char why[192])
 {
     size_t len = strcspn(lines, "\n"), name = strcspn(lines, ":");

@@ -125,7 +125,7 @@ bool auth_open(const char *path, struct auth_tokens **out)
     char line[LINE_BYTES];
     *out = NULL;
     struct auth_tokens *access = calloc(1, sizeof *access);
-    /* Without O_NONBLOCK a FIFO that another user put there would hold up the start for ever. */
+    /* O_NONBLOCK: without it, a FIFO that another user put there would block the start for ever. */
     int fd = access ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
 

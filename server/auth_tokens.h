@@ -19,7 +19,7 @@ struct auth_tokens;
 bool auth_open(const char *path, struct auth_tokens **access);
 void auth_free(struct auth_tokens *access);
 
-/* The caller with this token, or NULL. Takes the same time for every token. */
+/* Returns the caller with this token, or NULL. Takes the same time for every token. */
 const struct caller *auth_find(const struct auth_tokens *access, const char *token, size_t len);
 
 bool auth_allows(const struct caller *holder, unsigned right, const char *name);

@@ -88,7 +88,7 @@ void wait_granted(struct wait *wait)
                             .replayed = wait->replayed,
                             .renews = wait->renews && !wait->replayed,
                             .requesters = 1};
-    /* the grant owns it until its answer is written */
+    /* from here on the grant owns the key's lock, until its answer is written */
     wait->idempotency = (struct idempotency){.key_lock = NULL};
     bool fine = print_grant(grant, wait);
     for (struct exchange *x; (x = wait_take_requester(wait));) {

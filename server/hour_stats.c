@@ -52,7 +52,7 @@ static int by_size(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The smallest value that at least `percent` of the values do not exceed. */
+/* Returns the smallest value that at least `percent` percent of the values do not exceed. */
 static json_t *percentile(const int64_t *sorted, size_t count, size_t percent)
 {
     size_t rank = (count * percent + 99) / 100, index = rank ? rank - 1 : 0;

@@ -76,7 +76,7 @@ void http_set_tls(struct http *http, SSL_CTX *tls);
 /* Accepts connections on a listening socket and takes it over. Returns false with errno. */
 bool http_listen(struct http *http, int fd, bool tls);
 void http_stop_listening(struct http *http);
-/* The i-th listening socket, or -1 after the last. */
+/* Returns the i-th listening socket, or -1 after the last. */
 int http_listening(const struct http *http, size_t i);
 /* Closes idle connections at once, and the others after their answer. */
 void http_drain(struct http *http);

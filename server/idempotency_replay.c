@@ -29,8 +29,8 @@ static void print_note_name(const struct wait *wait, char name[NOTE_BYTES])
 
 /* ---- Exported text and label ---- */
 
-/* Encrypts both ids with a pad that only the key yields: labels are shown to others, and an
- * attempt id is enough to release. Applying it twice decrypts. */
+/* Encrypts both ids with a pad that only the key yields: labels are shown to others, and an attempt
+ * id is enough to release a lease. Applying it twice decrypts. */
 static void cover(const struct wait *wait, unsigned char ids[SHA256_DIGEST_LENGTH])
 {
     char text[HEX_BYTES + 32];

@@ -38,8 +38,8 @@ void answer_problem(struct exchange *x, int status, const char *code, const char
     answer_with(x, status, TYPE_PROBLEM, problem);
 }
 
-/* Whether the library's message may be sent to a client. Messages about the engine could contain
- * its address or path; for those only the general text is sent. */
+/* Returns true if the library's message may be sent to a client. Messages about the engine could
+ * contain its address or path; for those only the general text is sent. */
 static bool may_reveal(hf_status status)
 {
     switch (status) {

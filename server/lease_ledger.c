@@ -349,7 +349,7 @@ void lease_ledger_gone(struct ledger_entry *entry, bool is_early)
         lease_ledger_end(entry, is_early ? END_ELSEWHERE : END_EXPIRED);
 }
 
-/* The handle that renewed the lease is gone: from now on the checks around its end time find out
+/* The handle that renewed the lease is gone: from now on the checks around the lease's end find out
  * how it ended. */
 static void find_end_by_time(struct ledger_entry *entry)
 {

@@ -58,7 +58,8 @@ void lease_ledger_release(struct ledger_entry *entry, hf_status outcome);
  */
 void lease_ledger_break(struct lease_ledger *ledger, const char *name, uint64_t token,
                         bool is_certain);
-/* The library reports that a lease with that token is lost. Ends one that this instance renews. */
+/* The library reports that a lease with that token is lost. If this instance renews it, ends it in
+ * the ledger. */
 void lease_ledger_lost(struct lease_ledger *ledger, const char *name, uint64_t token,
                        enum lease_end end);
 

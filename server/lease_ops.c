@@ -40,7 +40,7 @@ struct holding {
     char name[HF_NAME_MAX + 1], message[HF_NAME_MAX + 128];
 };
 
-static struct holding *in_flight; /* those whose outcome is awaited on the loop */
+static struct holding *in_flight; /* requests whose outcome is awaited on the loop */
 
 /* Returns true if the caller may use the lease. */
 static bool look_at(struct holding *h, hf_lease *lease)
@@ -151,7 +151,7 @@ static int64_t held_until_end_ms(const struct holding *h)
     return ms < most ? ms : most;
 }
 
-/* The correlation id of the request, or else that of the grant. */
+/* Chooses the correlation id of the request, or else that of the grant. */
 static void choose_correlation(const struct holding *h, char text[HF_CORRELATION_MAX + 1])
 {
     const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);

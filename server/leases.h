@@ -22,7 +22,8 @@ bool leases_idle(const struct leases *leases);
 struct lock_state {
     json_t *holder; /* NULL if unknown */
     uint32_t waiters;
-    int64_t left_ms; /* time until enough holds end, unless renewed or released; -1 if unknown */
+    /* time until enough holds end if none of them is renewed or released; -1 if unknown */
+    int64_t left_ms;
 };
 /* Blocks. `needed` is the number of units of the refused request. */
 void lock_state_read(hf_client *client, const char *name, uint32_t needed,

@@ -50,7 +50,7 @@ static const char *text_of(json_t *row, const char *key)
 
 /* ---- Lists ---- */
 
-/* An entry of the list: all rows of one name. */
+/* Returns an entry of the list: all rows of one name. */
 static json_t *lock_json(const char *name)
 {
     return json_pack("{s:s, s:[], s:[]}", "name", name, "holders", "waiters");

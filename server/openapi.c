@@ -28,7 +28,7 @@ static json_t *reference(const char *schema)
     return json_pack("{s:s+}", "$ref", DEFINITIONS, schema);
 }
 
-/* Content of one media type. Takes over the reference of `schema`. */
+/* Returns the content of one media type. Takes over the reference of `schema`. */
 static json_t *content(const char *type, json_t *schema)
 {
     return json_pack("{s:{s:o}}", type, "schema", schema);
@@ -48,7 +48,7 @@ static void each_word(const struct source *from, const char *text,
 
 /* ---- Answers ---- */
 
-/* Content of the answer of success, or NULL if it has none. */
+/* Returns the content of the answer of success, or NULL if it has none. */
 static json_t *success_content(const struct route *route)
 {
     if (!*route->answer)

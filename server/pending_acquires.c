@@ -18,7 +18,7 @@ static int by_name(const void *left, const void *right)
                   ((const struct name_count *)right)->name);
 }
 
-/* NULL if nobody waits for the name. */
+/* Returns NULL if nobody waits for the name. */
 static struct name_count *find_count(const struct leases *leases, const char *name)
 {
     struct name_count wanted;
@@ -120,8 +120,8 @@ void wait_free(struct wait *wait)
     free(wait);
 }
 
-/* Leaves the queue. Record and note never queue, and their attempts may hold already: cancelling
- * the second op would give up the hold. */
+/* Leaves the queue. Record and note never queue. Their attempts may hold already, and cancelling
+ * another acquire of such an attempt would give up the hold. */
 void wait_cancel(struct wait *wait)
 {
     bool may_queue = wait->lease && (wait->phase == PHASE_KEY_LOCK || wait->phase == PHASE_LOCK);

@@ -62,7 +62,7 @@ struct leases {
 
 void wait_count(struct wait *wait);
 void wait_uncount(struct wait *wait);
-/* Returns true if one more may wait; false after it answered. */
+/* Returns true if one more request may wait; false after it answered with a refusal. */
 bool wait_may(struct exchange *x, struct wait *wait);
 void wait_counts_free(struct leases *leases);
 
@@ -92,7 +92,7 @@ bool idempotency_read(struct exchange *x, struct wait *wait, json_t *body);
 /* Returns the wait under the same key in this instance, or NULL. */
 struct wait *idempotency_shared(struct leases *leases, const struct wait *wanted);
 void idempotency_start(struct wait *wait);
-/* The key's lock, the record or the note has its outcome. */
+/* Called when the acquire of the key's lock, the record or the note has its outcome. */
 void idempotency_done(struct wait *wait);
 /* Nothing was granted under the key yet: starts the lock. */
 void idempotency_start_lock(struct wait *wait);

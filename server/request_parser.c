@@ -256,7 +256,7 @@ static int read_host(struct reading *r, struct request_head *head)
     return 0;
 }
 
-/* Whether a comma-separated list contains a word. */
+/* Returns true if a comma-separated list contains the word. */
 static bool lists(const struct piece *list, const char *word)
 {
     size_t len = strlen(word);

@@ -43,7 +43,7 @@ static bool is_method(const struct exchange *x, const char *method)
            (piece_is(x->head.method, "HEAD") && strcmp(method, "GET") == 0);
 }
 
-/* Whether `name` is one of the words, which may end with "!". */
+/* Returns true if `name` is one of the words, which may end with "!". */
 static bool is_word(const char *words, struct piece name)
 {
     for (size_t len; *words; words += len + strspn(words + len, "! ")) {

@@ -176,8 +176,8 @@ static void set_variable(char *variables[], size_t *count, char *text)
         variables[(*count)++] = text;
 }
 
-/* Whether a variable of the service is kept from the command: HOLDFAST_NAME and HOLDFAST_TOKEN are
- * replaced, and HOLDFAST_URL may contain a password. */
+/* Returns true if a variable of the service is kept from the command: HOLDFAST_NAME and
+ * HOLDFAST_TOKEN are replaced, and HOLDFAST_URL may contain a password. */
 static bool is_withheld(const char *variable)
 {
     static const char *const withheld[] = {"HOLDFAST_NAME=", "HOLDFAST_TOKEN=", "HOLDFAST_URL="};

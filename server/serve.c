@@ -307,7 +307,8 @@ static int open_http(struct service *service)
     return code;
 }
 
-/* Whether a signal is ignored, as nohup leaves SIGHUP: the service should outlive its terminal. */
+/* Returns true if a signal is ignored, as nohup leaves SIGHUP: the service should outlive its
+ * terminal. */
 static bool is_ignored(int number)
 {
     struct sigaction action;

@@ -36,7 +36,7 @@ static bool read_number(const char *text, int64_t *number)
     return isdigit((unsigned char)text[0]) && *end == 0 && errno == 0;
 }
 
-/* Index of `text` among the words of "a|b|c", or -1. */
+/* Returns the index of `text` among the words of "a|b|c", or -1. */
 static int64_t choice_of(const char *words, const char *text)
 {
     size_t len = strlen(text);

@@ -72,15 +72,15 @@ bool read_whole(struct exchange *x, json_t *body, const char *name, int64_t low,
 /* Reads a string of the body, or NULL if it is absent. Returns false after it answered. */
 bool read_text(struct exchange *x, json_t *body, const char *name, const char **value);
 
-/* A decoded parameter of the query, or NULL if it is absent or cannot be decoded. The caller
- * frees it. */
+/* Returns a decoded parameter of the query, or NULL if it is absent or cannot be decoded. The
+ * caller frees it. */
 char *query_text(const struct exchange *x, const char *name);
 
 /* Decodes the name in the target and checks it against the caller's scope. Returns false after
  * it answered. */
 bool read_name(struct exchange *x, size_t argument, unsigned right, char name[HF_NAME_MAX + 1]);
 
-/* The correlation id that the request carries. Returns false if it carries none. */
+/* Copies the correlation id that the request carries. Returns false if it carries none. */
 bool correlation_given(const struct exchange *x, char text[HF_CORRELATION_MAX + 1]);
 /* Fills in the correlation id of the request; if it has none, the id of the request. */
 void correlation_of(const struct exchange *x, char text[HF_CORRELATION_MAX + 1]);

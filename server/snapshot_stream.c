@@ -119,7 +119,7 @@ static bool may_see_all(const struct caller *caller, const json_t *names)
     return may;
 }
 
-/* A row without the names that its caller may not see. Returns a new reference. */
+/* Returns a row without the names that its caller may not see, as a new reference. */
 static json_t *visible_row(const struct caller *caller, json_t *row)
 {
     if (may_see_all(caller, json_object_get(row, "waitsFor")))
@@ -130,7 +130,7 @@ static json_t *visible_row(const struct caller *caller, json_t *row)
     return copy;
 }
 
-/* The rows that the caller may see: `rows` itself if that is all. Returns a new reference. */
+/* Returns the rows that the caller may see: `rows` itself if that is all. A new reference. */
 static json_t *visible(const struct stream *stream, json_t *rows)
 {
     const struct caller *caller = stream->x->caller;
@@ -146,7 +146,7 @@ static json_t *visible(const struct stream *stream, json_t *rows)
     return some;
 }
 
-/* The deadlocks all of whose names the caller may see. Returns a new reference. */
+/* Returns the deadlocks all of whose names the caller may see, as a new reference. */
 static json_t *visible_deadlocks(const struct stream *stream, json_t *deadlocks)
 {
     json_t *some = json_array();
@@ -274,7 +274,7 @@ static void keep_change(struct snapshot_stream *view, const struct lease_change 
     view->past[view->past_count++ % PAST_MAX] = kept;
 }
 
-/* The last changes, newest last. */
+/* Returns the last changes, newest last. */
 static json_t *past_json(const struct snapshot_stream *view)
 {
     json_t *changes = json_array();

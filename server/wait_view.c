@@ -179,7 +179,7 @@ static void add_rows(struct entries *entries, const json_t *rows, const json_t *
     }
 }
 
-/* Adds the waits through this instance whose owner is known. */
+/* Adds those waits through this instance whose owner is known. */
 static void add_waits(struct entries *entries, const struct leases *leases)
 {
     for (const struct wait *wait = leases->waits; wait; wait = wait->next) {
@@ -259,7 +259,7 @@ static void note_edge(void *arg, size_t holder, const char *name)
     json_array_append_new(json_object_get(row, "waitsFor"), json_string(name));
 }
 
-/* Says the circle in words for the log. The caller frees the text. */
+/* Describes the circle in words for the log. The caller frees the text. */
 static char *print_circle(const struct wait_entry *const *holders, size_t count)
 {
     char *text = NULL;

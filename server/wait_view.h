@@ -12,7 +12,8 @@ struct wait_view {
 bool wait_view_open(struct wait_view *view); /* false if out of memory */
 void wait_view_free(struct wait_view *view);
 
-/* On a worker: the client of each row, as texts; null if it is not known. Returns a new reference.
+/* On a worker: returns the client of each row, as texts; null where it is not known. A new
+ * reference.
  *
  * A client is a process, by host and pid. A waiter that runs under a holder on this machine belongs
  * to that holder (`holdfast run a -- holdfast run b`). Detached holds have outlived their process
@@ -21,7 +22,7 @@ json_t *wait_view_clients(const json_t *rows);
 
 /* On the loop: adds `waitsFor`, the names that a holder waits for, to the rows of such holders, and
  * finds the deadlocks. Leases through this instance belong to the same client if they have the same
- * `owner`. The list that an engine gives is true for each name at a moment of its own, so a circle
- * counts when two polls have seen it with the same tokens. A new one is logged as a warning. */
+ * `owner`. An engine's list shows each name as of another moment, so a circle counts only when two
+ * polls have seen it with the same tokens. A new circle is logged as a warning. */
 void wait_view_update(struct wait_view *view, struct server *server, json_t *rows,
                       const json_t *clients);

@@ -14,9 +14,9 @@ struct workers;
 /* Returns NULL on failure. */
 struct workers *workers_start(struct event_base *base, size_t count);
 void workers_post(struct workers *workers, struct job *job);
-/* The same for work that does not block: it runs at once. `done` still runs later, from the
- * loop. */
+/* As workers_post(), for work that does not block: it runs at once. `done` still runs later, from
+ * the loop. */
 void workers_do(struct workers *workers, struct job *job);
-/* Number of jobs posted and not done; on the loop. */
+/* Returns the number of jobs posted and not done; on the loop. */
 size_t workers_pending(const struct workers *workers);
 void workers_stop(struct workers *workers); /* Call it after all posted jobs are done. */

@@ -41,8 +41,8 @@ void pass_ms(double ms)
     }
 }
 
-/* Each number below 64 has its own slot; above, the six bits after the leading bit choose the
- * slot. */
+/* Each number below 64 has its own slot. For larger numbers the six bits after the leading bit
+ * choose the slot. */
 static unsigned slot_of(int64_t ns)
 {
     if (ns < 64)

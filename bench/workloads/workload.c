@@ -18,7 +18,8 @@
 #define READY_WITHIN_NS 60000000000
 #define WAITS_FOR_LONG_NS 1000000
 #define HANDOFF_SECTION_MS 2
-/* Time until all workers wait. Before that, the first ones are alone. */
+/* Pause before the measurement, in which all workers begin to wait: without it the first ones would
+ * be alone. */
 #define SETTLES_NS 50000000
 /* most workers that connect at the same time: a server cannot accept a thousand in time */
 #define CONNECT_AT_ONCE 50
@@ -83,7 +84,7 @@ static void note_gap(struct workload *workload, int64_t taken)
     }
 }
 
-/* Returns the time at which the cycle begins. With a rate, that is the time at which it should have
+/* Returns the time at which the cycle begins. With a rate, that is the time when it should have
  * begun: if the last cycle took too long, the delay counts as latency. */
 static int64_t await_begin(struct post *post)
 {

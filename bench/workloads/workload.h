@@ -19,8 +19,8 @@ struct lock_kind {
  * Returns 0, or the exit status of the first worker that failed. */
 int workload_run(const struct bench *b, const struct lock_kind *kind, struct result *result);
 
-/* The same with two workers. A handoff counts only if the other worker had already waited for a
- * while when the lock was released. */
+/* As workload_run(), with two workers. A handoff counts only if the other worker had already waited
+ * for a while when the lock was released. */
 int workload_handoff(const struct bench *b, const struct lock_kind *kind, struct result *result);
 
 void *share(size_t size); /* zeroed memory, shared with the processes that are started later */

@@ -1,5 +1,5 @@
-// app.js - chooses the view, and draws it: news once a frame, figures that change with time alone
-// four times a second.
+// app.js - chooses the view, and draws it: what has changed once a frame, figures that change with
+// time alone four times a second.
 import { showAbout } from './board.js';
 import { prepareBreaking, tickBreaking } from './breaking.js';
 import { $, setText } from './elements.js';

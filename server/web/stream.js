@@ -80,7 +80,7 @@ export async function listen(changed) {
       const answer = await request('GET', '/v1/events');
       if (answer.status === 401) { await askToken(); continue; }
       if (answer.ok) { state.connected = true; await read(answer, changed); }
-    } catch (error) { /* the band says so */ }
+    } catch (error) { /* the band on top shows that the connection is lost */ }
     state.connected = false;
     changed();
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
