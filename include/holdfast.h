@@ -57,8 +57,8 @@ extern "C" {
 #define HF_VERSION_MINOR 2
 #define HF_VERSION_PATCH 0
 
-/* Special values of wait_ms: wait until granted or cancelled; use the value of URL or
- * environment, which is 0 if they have none. */
+/* Special values of wait_ms. HF_FOREVER: wait until granted or cancelled. HF_WAIT_DEFAULT: use the
+ * value of URL or environment, which is 0 if they have none. */
 #define HF_FOREVER (-1)
 #define HF_WAIT_DEFAULT (-2)
 
@@ -80,9 +80,9 @@ typedef enum hf_status {
 #undef HF_STATUS
 } hf_status;
 
-/* What status.def knows of a status: its name ("BUSY"), its text ("held by another"), the exit code
- * of the command, the HTTP status of the service, and whether the same call may succeed later. For
- * an unknown number the name is "UNKNOWN". The texts are never freed. */
+/* The columns of status.def for a status: its name ("BUSY"), its text ("held by another"), the exit
+ * code of the command, the HTTP status of the service, and whether the same call may succeed later.
+ * For an unknown number the name is "UNKNOWN". The texts are never freed. */
 HF_API const char *hf_status_name(hf_status status);
 HF_API const char *hf_status_text(hf_status status);
 HF_API int hf_status_exit_code(hf_status status);
@@ -124,7 +124,7 @@ typedef enum hf_kind {
     HF_WRITE = 3,     /* the only holder; readers and writers share one first-come queue */
 } hf_kind;
 
-/* "exclusive", "semaphore", "read" or "write"; "unknown" for an unknown number. */
+/* Returns "exclusive", "semaphore", "read" or "write"; "unknown" for an unknown number. */
 HF_API const char *hf_kind_name(hf_kind kind);
 
 enum hf_flags {
@@ -213,18 +213,18 @@ HF_API HF_MUST_CHECK hf_status hf_check_url(const char *url);
 /* Releases what is held, takes waiting requests out of their queues (their callbacks run with
  * HF_CLOSED, blocked callers return it), ends the background thread and frees the client and all
  * its leases (with keep_handles the leases stay until hf_lease_free). Takes at most about
- * timeout_ms. With 0 a server is told to release and to forget the waits, and has 50 ms to answer;
- * as long as it keeps answering, closing goes on, for up to 1 s. HF_IN_DOUBT: closed, but some of
- * that was not answered, and what it left behind ends by itself; hf_error_text() says how many.
- * HF_TIMEOUT: another thread is still inside a call with this client; nothing was freed, call
- * again. NULL is HF_OK. */
+ * timeout_ms. With timeout_ms 0 a server is still told to release and to forget the waits, and has
+ * 50 ms to answer; as long as it keeps answering, closing goes on, for up to 1 s. HF_IN_DOUBT: the
+ * client is closed, but the engine did not answer all of that in time. Holds and places that stayed
+ * behind end by themselves; hf_error_text() says how many. HF_TIMEOUT: another thread is still
+ * inside a call with this client; nothing was freed, call again. NULL is HF_OK. */
 HF_API hf_status hf_close(hf_client *client, int64_t timeout_ms);
 
-/* hf_close without blocking: HF_OK means that `done` will be called exactly once with what hf_close
- * returned, on a thread of its own: the client is gone by then. Any other status means that it
- * never will. From here on other calls with the client return HF_CLOSED, and hf_process must not be
- * called. The last callbacks may run on that thread, too. Only after HF_TIMEOUT may the client be
- * closed again. */
+/* hf_close without blocking. HF_OK means that `done` will be called exactly once, with the status
+ * that hf_close returned, on a thread of its own; by then the client is gone. After any other
+ * status `done` is never called. Once this function returned HF_OK, other calls with the client
+ * return HF_CLOSED, and hf_process must not be called. The last callbacks may run on the thread of
+ * `done`, too. Only after HF_TIMEOUT may the client be closed again. */
 typedef void hf_closed_fn(void *arg, hf_status outcome);
 HF_API HF_MUST_CHECK hf_status hf_close_start(hf_client *client, int64_t timeout_ms,
                                               hf_closed_fn *done, void *arg);
@@ -322,17 +322,17 @@ struct hf_request {
 HF_API HF_MUST_CHECK hf_status hf_acquire(hf_client *client, const struct hf_request *request,
                                           hf_lease **lease);
 
-/* The same without blocking: HF_OK means that `done` will be called exactly once with the outcome,
- * never inside this call; any other status means that it never will, and *lease is NULL. On HF_OK
- * *lease is the caller's to free, whatever the outcome; until `done` ran it is only good for
- * hf_cancel and hf_lease_free (which cancels, and then `done` runs with HF_CANCELLED unless the
- * outcome was already on its way). */
+/* hf_acquire without blocking. HF_OK means that `done` will be called exactly once with the
+ * outcome, never inside this call. After any other status `done` is never called, and *lease is
+ * NULL. On HF_OK the caller must free *lease, whatever the outcome. Until `done` has run, the
+ * handle can only be passed to hf_cancel and hf_lease_free. The latter cancels: `done` then runs
+ * with HF_CANCELLED, unless the outcome was already on its way. */
 typedef void hf_done_fn(hf_lease *lease, hf_status outcome, void *arg);
 HF_API HF_MUST_CHECK hf_status hf_acquire_start(hf_client *client, const struct hf_request *request,
                                                 hf_done_fn *done, void *arg, hf_lease **lease);
 
 /* Ends a wait, from any thread. HF_OK: the outcome will be HF_CANCELLED, or HF_OK if the grant came
- * first. HF_NOT_HELD: it does not wait (any more). */
+ * first. HF_NOT_HELD: the lease does not wait, or not any more. */
 HF_API hf_status hf_cancel(hf_lease *lease);
 
 /* Several names, all or nothing, taken in byte order of the names, so that two callers cannot
@@ -352,15 +352,16 @@ HF_API HF_MUST_CHECK hf_status hf_with(hf_client *client, const struct hf_reques
 
 /* ---- Leases ---- */
 
-/* Makes the lease good for at least ttl_ms from now (0: its own ttl); never shortens. HF_LOST: it
- * had ended. HF_IN_DOUBT: no answer in time; it is held as before, and perhaps for longer. */
+/* Makes the lease good for at least ttl_ms from now (0: its own ttl); never shortens. HF_LOST: the
+ * lease had ended. HF_IN_DOUBT: no answer in time; the lease is held as before, and perhaps for
+ * longer. */
 HF_API HF_MUST_CHECK hf_status hf_extend(hf_lease *lease, int64_t ttl_ms);
 
-/* hf_extend without blocking: HF_OK means that `done` will be called exactly once with the outcome,
- * never inside this call; any other status means that it never will. The outcomes are those of
- * hf_extend; HF_NOT_HELD: the lease was released or freed meanwhile. HF_BUSY: another extend or
- * conversion of this lease has not ended yet. The handle may be freed before `done` runs; `done`
- * must then not use it. */
+/* hf_extend without blocking. HF_OK means that `done` will be called exactly once with the outcome,
+ * never inside this call; after any other status it is never called. The outcomes are those of
+ * hf_extend; HF_NOT_HELD: the lease was released or freed meanwhile. If the call itself returns
+ * HF_BUSY, another extend or conversion of this lease has not ended yet. The handle may be freed
+ * before `done` runs; `done` must then not use it. */
 HF_API HF_MUST_CHECK hf_status hf_extend_start(hf_lease *lease, int64_t ttl_ms, hf_done_fn *done,
                                                void *arg);
 
@@ -370,8 +371,8 @@ HF_API HF_MUST_CHECK hf_status hf_extend_start(hf_lease *lease, int64_t ttl_ms, 
  * trying in the background. */
 HF_API hf_status hf_release(hf_lease *lease);
 
-/* hf_release without blocking: HF_OK means that `done` will be called exactly once with the
- * outcome, never inside this call; any other status means that it never will. From here on the
+/* hf_release without blocking. HF_OK means that `done` will be called exactly once with the
+ * outcome, never inside this call; after any other status it is never called. From here on the
  * lease is not held. The handle may be freed at once; `done` must then not use it. */
 HF_API HF_MUST_CHECK hf_status hf_release_start(hf_lease *lease, hf_done_fn *done, void *arg);
 
@@ -379,28 +380,29 @@ HF_API HF_MUST_CHECK hf_status hf_release_start(hf_lease *lease, hf_done_fn *don
  * one that still waits is cancelled. NULL is allowed. The pointer is invalid afterwards. */
 HF_API void hf_lease_free(hf_lease *lease);
 
-/* Still held, as far as the library knows: one load, for inner loops. It may lag behind the clock
- * for as long as the background thread is kept from running; hf_lease_left_ms does not. */
+/* Returns true while the lease is held, as far as the library knows: one load, for inner loops. The
+ * value may lag behind the clock for as long as the background thread is kept from running;
+ * hf_lease_left_ms does not. */
 HF_API bool hf_lease_ok(const hf_lease *lease);
 
-/* Time that is certainly left, never optimistic; 0: none. After a wait on a server it may at first
- * be less than the ttl: a handoff is short until the new holder confirms it. The library does that
- * by itself; hf_extend does it now. */
+/* Returns the time that is certainly left, never optimistic; 0: none. After a wait on a server it
+ * may at first be less than the ttl: a handoff is short until the new holder confirms it. The
+ * library does that by itself; hf_extend does it now. */
 HF_API int64_t hf_lease_left_ms(const hf_lease *lease);
 
-/* The fencing token. It rises strictly with every grant of the name; 0: not granted. It is below
- * 2^53, so JSON and JavaScript have it exactly. */
+/* Returns the fencing token, which rises strictly with every grant of the name; 0: not granted.
+ * Tokens are below 2^53, so JSON and JavaScript have them exactly. */
 HF_API uint64_t hf_lease_token(const hf_lease *lease);
 
-/* The name that was asked for. Valid until hf_lease_free. */
+/* Returns the name that was asked for. Valid until hf_lease_free. */
 HF_API const char *hf_lease_name(const hf_lease *lease);
 
-/* Switches the auto-renewal of a held lease on or off, whatever its request said. On: it is renewed
- * at once. Off: it ends with its ttl unless hf_extend is called. max_hold_ms still counts from the
- * grant. */
+/* Switches the auto-renewal of a held lease on or off, whatever its request said. On: the lease is
+ * renewed at once. Off: it ends with its ttl unless hf_extend is called. max_hold_ms still counts
+ * from the grant. */
 HF_API HF_MUST_CHECK hf_status hf_lease_renew(hf_lease *lease, bool on);
 
-/* A descriptor that becomes readable when the lease is lost. The library closes it. -1: see
+/* Returns a descriptor that becomes readable when the lease is lost. The library closes it. -1: see
  * hf_error_text(). */
 HF_API int hf_lease_fd(hf_lease *lease);
 
@@ -412,19 +414,20 @@ HF_API int hf_lease_fd(hf_lease *lease);
 HF_API HF_MUST_CHECK hf_status hf_upgrade(hf_lease *lease);
 HF_API HF_MUST_CHECK hf_status hf_downgrade(hf_lease *lease);
 
-/* The same without blocking: HF_OK means that `done` will be called exactly once with the outcome,
- * never inside this call; any other status means that it never will. The outcomes are those of
- * hf_upgrade and hf_downgrade; HF_NOT_HELD: the lease was released or freed meanwhile. If the call
- * itself returns HF_BUSY, another extend or conversion of this lease has not ended yet. */
+/* hf_upgrade and hf_downgrade without blocking. HF_OK means that `done` will be called exactly once
+ * with the outcome, never inside this call; after any other status it is never called. The outcomes
+ * are those of hf_upgrade and hf_downgrade; HF_NOT_HELD: the lease was released or freed meanwhile.
+ * If the call itself returns HF_BUSY, another extend or conversion of this lease has not ended
+ * yet. */
 HF_API HF_MUST_CHECK hf_status hf_upgrade_start(hf_lease *lease, hf_done_fn *done, void *arg);
 HF_API HF_MUST_CHECK hf_status hf_downgrade_start(hf_lease *lease, hf_done_fn *done, void *arg);
 
-/* A detached hold as text, and back into a handle of another client or process. The text is a
- * secret: anybody who has it can release. HF_EXPORT_MAX bytes are always enough; HF_FULL: `size` is
- * too small. From then on the hold belongs to the text: hf_lease_free and hf_close do not end it,
- * hf_release still does. An attached lease is renewed only by hf_extend. A handle that has not
- * heard of an extension by another one is lost at the end that it knows; the hold itself goes on.
- */
+/* hf_lease_export turns a detached hold into text; hf_lease_attach turns the text into a handle of
+ * another client or process. The text is a secret: anybody who has it can release. HF_EXPORT_MAX
+ * bytes are always enough; HF_FULL: `size` is too small. Once exported, the hold belongs to the
+ * text: hf_lease_free and hf_close do not end it, hf_release still does. An attached lease is
+ * renewed only by hf_extend. If another handle extends the hold and this handle has not heard of
+ * it, this handle counts as lost at the end that it knows; the hold itself goes on. */
 HF_API HF_MUST_CHECK hf_status hf_lease_export(hf_lease *lease, char *text, size_t size);
 HF_API HF_MUST_CHECK hf_status hf_lease_attach(hf_client *client, const char *text,
                                                hf_lease **lease);
@@ -442,12 +445,13 @@ HF_API HF_MUST_CHECK hf_status hf_lease_assume(hf_client *client, const char *te
 
 /* For a client that was opened with no_thread or own_callbacks. */
 
-/* A descriptor that is readable when hf_process has something to do; -1: see hf_error_text(). The
- * same for as long as the client is open; hf_close closes it, so take it out of the loop before. */
+/* Returns a descriptor that is readable when hf_process has something to do; -1: see
+ * hf_error_text(). It is the same for as long as the client is open; hf_close closes it, so take it
+ * out of the loop before. */
 HF_API int hf_fd(hf_client *client);
 
-/* Milliseconds until hf_process must be called even if hf_fd is not readable; -1: no limit, which
- * is always so with own_callbacks. */
+/* Returns the milliseconds until hf_process must be called even if hf_fd is not readable; -1: no
+ * limit, which is always so with own_callbacks. */
 HF_API int64_t hf_timeout_ms(hf_client *client);
 
 /* Does what is due and runs callbacks; with own_callbacks it reads replies and runs callbacks.
@@ -455,9 +459,9 @@ HF_API int64_t hf_timeout_ms(hf_client *client);
 HF_API hf_status hf_process(hf_client *client);
 
 /* For a loop that starts many requests in one turn: requests that this thread starts between
- * hf_batch and its hf_flush are held back, and then sent together. They are sent after some 20
- * ms even without hf_flush. One thread at a time; a later hf_batch of another thread takes its
- * place. */
+ * hf_batch and its hf_flush are held back, and then sent together. They are sent after some 20 ms
+ * even without hf_flush. Only one thread can hold requests back at a time: if another thread calls
+ * hf_batch, it takes the place of the first. */
 HF_API hf_status hf_batch(hf_client *client);
 HF_API hf_status hf_flush(hf_client *client);
 
@@ -520,21 +524,22 @@ struct hf_page {
 };
 #define HF_PAGE_MAX 1000
 
-/* The same for one page. `next` has HF_NAME_MAX + 1 bytes and gets the `after` of the next page, or
- * "" if this was the last one. A page may have fewer names than asked for, even none, while others
- * follow. local:, redis: and redlock: keep only the page in memory, and read only its names: a page
- * of a long list costs little. */
+/* As hf_list, for one page. `next` has HF_NAME_MAX + 1 bytes and gets the `after` of the next page,
+ * or "" if this was the last one. A page may have fewer names than asked for, even none, while
+ * others follow. local:, redis: and redlock: keep only the page in memory, and read only its names:
+ * a page of a long list costs little. */
 HF_API HF_MUST_CHECK hf_status hf_list_page(hf_client *client, const struct hf_page *page,
                                             hf_row_fn *fn, void *arg, char *next);
 
-/* The same for one name. HF_OK without a call of fn: nobody holds it or waits for it. */
+/* As hf_list, for one name. If the call returns HF_OK and fn was not called, nobody holds the name
+ * or waits for it. */
 HF_API HF_MUST_CHECK hf_status hf_show(hf_client *client, const char *name, hf_row_fn *fn,
                                        void *arg);
 
-/* hf_list and hf_show without blocking: HF_OK means that `done` will be called exactly once, where
- * other callbacks run and never inside this call; any other status means that it never will. If the
- * outcome is not HF_OK there are no rows. They are valid during the call. Each costs a thread while
- * the engine answers. */
+/* hf_list and hf_show without blocking. HF_OK means that `done` will be called exactly once, where
+ * other callbacks run and never inside this call; after any other status it is never called. The
+ * rows are valid during the call of `done`; if the outcome is not HF_OK there are none. Each call
+ * costs a thread while the engine answers. */
 typedef void hf_rows_fn(void *arg, hf_status outcome, const struct hf_row *rows, size_t count);
 HF_API HF_MUST_CHECK hf_status hf_list_start(hf_client *client, const char *prefix,
                                              hf_rows_fn *done, void *arg);
@@ -547,8 +552,9 @@ struct hf_server_state {
     const char *where; /* the server: host:port */
     hf_status status;  /* HF_OK: it answered; else text says why it did not */
     bool counts;       /* its vote counts; false: text says why not, and when it will again */
-    const struct hf_row *holder; /* who holds it there; NULL: nobody does, or it did not answer */
-    const char *text;            /* "" if there is nothing more to say */
+    /* the holder there; NULL: nobody holds the lock there, or the server did not answer */
+    const struct hf_row *holder;
+    const char *text; /* "" if there is nothing more to say */
 };
 typedef void hf_server_state_fn(void *arg, const struct hf_server_state *state);
 
@@ -579,8 +585,8 @@ HF_API HF_MUST_CHECK hf_status hf_history(hf_client *client, const char *name, h
 HF_API HF_MUST_CHECK hf_status hf_break(hf_client *client, const char *name, uint64_t token,
                                         const char *reason);
 
-/* Changes the capacity of a semaphore for all; shrinking revokes nothing and takes effect as units
- * are released. */
+/* Changes the capacity of a semaphore for all clients; shrinking revokes nothing and takes effect
+ * as units are released. */
 HF_API HF_MUST_CHECK hf_status hf_resize(hf_client *client, const char *name, uint32_t capacity);
 
 /* Checks the engine and its servers, for people who look for trouble, and calls fn for each
@@ -610,9 +616,9 @@ HF_API HF_MUST_CHECK hf_status hf_diagnose(hf_client *client, hf_finding_fn *fn,
 HF_API HF_MUST_CHECK hf_status hf_library_install(hf_client *client, hf_finding_fn *fn, void *arg);
 
 /* Removes the libraries of other releases from every server of the client, and calls fn for each of
- * them. The client's own library stays. So does one that a client uses that is connected to any of
- * the servers, or may use because it does not say. If a server cannot be asked, nothing is removed.
- */
+ * them. The client's own library stays. So does every library that may be in use: a client of one
+ * of the servers names it, or some client does not say which library it uses. If a server cannot be
+ * asked, nothing is removed. */
 HF_API HF_MUST_CHECK hf_status hf_library_prune(hf_client *client, hf_finding_fn *fn, void *arg);
 
 struct hf_counters {
@@ -633,8 +639,8 @@ struct hf_fence {
     uint64_t highest;
 };
 
-/* HF_OK: at least as new as everything admitted before (equal: the same holder writes again).
- * HF_LOST: an older one. */
+/* HF_OK: the token is at least as high as every token admitted before (if it is equal, the same
+ * holder writes again). HF_LOST: it is lower than one of them. */
 HF_API HF_MUST_CHECK hf_status hf_fence_admit(struct hf_fence *fence, uint64_t token);
 
 /* ---- Settings ---- */

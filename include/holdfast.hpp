@@ -172,7 +172,8 @@ struct request {
 
 namespace detail
 {
-/* C would see the part before the NUL: two owners could become one. */
+/* Refuses a text with a NUL inside: C would see the part before it, and two owners could become
+ * one. */
 inline const char *text(const std::string &s, const char *field)
 {
     if (s.find('\0') != std::string::npos)
@@ -181,7 +182,7 @@ inline const char *text(const std::string &s, const char *field)
     return s.empty() ? nullptr : s.c_str();
 }
 
-/* Valid as long as the request: it points into its texts. */
+/* The result points into the texts of `want`, so it is valid as long as `want`. */
 inline hf_request as_c(const request &want)
 {
     hf_request c{};
@@ -386,7 +387,8 @@ class named_lock
     named_lock(const named_lock &) = delete;
     named_lock &operator=(const named_lock &) = delete;
 
-    /* Of the lease that the calling thread has: false, 0 and zero if it has none. */
+    /* These three are about the lease that the calling thread has: false, 0 and zero if it has
+     * none. */
     bool held() const
     {
         return leases_.of_mine<bool>([](const lease &mine) { return mine.held(); });
@@ -441,7 +443,8 @@ class named_lock
         return std::chrono::ceil<milliseconds>(length);
     }
 
-    /* Zero if it is over: min() less the time of now would overflow, and could wait for ever. */
+    /* Returns zero if `end` is past. Without this check, min() less the time of now would overflow,
+     * and could wait for ever. */
     template <class Clock, class Duration>
     static auto until(const std::chrono::time_point<Clock, Duration> &end)
     {
