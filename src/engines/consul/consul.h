@@ -81,8 +81,8 @@ enum {
     CONSUL_WAITERS_MAX = 5000, /* longest queue of a name: each request reads all of it */
     /* most calls for entries in flight: the agent answers them one after the other */
     CONSUL_IN_FLIGHT_MAX = 32,
-    /* with more calls in flight a LEAVE waits. That is safe even if the client closes: the end of
-     * its sessions removes its places */
+    /* with more calls in flight a LEAVE waits; if the client closes meanwhile, the end of its
+     * sessions removes its places */
     CONSUL_LEAVING_MAX = 8,
     CONSUL_FREE_IDS = 8,    /* ids of a name that are kept for later requests */
     CONSUL_LISTED_MAX = 16, /* entries of a shared lock that each request reads itself */
@@ -97,7 +97,8 @@ enum {
 #define CONSUL_PER_PLACE NANOS_OF_MS(50)
 /* pause of a waiter that has no query */
 #define CONSUL_POLL NANOS_OF_MS(500)
-/* The first waiter tries again after this time while a lock-delay keeps .lock closed. */
+/* The first waiter tries again after this time if lock-delay, a setting of Consul, keeps .lock
+ * closed. */
 #define CONSUL_DELAYED NANOS_OF_MS(250)
 #define CONSUL_VIEW_KEPT NANOS_OF_MS(10000)
 /* seconds that a query blocks; the agent adds up to a sixteenth */
@@ -211,7 +212,7 @@ struct view_lock {
 
 enum query_target { QUERY_NONE, QUERY_LOCK, QUERY_ENTRY, QUERY_TREE };
 
-/* Id of an entry that was released, and the highest index that either of its keys had. */
+/* The id of an entry that was released, and the highest index that any of the entry's keys had. */
 struct free_id {
     char id[CONSUL_ID_TEXT + 1];
     uint64_t ended;
@@ -228,7 +229,7 @@ struct consul_name {
     size_t count, room;
     struct view_lock lock;
     uint64_t index;                  /* X-Consul-Index of the queue; 0: the queue was not read */
-    bool shared;                     /* some request for the name is not exclusive */
+    bool shared;                     /* some request for the name is for a shared lock */
     struct consul_connection *query; /* connection of the name's blocking query; NULL: none */
     enum query_target target;        /* key that the last query watched */
     /* QUERY_ENTRY: the index at which the watched entry was created */
@@ -260,7 +261,7 @@ struct consul_entry {
     struct engine_op sent;       /* copy of *op at the last submit */
     char id[CONSUL_ID_TEXT + 1];
     uint64_t hash; /* hash of `id`, to find its row in a view */
-    /* keys with that id that changed last at this index or earlier are those of an entry before */
+    /* keys with that id that last changed at this index or earlier belong to an earlier entry */
     uint64_t born_after;
     /* highest index of the keys that the release in flight deletes */
     uint64_t ends_at;
@@ -383,12 +384,11 @@ bool consul_session_need(struct consul *c, struct consul_session *session, nanos
 bool consul_epoch_need(struct consul *c, struct consul_session *session, nanos now);
 size_t consul_epoch_key(const struct consul *c, const struct consul_session *session, char *key,
                         size_t size);
-/* Returns when the session ends unless it is renewed. */
-/* Returns true if a renewal that was sent at `since` or later has been answered; it need not be
+/* Returns true if a renewal that was sent at `since` or later was answered, whether or not it is
  * proven yet. Otherwise sends a renewal. */
 bool consul_session_keep(struct consul *c, struct consul_session *session, nanos since, nanos now);
-/* The reply to a consistent read or write has shown that the session exists. That request was sent
- * after the last renewal was answered. */
+/* Called when the reply to a consistent read or write has shown that the session exists, if that
+ * request was sent after the last renewal was answered. */
 void consul_session_prove(struct consul_session *session);
 void consul_session_lost(struct consul *c, struct consul_session *session);
 void consul_session_on_reply(struct consul *c, const struct consul_call *call,
@@ -402,7 +402,7 @@ void consul_sessions_close(struct consul *c);
 
 /* ---- consul_entry.c ---- */
 
-/* The release has deleted the entry's keys: another request may have its id. */
+/* Called when the release has deleted the entry's keys: another request may have its id. */
 void consul_entry_ended(struct consul_entry *entry);
 void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now);
 void consul_entry_forget(struct consul *c, struct engine_op *op);
@@ -436,21 +436,23 @@ void consul_release_begin(struct consul *c, struct consul_entry *entry, nanos no
 void consul_release_pass(struct consul *c, struct consul_entry *entry, nanos now);
 void consul_release_on_reply(struct consul *c, struct consul_entry *entry, enum call_kind kind,
                              const struct consul_reply *reply, nanos now);
-/* The removal of an entry has ended, or was given up. */
+/* Called when the removal of an entry has ended, or was given up. */
 void consul_release_over(struct consul *c, struct consul_entry *entry);
 
 /* ---- consul_replies.c ---- */
 
-/* The reply to a call of an entry. */
+/* Handles the reply to a call of an entry. */
 void consul_entry_on_reply(struct consul *c, struct consul_call *call,
                            const struct consul_reply *reply, nanos now);
-/* A call of an entry was cut: it may have been carried out, unless not_processed. */
+/* Handles that a call of an entry was cut: the call may have been carried out, unless
+ * not_processed. */
 void consul_entry_on_cut(struct consul *c, struct consul_call *call, bool not_processed,
                          hf_status status, const char *text, nanos now);
 void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry);
-/* Grants, refuses or keeps waiting an entry with a place, by the queue that was read. */
+/* Decides about an entry with a place, by the queue that was read: grants it, refuses it, or keeps
+ * it waiting. */
 void consul_entry_decide(struct consul *c, struct consul_entry *entry, nanos now);
-/* The entry holds. `token` 0: the entry must be written once more to get one. */
+/* The entry holds: grants it. With `token` 0 it must be written once more to get a token. */
 void consul_entry_granted(struct consul *c, struct consul_entry *entry, uint64_t token, nanos now);
 void consul_entry_continue_grant(struct consul *c, struct consul_entry *entry, nanos now);
 void consul_entry_lose(struct consul *c, struct consul_entry *entry);
@@ -499,7 +501,7 @@ struct consul_value {
 /* Writes the value of an entry. Returns its length. */
 size_t consul_value_write(const struct consul *c, const struct consul_entry *entry,
                           char out[CONSUL_VALUE_MAX + 1], nanos now);
-/* The value of .lock: the attempt, and the value of its entry. */
+/* Writes the value of .lock: the attempt, and the value of its entry. Returns its length. */
 size_t consul_value_lock(char out[CONSUL_VALUE_MAX + 1], const char *attempt, const char *value);
 /* Reads a pair below a name's base; `tail` is the rest of its key. Returns false if the key is not
  * an entry: such a key of another program is ignored. */

@@ -329,8 +329,9 @@ static bool judge_all(struct consul_admin *admin)
 
 /* ---- Showing ---- */
 
-/* Consul does not say how long a session will last. For holds of this client the time is known. For
- * holds of other clients the ttl is the upper bound. For other programs nothing is known. */
+/* Returns the time left. Consul does not say how long a session will last: for holds of this client
+ * the time is known, for holds of other clients the ttl is the upper bound, for other programs
+ * nothing is known. */
 static int64_t left_ms_of(const struct consul *c, const struct admin_row *row)
 {
     for (const struct consul_entry *entry = c->entries; entry; entry = entry->next) {

@@ -117,7 +117,7 @@ static void set_why(struct consul_connection *connection, hf_status status, cons
         snprintf(connection->why, sizeof connection->why, "%.100s: %.200s", c->where, why);
 }
 
-/* The call was cut: its session or name may send another one. */
+/* The call was cut: lets its session or name send another one. */
 static void reset_owner(const struct consul_call *call)
 {
     assert(call->connection);
@@ -174,8 +174,8 @@ static void go_down(struct consul_connection *connection, hf_status status, cons
         return;
     }
 
-    /* The agent may come back without its data, and its indexes begin anew: born_after would hide
-     * the new keys of an old id. */
+    /* The agent may come back without its data, and then its indexes begin anew: new keys under an
+     * old id would seem older than born_after, and be ignored. */
     for (struct consul_name *name = c->names; name; name = name->next)
         name->free_ids = 0;
 
@@ -201,7 +201,7 @@ void consul_connection_down(struct consul_connection *connection, hf_status stat
     if (connection->state == CONNECTION_DOWN)
         return;
 
-    /* The agent accepts connections that are too many, and closes them at once. */
+    /* An agent accepts a connection beyond its limit, and closes it at once. */
     bool is_mute = connection->state == CONNECTION_UP && connection->read_at < connection->since;
     char text[sizeof connection->why];
     snprintf(text, sizeof text, "%.150s%s", why,

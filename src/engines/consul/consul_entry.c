@@ -11,7 +11,8 @@
 
 /* ---- Making and dropping ---- */
 
-/* Gives the entry an id: that of an entry that was released, or its attempt. */
+/* Gives the entry an id: one that a released entry has left to this name, or the id of the
+ * attempt. */
 static void choose_id(struct consul_entry *entry, const struct engine_op *op)
 {
     struct consul_name *name = entry->name;

@@ -473,8 +473,8 @@ static nanos end_of_hold(const struct consul_entry *entry)
     nanos session = session_end(&entry->session->base);
     nanos wanted = entry->asked_at + NANOS_OF_MS(entry->sent.ttl_ms);
     bool checks = entry->verb == OP_CHECK && entry->good_until;
-    /* Not until the session's end: another hold may have renewed the session, and that must not
-     * lengthen this one. */
+    /* Do not extend to the session's end: another hold may have renewed the session, and that must
+     * not lengthen this hold. */
     if (checks || wanted < entry->good_until)
         wanted = entry->good_until;
     return wanted < session ? wanted : session;

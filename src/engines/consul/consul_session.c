@@ -197,7 +197,7 @@ void consul_session_lost(struct consul *c, struct consul_session *session)
     session_end_all(&session->base);
     session->id[0] = '\0';
     session->epoch = 0;
-    /* A request that arrives late names the session that has ended. */
+    /* It is enough that the session has ended: a request that arrives late names that session. */
     session->must_raise_epoch = false;
 
     while (session->base.members)

@@ -90,8 +90,8 @@ bool consul_view_knows_next(const struct consul_entry *entry)
            name->row[0].changed >= entry->changed;
 }
 
-/* Returns true if the queue is to be watched until it shows who comes behind this client's hold:
- * then the release need not read it. A hold that did not have to wait is probably alone. */
+/* Returns true if the queue should be watched until it shows who comes behind this client's hold,
+ * so that the release need not read it. A hold that did not have to wait is probably alone. */
 static bool has_hold_to_pass(const struct consul_name *name)
 {
     for (const struct consul_entry *entry = name->entries; entry; entry = entry->beside) {
@@ -428,8 +428,8 @@ void consul_view_on_read(struct consul *c, struct consul_name *name,
     consul_view_need(c, name, now);
 }
 
-/* A query may have reported a change that the queue, read earlier, does not show yet: read it
- * again. */
+/* A query may have reported a change that the queue does not show yet, because it was read earlier:
+ * reads it again. */
 void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now)
 {
     assert(name->count <= name->room);

@@ -232,7 +232,7 @@ struct etcd_entry {
     struct etcd_name *name;
     struct etcd_session *session;
     enum entry_stage stage;
-    /* value of the stored entry as of revision `changed`; before the write: the value to write */
+    /* what the stored entry says as of revision `changed`; before the write: what to write */
     hf_kind kind;
     bool confirmed;
     enum op_verb verb; /* verb that awaits its reply; OP_NONE: none */
@@ -320,7 +320,8 @@ struct etcd {
 bool etcd_connection_need(struct etcd_connection *connection, nanos now);
 /* Sends e->message as a call of that method. Returns NULL if it could not be sent. */
 struct etcd_call *etcd_call(struct etcd_connection *connection, enum call_kind kind, nanos now);
-/* The op has been answered, but the entry or session still needs the reply of this call. */
+/* The op has been answered, but the entry or session still needs the reply to this call: no op
+ * waits for it any more. */
 void etcd_call_claim_none(struct etcd_call *call);
 /* The reply of this call is no longer needed. */
 void etcd_call_abandon(struct etcd_call *call);
@@ -394,29 +395,30 @@ void etcd_entries_close(struct etcd *e);
 
 /* ---- etcd_replies.c ---- */
 
-/* The reply to a call of an entry. */
+/* Handles the reply to a call of an entry. */
 void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message *message,
                          nanos now);
-/* A call of an entry was cut: it may have been carried out, unless not_processed. */
+/* Handles that a call of an entry was cut: the call may have been carried out, unless
+ * not_processed. */
 void etcd_entry_on_cut(struct etcd *e, struct etcd_call *call, bool not_processed, hf_status status,
                        const char *text, nanos now);
-/* A call of an entry was refused. */
+/* Handles that a call of an entry was refused. */
 void etcd_entry_on_refusal(struct etcd *e, struct etcd_call *call, const struct http2_end *end,
                            nanos now);
 void etcd_entry_reply_refusal(struct etcd *e, struct etcd_entry *entry);
 void etcd_entry_reply_busy(struct etcd *e, struct etcd_entry *entry);
-/* The list lets the request in, but lock_delay still holds it back. */
+/* Replies to a request that the list lets in, but that lock_delay still holds back. */
 void etcd_entry_reply_delayed(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_entry_continue_grant(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* Sends what the verb needs next once more, a few times at most. */
+/* Sends once more what the verb needs next, a few times at most. */
 void etcd_entry_again(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* The entry is gone. */
+/* Handles that the entry is gone: the hold or the place is lost. */
 void etcd_entry_lose(struct etcd *e, struct etcd_entry *entry);
-/* Takes over what the stored entry says. */
+/* Copies what the stored entry says into the client's entry. */
 void etcd_entry_note(struct etcd_entry *entry, const struct key_value *pair);
-/* EXTENDED: for the ttl, or for the time that is left. */
+/* Replies EXTENDED, for the ttl or for the time that is left. */
 void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* The list says that the entry holds. */
+/* The list says that the entry holds: grants it. */
 void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now);
 
 /* ---- etcd_convert.c ---- */
@@ -427,7 +429,7 @@ static inline bool etcd_converts(enum op_verb verb)
 }
 /* Returns true if the entry already is what the verb asks for. */
 bool etcd_is_converted(const struct etcd_entry *entry);
-/* Sends the next request of a conversion. The token and the session of the hold are known. */
+/* Sends the next request of a conversion, when the token and the session of the hold are known. */
 void etcd_convert_advance(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_convert_on_read(struct etcd *e, struct etcd_entry *entry, struct message *message,
                           nanos now);
@@ -440,12 +442,13 @@ void etcd_convert_on_reply(struct etcd *e, struct etcd_entry *entry, struct mess
 void etcd_resize_read(struct etcd *e, const struct etcd_name *name, enum txn_branch branch);
 /* Adds the condition that the capacity is still the one by which the list was judged. */
 void etcd_resize_compare(struct etcd *e, const struct etcd_name *name);
-/* Writes the request of name->resize_watch. */
+/* Writes the message that creates the watch name->resize_watch. */
 void etcd_resize_watch(struct etcd *e, const struct etcd_name *name);
-/* Adds to the transaction in e->message: delete the capacity if the name has no entry except
- * `own`. */
+/* Adds an operation to the transaction in e->message: it deletes the capacity if the name has no
+ * entry except `own`. */
 void etcd_resize_drop(struct etcd *e, const struct etcd_name *name, struct slice own);
-/* Takes over the capacity from the last of these responses. Without responses it was not read. */
+/* Takes over the capacity from the last of these responses. If there are none, the capacity was not
+ * read. */
 void etcd_resize_take(struct etcd_name *name, struct pb_reader responses, uint64_t revision);
 /* Returns true if the entry can never become a holder. */
 bool etcd_resize_is_too_big(const struct etcd_name *name, const struct queue_entry *entry);
@@ -457,7 +460,7 @@ void etcd_guard_delete(struct etcd *e, const struct etcd_entry *entry);
 /* Returns true if the request may be granted. Otherwise it sends what is missing, or waits for a
  * reply. */
 bool etcd_guard_need(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* The guard was written. */
+/* Handles the reply to the transaction that writes the guard. */
 void etcd_guard_on_reply(struct etcd *e, struct etcd_entry *entry, struct message *message,
                          nanos now);
 void etcd_guard_on_lease(struct etcd *e, struct etcd_entry *entry, const struct message *message,

@@ -152,7 +152,7 @@ void etcd_admins_advance(struct etcd *e, nanos now)
     struct etcd_admin *next;
     if (commands(e)->state != CONNECTION_UP)
         return;
-    /* The list must show the releases that this client sent before it. */
+    /* The list must come after the releases that this client sent before it. */
     if (e->deleting) {
         e->has_backlog = true;
         return;
@@ -304,7 +304,8 @@ static uint64_t token_of(const struct admin_row *row)
     return row->value.token ? row->value.token : row->created;
 }
 
-/* A hold of this client may not have its token in the entry yet. */
+/* Returns the token of the row's hold. If the hold is of this client, its entry on the server may
+ * not have the token yet. */
 static uint64_t own_token(const struct etcd *e, const struct admin_row *row)
 {
     for (const struct etcd_entry *entry = e->entries; entry; entry = entry->next) {

@@ -352,7 +352,8 @@ static void check_cluster(struct etcd *e, const struct etcd_call *call,
         return;
 
     for (struct etcd_call *other = call->connection->calls; other; other = other->next)
-        /* This call was sent before the client noticed that the data was lost. */
+        /* Forget the revision that this call was sent with: the client had not noticed yet that the
+         * data was lost. */
         other->revision = 0;
     for (struct etcd_name *name = e->names; name; name = name->next)
         name->read_at = name->revision = name->gap = name->resize_at = name->count = 0;

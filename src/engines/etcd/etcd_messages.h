@@ -15,7 +15,8 @@ struct slice {
 enum compare_target { COMPARE_CREATED = 1, COMPARE_CHANGED = 2 };
 enum compare_relation { COMPARE_EQUAL = 0, COMPARE_GREATER = 1, COMPARE_LESS = 2 };
 
-/* The parts of a transaction. `range_end` is SLICE_NONE for a single key. */
+/* The parts of a transaction: conditions, and operations of its branches. `range_end` is SLICE_NONE
+ * for a single key. */
 void message_compare(struct pb_writer *to, struct slice key, struct slice range_end,
                      enum compare_target target, enum compare_relation relation, uint64_t revision);
 void message_compare_value(struct pb_writer *to, struct slice key, struct slice value);

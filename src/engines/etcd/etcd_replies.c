@@ -110,7 +110,8 @@ void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revis
     }
 
     bool permits = entry->sent.kind == HF_SEMAPHORE;
-    /* Granted at once: by the list and the capacity of the revision that created the entry. */
+    /* Granted at once means: by the list and the capacity as of the revision that created the
+     * entry. */
     bool waited =
         revision != entry->created || (permits && entry->name->resize_at != entry->created);
     bool overlaps =
@@ -350,8 +351,8 @@ static void on_no_place(struct etcd *e, struct etcd_entry *entry, struct message
         etcd_entry_again(e, entry, now);
 }
 
-/* Reply to the read of a request that does not wait: if appended to the list, would the request
- * hold? */
+/* Handles the reply to the read of a request that does not wait: sends the request if it would hold
+ * behind the entries of the list. */
 static void on_try_read(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
 {
     assert(entry->name);

@@ -59,7 +59,7 @@ static void send_change(struct postgres *p, struct pg_op *a, const char *functio
     send_admin(p, a, function, 2, values, now);
 }
 
-/* The greeting has created or found the schema. */
+/* Called when the greeting has created or found the schema. */
 static void on_installed(struct postgres *p, struct pg_op *a, nanos now)
 {
     pg_diagnose_installation(p, a);
@@ -208,8 +208,8 @@ static void on_list(struct postgres *p, const struct pg_request *request,
         finish(p, request, REPLY_RELEASED);
 }
 
-/* Replies. ADMIN_BREAK: number of holds that were ended. ADMIN_RESIZE: 1 done, 0 not in use, -1
- * not a semaphore. */
+/* Handles the reply to ADMIN_BREAK, the number of holds that were ended, or to ADMIN_RESIZE: 1
+ * done, 0 not in use, -1 not a semaphore. */
 static bool on_change(struct postgres *p, const struct pg_request *request,
                       const struct pg_reply *reply)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* time after which a lost connection does not count as a failure */
+/* a connection that was up for this long does not count as a failure when it is lost */
 #define GOOD_FOR NANOS_OF_MS(100)
 #define TAKES_STEP NANOS_OF_MS(25)
 #define IDLE_AFTER NANOS_OF_MS(50)

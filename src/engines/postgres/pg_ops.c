@@ -293,7 +293,7 @@ static bool send_acquire(struct postgres *p, struct pg_op *a, nanos now)
 }
 
 /* An unconfirmed handoff is not durable yet. So in a durable schema a waiter that leaves releases
- * whatever it was granted. */
+ * whatever was granted to it. */
 bool pg_op_gives_back(const struct postgres *p, const struct pg_op *a)
 {
     return a->sent_op.verb == OP_LEAVE && (!p->memory || p->interop);

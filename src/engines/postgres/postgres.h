@@ -76,7 +76,7 @@ enum pg_request_kind {
 struct pg_request {
     enum pg_request_kind kind;
     uint8_t verb;     /* enum op_verb; PG_REQ_ADMIN: enum admin_verb */
-    struct pg_op *op; /* NULL: no op waits for the reply, or no longer */
+    struct pg_op *op; /* NULL: no op waits for the reply, or the op is gone */
     nanos sent_at, patience;
     int64_t ttl_ms; /* ttl that the request asks for */
     bool measures;  /* no other request was in flight when this request was sent */
@@ -120,7 +120,7 @@ struct pg_connection {
                   ENGINE_CAN_RESIZE | ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT | ENGINE_FINDS_HOLDS   \
     }
 
-/* The newest QUEUED reply: a notification of a handoff is measured by it. */
+/* The newest QUEUED reply: the times in the notification of a handoff are compared with it. */
 struct pg_queued_reply {
     bool set;
     nanos asked_at, due; /* time when the request was sent; time of the next poll */
@@ -258,7 +258,7 @@ int pg_interop_values(const struct postgres *p, const struct pg_op *a, const cha
 bool pg_interop_refuses(struct postgres *p, struct pg_op *a, nanos now);
 /* Returns true if the current session has the advisory lock of the op. */
 bool pg_interop_has_key(const struct postgres *p, const struct pg_op *a);
-/* The lease is held, but another session has its advisory lock. Fills in the reply. */
+/* Fills in the reply if the lease is held, but another session has its advisory lock. */
 void pg_interop_key_is_taken(struct postgres *p, struct pg_op *a, struct engine_reply *reply);
 /* The op is about to be freed: releases its advisory lock. */
 void pg_interop_forget(struct postgres *p, struct pg_op *a);

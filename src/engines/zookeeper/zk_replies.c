@@ -335,7 +335,8 @@ static void on_deleted(struct zk *zk, struct zk_entry *entry, int32_t error, nan
         zk_entry_advance(zk, entry, now);
 }
 
-/* The place ahead was deleted before the watch was set. */
+/* Handles the reply to the watch on the place ahead. After an error the list is read again: the
+ * place was deleted before the watch was set. */
 static void on_watched(struct zk_entry *entry, const struct zk_header *header, nanos now)
 {
     assert(entry->lock);

@@ -9,18 +9,18 @@
  * Liveness. A place lives as long as the session that made it. A session is one connection; holds
  * with the same ttl share one, whose timeout is 3/2 of the ttl. A detached hold, and an attempt
  * that the caller named, has a *private* session: its id and password are in the data of the place,
- * so that another process can go on with it. A private session is connected only while something
- * is in flight for it.
+ * so that another process can go on with it. A private session is connected only while something is
+ * in flight for it.
  *
  * Belief. A follower that is cut off from its leader answers pings for seconds after the leader has
  * ended the session. So a ping proves nothing, and an answered quorum write does. But a write that
  * goes through a follower does not restart the leader's timer either: the follower reports its
  * sessions when the leader asks, every half tick, and half a tick is at most a quarter of a
- * session's timeout. So a hold is good for the timeout, counted from when the newest request was
- * sent whose reply came at least a quarter of the timeout before an answered write was sent; or
- * from the greeting of the connection, which the leader itself confirms. A request without a reply
- * counts for nothing: it may reach the follower together with the write. Pings at a sixteenth of
- * the timeout keep that loss small.
+ * session's timeout. So the client takes a write that was answered, and the newest request that had
+ * its reply at least a quarter of the timeout before that write was sent. A hold is good for the
+ * timeout, counted from when that request was sent; or from the greeting of the connection, which
+ * the leader itself confirms. A request without a reply counts for nothing: it may reach the
+ * follower together with the write. Pings at a sixteenth of the timeout keep that loss small.
  *
  * Unknown outcome. If a connection breaks with the creation of a place unanswered, the session is
  * taken up again, here or on another server. By then every request of the old connection has been
@@ -252,7 +252,7 @@ struct zk {
     struct jute_writer message;
     uint32_t deleting; /* number of deletions in flight */
     bool has_done;     /* some forgotten entry can be freed */
-    bool has_backlog;  /* some request is held back until others are answered */
+    bool has_backlog;  /* some request waits until others are answered */
     nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
 };
 
@@ -327,7 +327,7 @@ void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, cons
                    nanos retry_at);
 void zk_entry_set_stage(struct zk_entry *entry, enum entry_stage stage);
 void zk_entry_forget_place(struct zk_entry *entry);
-/* The place of the entry is lost. */
+/* Handles that the place of the entry is lost. */
 void zk_entry_lose(struct zk *zk, struct zk_entry *entry);
 /* The session cannot be reached: fails the requests that were not sent. */
 void zk_entries_fail_unsent(struct zk_session *session);
@@ -346,9 +346,9 @@ void zk_entries_close(struct zk *zk);
 
 void zk_entry_on_reply(struct zk *zk, struct zk_call *call, struct zk_header *header,
                        struct jute_reader *body, nanos now);
-/* A call of an entry was cut: it may have been carried out. */
+/* Handles that a call of an entry was cut: the call may have been carried out. */
 void zk_entry_on_cut(struct zk *zk, const struct zk_call *call, nanos now);
-/* A list or an event says that the entry holds. */
+/* A list or an event says that the entry holds: grants it. */
 void zk_entry_granted(struct zk *zk, struct zk_entry *entry, nanos now);
 void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now);
 /* Refuses the request: deletes its place first, and replies after that. */
@@ -366,7 +366,7 @@ void zk_lock_on_list(struct zk_lock *lock, struct zk_header *header, struct jute
  * is none. */
 bool zk_list_find(struct zk_entry *entry, struct jute_reader *body);
 void zk_list_on_event(struct zk_session *session, const struct zk_event *event, nanos now);
-void zk_lock_on_cut(struct zk_lock *lock); /* The read of a list was cut. */
+void zk_lock_on_cut(struct zk_lock *lock); /* Handles that the read of a list was cut. */
 /* Puts a lock that may be unused into the list of zk_locks_drop_unused(). */
 void zk_lock_loosen(struct zk_lock *lock);
 void zk_locks_drop_unused(struct zk *zk);
