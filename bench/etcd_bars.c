@@ -152,7 +152,7 @@ static void note_deletions(const struct call *call);
 
 static struct call watching = {.on_message = note_deletions};
 static int32_t watch_stream = -1;
-static int64_t awaited; /* id of the watch whose deletion is awaited; 0: it has come */
+static int64_t awaited; /* id of the watch that waits for a deletion; 0: the deletion has come */
 
 static void note_deletions(const struct call *call)
 {

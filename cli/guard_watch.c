@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* CMD was stopped. Without a terminal there is no job control, and the stop concerns CMD alone. */
+/* Handles a stop of CMD. Without a terminal there is no job control, and the stop concerns CMD
+ * alone. */
 static void child_stopped(struct guard *guard, int number)
 {
     pid_t group = guard->command.pid;
@@ -105,8 +106,9 @@ static void let_go(struct guard *guard)
              output_shown(name).text);
 }
 
-/* Returns true when nothing is left to wait for. If CMD ended by itself, its descendants are
- * left alone. If it was sent a signal, so were they, and they have the rest of the grace. */
+/* Returns true when nothing is left to wait for. If CMD ended by itself, its descendants are left
+ * alone. If CMD was sent a signal, its descendants got the signal, too, and have the rest of the
+ * grace. */
 static bool is_over(const struct guard *guard)
 {
     return guard->ended && (!guard->warned || !descendants_exist());

@@ -1,6 +1,6 @@
-/* held.h - the locks that outer `holdfast run` processes hold: HOLDFAST_HELD has a line for each
- * of them with its token, a blank and its name. A command that waits for one of those waits for
- * itself. */
+/* held.h - the locks that outer `holdfast run` processes hold: HOLDFAST_HELD has a line for each of
+ * them with its token, a blank and its name. A command that waits for one of these locks would wait
+ * for ever, because the lock is held until the command itself has ended. */
 #pragma once
 #include "lock_set.h"
 #include "row_list.h"

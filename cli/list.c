@@ -211,7 +211,7 @@ static int run_list(const struct cli_options *options, int argc, char **argv)
 
 /* ---- One name ---- */
 
-/* The state of one name: that of the majority, and on a quorum that of each server. */
+/* The state of one name, and on a quorum also its state on each server. */
 struct listing {
     const char *name;
     struct row_list rows;

@@ -43,5 +43,5 @@ size_t lock_set_next(const struct lock_set *set);
 /* Returns the index of the lock that ends first. */
 size_t lock_set_shortest(const struct lock_set *set);
 
-/* Returns the time that is certainly left of all of them. */
+/* Returns the time for which all locks are certainly still held. */
 int64_t lock_set_left_ms(const struct lock_set *set);

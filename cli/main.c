@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Opens a stand-in for each descriptor below 3 that the caller left closed. Otherwise the next
- * open file would get that number. The stand-in for stdout is read-only and the one for stdin
- * write-only, so that their use is still an error. It is closed by exec, so that a command finds
- * the descriptor closed. */
+/* Opens a stand-in for each descriptor below 3 that the caller left closed. Otherwise the next open
+ * file would get that number. The stand-in for stdout is read-only and the one for stdin
+ * write-only, so that their use is still an error. A stand-in is closed by exec, so that a command
+ * finds the descriptor closed. */
 static void fill_standard_descriptors(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++) {

@@ -24,10 +24,10 @@ struct shown text_shown_bytes(const char *text, size_t len);
 /* Returns the width of a text in characters. */
 size_t text_columns(const char *text);
 
-/* "0.4 s", "26 s", "4 min 10 s", "3 h 20 min". */
+/* Returns "0.4 s", "26 s", "4 min 10 s", "3 h 20 min". */
 struct shown text_duration(int64_t ms);
 
-/* A moment, given in milliseconds since 1970, as "2026-01-31T23:59:59.123Z". */
+/* Returns a moment, given in milliseconds since 1970, as "2026-01-31T23:59:59.123Z". */
 struct shown text_time(int64_t wall_ms);
 
 /* Prints one line on stderr that begins with "holdfast: ". */

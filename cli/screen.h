@@ -6,7 +6,7 @@
 #include <termios.h>
 
 struct screen {
-    bool ours; /* entered and not left yet */
+    bool ours; /* the terminal is prepared, and was not restored yet */
     bool keys; /* stdin is a terminal, whose settings are in `before` */
     struct termios before;
 };

@@ -475,7 +475,7 @@ struct hf_row {
     const char *name;
     hf_role role;
     hf_kind kind;
-    uint32_t capacity, used; /* of the resource */
+    uint32_t capacity, used; /* capacity of the resource, and units of it in use */
     uint32_t units, depth;   /* of this holder; depth is how often a reentrant hold was entered */
     uint32_t place;          /* waiters: 1 is the next one; holders: 0 */
     uint64_t token;          /* holders */
@@ -501,12 +501,13 @@ struct hf_row {
 typedef void hf_row_fn(void *arg, const struct hf_row *row);
 
 /* Calls fn for every holder and waiter of every name that begins with `prefix` (NULL: all), in byte
- * order of the names, holders first, then waiters in their order. What it shows was true for each
- * name at one moment. On redis: and redlock: it reads an index of the names that were used within
- * the last hour, whatever else the server keeps; a lock of another program is shown if somebody
- * here waited for it within that hour (hf_list_page shows all). All or nothing: if it fails, fn was
- * not called, and hf_error_text() says which server is in the way, or on local: which process, in
- * which part of the table. The waits for all parts of a table together last for one op_timeout. */
+ * order of the names, holders first, then waiters in their order. The rows of one name are as of
+ * one moment, but not all names as of the same. On redis: and redlock: the call reads an index of
+ * the names that were used within the last hour, whatever else the server keeps; a lock of another
+ * program is shown if somebody here waited for it within that hour (hf_list_page shows all). All or
+ * nothing: if the call fails, fn was not called, and hf_error_text() says which server is in the
+ * way, or on local: which process, in which part of the table. The waits for all parts of a table
+ * together last for one op_timeout. */
 HF_API HF_MUST_CHECK hf_status hf_list(hf_client *client, const char *prefix, hf_row_fn *fn,
                                        void *arg);
 

@@ -69,7 +69,7 @@ inline std::error_code make_error_code(errc status) noexcept
     return {static_cast<int>(status), category()};
 }
 
-/* what() is the library's text of the call that failed: which thing, and what was wrong with it. */
+/* what() is the library's message: which thing failed, and what was wrong with it. */
 class error : public std::system_error
 {
   public:

@@ -4,14 +4,15 @@
 #include "holdfast.h"
 #include "http.h"
 
-/* Who made a request: the name of its token, that of its certificate, or its address. */
+/* Returns who made a request: the name of its token, that of its certificate, or its address. */
 const char *caller_name(const struct exchange *x);
 
-/* "LABEL @ CALLER", or "@ CALLER" without a label. The caller is left out if both do not fit. */
+/* Prints "LABEL @ CALLER", or "@ CALLER" without a label. The caller is left out if both do not
+ * fit. */
 void caller_label_print(const char *label, const char *caller, char text[HF_LABEL_MAX + 1]);
 
-/* Splits such a label. `caller` is empty if the label is not of that form; then `label` is all of
- * it. */
+/* The parts of a label that caller_label_print() made. If a label is not of that form, `caller` is
+ * empty and `label` is all of it. */
 struct caller_label {
     char label[HF_LABEL_MAX + 1], caller[HF_LABEL_MAX + 1];
 };

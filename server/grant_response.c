@@ -12,7 +12,7 @@ struct grant {
     hf_lease *lease;
     struct idempotency idempotency;
     size_t requesters;
-    bool delivered, replayed, renews; /* replayed: an earlier answer carried it */
+    bool delivered, replayed, renews; /* replayed: an earlier answer carried the lease */
     char id[LEASE_ID_MAX];
 };
 

@@ -28,7 +28,7 @@ enum { PROBE_ENGINE, PROBE_REDLOCK, PROBES };
 struct check {
     struct exchange *x;
     struct server *server;
-    bool ready; /* it answers /readyz; otherwise /health */
+    bool ready; /* the probe is for /readyz; otherwise for /health */
     int64_t began_ms, took_ms;
     struct probe probes[PROBES];
     /* `jobs`: number of workers that still wait for their engine */

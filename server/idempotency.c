@@ -108,7 +108,7 @@ struct wait *idempotency_shared(struct leases *leases, const struct wait *wanted
 
 /* ---- The key's lock and record ---- */
 
-/* The ttl, or the longest one that the engine accepts. */
+/* Returns the ttl, or the longest one that the engine accepts. */
 static int64_t bounded_ttl(const struct wait *wait, int64_t ttl)
 {
     const char *source;

@@ -15,7 +15,7 @@ struct lease_facts {
     const char *name; /* points into the text */
 };
 
-/* Returns false if `exported` is not such a text. */
+/* Reads an exported text. Returns false if `exported` is none. */
 bool lease_text_read(const char *exported, struct lease_facts *facts);
 
 /* Makes the id of a lease. granted_ms: milliseconds since 1970, or 0 if unknown. */

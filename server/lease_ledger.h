@@ -45,17 +45,17 @@ uint64_t lease_ledger_add(struct lease_ledger *ledger, const char *exported, con
 struct ledger_entry *lease_ledger_find(const struct lease_ledger *ledger, const char *exported);
 struct ledger_entry *lease_ledger_find_key(const struct lease_ledger *ledger, uint64_t key);
 
-/* Counts nothing if the entry is NULL or has ended. */
+/* Note an extension and an end. They do nothing if the entry is NULL or has ended. */
 void lease_ledger_extended(struct ledger_entry *entry, int64_t ends_ms);
 void lease_ledger_end(struct ledger_entry *entry, enum lease_end end);
-/* The hold was found to have ended. `is_early`: before its end time. */
+/* Notes that the hold was found to have ended. `is_early`: before its end time. */
 void lease_ledger_gone(struct ledger_entry *entry, bool is_early);
 /* A release ended with `outcome`. If that is unknown, or HF_BUSY because the release was not tried,
  * the checks around the end time find the end. The entry may be NULL. */
 void lease_ledger_release(struct ledger_entry *entry, hf_status outcome);
 
-/* A break of a hold. It concerns every lease of the hold: those of one owner have the same token.
- */
+/* Notes a break of a hold. It concerns every lease of the hold, because those of one owner have the
+ * same token. */
 void lease_ledger_break(struct lease_ledger *ledger, const char *name, uint64_t token,
                         bool is_certain);
 /* The library reports that a lease with that token is lost. If this instance renews it, ends it in

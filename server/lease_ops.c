@@ -237,7 +237,7 @@ static void note_lost(const struct holding *h)
         write_line(h, HF_LOG_WARN, "expired_before_release", held_until_end_ms(h));
 }
 
-/* A release that got no answer, or was refused: the library goes on trying. */
+/* Notes a release that got no answer, or was refused: the library goes on trying. */
 static void note_failed(const struct holding *h)
 {
     if (h->action == ACTION_RELEASE && h->is_tried)

@@ -11,8 +11,7 @@ void answer_own_name(struct exchange *x); /* Answers 403. */
 struct leases *leases_new(struct server *server);
 void leases_free(struct leases *leases);
 
-/* Grants nothing from here on: waiters are refused, and leases that are renewed here are
- * released. */
+/* Stops granting: waiters are refused, and leases that are renewed here are released. */
 void leases_stop(struct leases *leases);
 size_t leases_waiting(const struct leases *leases);
 /* Returns true if no acquire is pending and no release is in flight. */

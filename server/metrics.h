@@ -60,7 +60,7 @@ void histogram_note(struct histogram *histogram, double seconds);
 
 /* Counts an event of the library. depth: number of parts of the name in its label. */
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth);
-/* How a lease that the library reports as lost has ended. */
+/* Returns how a lease that the library reports as lost has ended. */
 enum lease_end metrics_loss(const struct metrics *metrics, const struct hf_log_event *event);
 /* Returns true if the end of a lease was not reported before. */
 bool metrics_first_end(struct metrics *metrics, const char *exported);

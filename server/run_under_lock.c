@@ -35,7 +35,7 @@ struct run {
     struct exchange *x; /* request to answer; NULL: the client left, or was answered */
     hf_client *client;
     hf_lease *lease;
-    uint64_t ledger_key; /* of the lease */
+    uint64_t ledger_key; /* key of the lease in the ledger */
     hf_status released;  /* outcome of its release */
     bool quorum;
     char name[HF_NAME_MAX + 1], correlation[HF_CORRELATION_MAX + 1], message[512];

@@ -520,7 +520,7 @@ void route_events(struct exchange *x)
     push_rows(stream, "past", "changes", past, nothing);
     json_decref(past);
     json_decref(nothing);
-    view->told_at = 0; /* tells it with the next poll */
+    view->told_at = 0; /* makes the next poll send the facts about the service */
     lock_watch_run(view->watch, true);
     arm_flush(view);
     start_poll(view);

@@ -59,7 +59,7 @@ static inline hf_status check_name(const char *field, const char *name, size_t *
     return name_check(field, name, *len, 1, HF_NAME_MAX);
 }
 
-/* A text that may be missing. */
+/* Checks a text that may be missing. */
 static inline hf_status check_text(const char *field, const char *text, size_t max)
 {
     return text ? name_check(field, text, strlen(text), 0, max) : HF_OK;

@@ -153,7 +153,7 @@ static hf_status refill(struct hf_lease *lease, const struct hf_request *request
     return is_fresh ? HF_OK : client_extend(lease, 0);
 }
 
-/* Nothing can fail any more: the caller gets the handle. From here on on_lost may run, also for
+/* Gives the handle to the caller: nothing can fail any more. From here on on_lost may run, also for
  * a loss that happened before. */
 static struct hf_lease *hand_out(struct hf_lease *lease)
 {

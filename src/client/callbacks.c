@@ -197,7 +197,7 @@ static bool run_callback(struct hf_client *client)
 }
 
 /* Requests that quick callbacks make are flushed together. A slow callback ends the batch, so it
- * delays only the requests of those before it. */
+ * delays only the requests of the callbacks before it. */
 bool callbacks_run(struct hf_client *client)
 {
     int calls = 0;

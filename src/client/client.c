@@ -484,7 +484,8 @@ hf_status client_close(struct hf_client *client, int64_t timeout_ms)
 
     client->type->background_wake(client->engine);
     pthread_join(client->background_thread, NULL);
-    if (client->own_callbacks) /* after the join: the thread may have added some */
+    /* after the join: until then the background thread may add callbacks */
+    if (client->own_callbacks)
         run_last_callbacks(client);
     finish(client, until);
     hf_status status = HF_OK;

@@ -130,7 +130,7 @@ struct hf_lease {
     bool freed;         /* the caller gave the handle back */
     /* the hold was exported: it belongs to the text, and freeing the handle does not end it */
     bool exported;
-    bool awaited;   /* hf_close waits for the last reply to it */
+    bool awaited;   /* hf_close waits for the lease's last reply */
     bool has_block; /* `texts` has the member `block`, not `small` */
     bool muted;     /* the caller does not have the handle yet, so on_lost must not run */
 
@@ -248,7 +248,7 @@ struct hf_client {
 /* Fills all sheets again after client->takes has changed. Under the client's lock. */
 void lease_adapt_sheets(struct hf_client *client);
 
-/* A lease for a checked request, with its lock held and one reference. */
+/* Makes a lease for a checked request, with its lock held and one reference. */
 hf_status lease_make(struct hf_client *client, const struct hf_request *request, nanos now,
                      nanos deadline, struct hf_lease **lease);
 
@@ -285,8 +285,9 @@ struct lease_walk {
     struct hf_lease *lease;
 };
 
-/* The next lease, with a reference; the one returned before is unreferenced. NULL ends the walk,
- * and a walk must be continued until then. A lease that is made meanwhile may be missed. */
+/* Returns the next lease, with a reference, and drops the reference to the one returned before.
+ * NULL ends the walk, and a walk must be continued until then. A lease that is made meanwhile may
+ * be missed. */
 struct hf_lease *lease_walk(struct hf_client *client, struct lease_walk *walk);
 
 /* Copies the text. Called under the lease's lock. */
@@ -314,7 +315,7 @@ hf_status callbacks_ensure(struct hf_lease *lease);
 void callbacks_return(struct hf_lease *lease);
 void callbacks_free(struct hf_client *client); /* Frees those in the pool. */
 
-/* A callback of the lease is due. The lease's lock is held. */
+/* Notes that a callback of the lease is due. The lease's lock is held. */
 void callbacks_due(struct hf_lease *lease, enum callback_kind callback);
 
 /* Runs callbacks that are due, at least one and at most a batch. Returns whether there were any. */
@@ -334,8 +335,8 @@ void claim_driver_take_replies(struct hf_lease *lease, nanos now);
  * released meanwhile. Returns the time. */
 nanos claim_driver_park(struct hf_lease *lease, nanos until);
 
-/* A caller begins or ends to wait for replies. While one waits, it takes the replies; otherwise
- * the background thread does. */
+/* Notes that a caller begins or stops waiting for replies. While one waits, it takes the replies;
+ * otherwise the background thread does. */
 static inline void claim_driver_wait_begin(struct hf_lease *lease)
 {
     lease->callers++;
@@ -349,7 +350,7 @@ static inline void claim_driver_wait_end(struct hf_lease *lease)
 
 hf_status claim_driver_adopt(struct hf_lease *lease, uint64_t token, bool is_settled);
 void claim_driver_assume(struct hf_lease *lease, uint64_t token, bool is_settled);
-/* The hold belongs to its exported text alone. */
+/* Leaves the hold to its exported text alone. */
 void claim_driver_disown(struct hf_lease *lease);
 
 /* ---- acquire_release.c ---- */
@@ -425,13 +426,13 @@ void background_recheck(struct hf_client *client);
 int64_t background_timeout(struct hf_client *client);
 hf_status background_process(struct hf_client *client);
 void *background_main(void *client);
-/* The engine may have a reply for the lease. */
+/* Makes the background thread take the reply that the engine may have for the lease. */
 void background_notify(struct hf_lease *lease);
 
 /* Gives up the other leases of the group, on the background thread. The lease's lock is held. */
 void background_lose_group(struct hf_lease *lease);
 
-/* The background thread handles the lease at `when` or sooner. */
+/* Makes the background thread handle the lease at `when` or sooner. */
 void background_timer(struct hf_lease *lease, nanos when);
 void background_wake(struct hf_client *client);
 

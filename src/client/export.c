@@ -4,8 +4,9 @@
  * blank each. The name is last because it may contain blanks. Ids are in hexadecimal.
  *
  * The token has a + before it if no ACQUIRE of the attempt can arrive any more (claim.h:
- * is_settled). Then a release needs no tombstone, which would make this and the next acquire of the
- * lock a lot dearer. A library that does not know the + reads the same number and leaves one. */
+ * is_settled). Then a release needs no tombstone, which would make this and the next acquire of
+ * the lock a lot dearer. A library that does not know the + reads the same number and leaves a
+ * tombstone. */
 #include "client.h"
 
 #include "base/error.h"
@@ -78,7 +79,7 @@ struct exported {
     bool is_settled;
 };
 
-/* The text has 32 digits in lower case. */
+/* Reads an id from 32 hexadecimal digits in lower case. */
 static void read_id(const char *text, struct id *id)
 {
     for (int i = 0; i < 16; i++) {

@@ -32,7 +32,8 @@ enum claim_report {
     REPORT_QUEUED,   /* the request has its first place in the queue (for logs) */
     REPORT_EXTENDED, /* the caller's extend or conversion has ended; status HF_OK or why not */
     REPORT_WARN,     /* two thirds of the ttl have passed without a renewal */
-    REPORT_LOST,     /* a hold that was reported as granted has ended; status says why; once */
+    /* a hold that was reported as granted has ended; status says why; reported once */
+    REPORT_LOST,
     REPORT_RELEASED, /* the caller's release has ended; status HF_OK, NOT_HELD or IN_DOUBT */
 };
 
@@ -63,12 +64,12 @@ struct claim {
     /* The outcome to report unless a better one comes: HF_OK, TIMEOUT or the last failure. Once the
      * wait or the hold was ended: why (CANCELLED, LOST ...), until that is reported. */
     hf_status outcome : 16;
-    uint32_t tries;     /* requests so far that ended in a pause */
-    uint32_t extend_ms; /* extend of the caller that waits for the reply in flight; 0: none */
+    uint32_t tries;     /* number of requests that were followed by a pause */
+    uint32_t extend_ms; /* ttl of a caller's extend that waits for the reply in flight; 0: none */
     /* owned by the caller of claim_init; lives until the claim is over */
     const struct timing_sheet *sheet;
     nanos deadline; /* end of the wait; TIME_NEVER: none */
-    nanos max_hold; /* length of the longest hold; 0: no limit */
+    nanos max_hold; /* longest time for which the lock may be held; 0: no limit */
     nanos started_at;
     nanos granted_at;
     /* end of the hold: when it was released or lost, even if that was noticed later */
@@ -98,7 +99,7 @@ struct claim_event {
     uint32_t random;                  /* 32 fresh random bits, for the length of a pause */
 };
 
-/* A move without its timer. Small enough to be returned in registers. */
+/* A claim_move without its timer: small enough to be returned in registers. */
 struct claim_effect {
     enum op_verb verb : 8; /* verb to submit now; OP_NONE: nothing */
     enum claim_report report : 8;
@@ -115,7 +116,7 @@ struct claim_move {
     nanos ttl;
     enum claim_report report;
     hf_status status;
-    nanos wake_at; /* send TIMER then; TIME_NEVER: no timer */
+    nanos wake_at; /* time to send TIMER; TIME_NEVER: no timer */
 };
 
 struct claim_terms {
@@ -180,7 +181,7 @@ struct claim_move claim_step(struct claim *claim, const struct claim_event *even
 /* The two halves of claim_step are claim_act and claim_wake_at. claim_driver.c calls them apart: a
  * step that another one follows at once needs no timer. */
 
-/* The effect of an event that claim.def does not list. */
+/* Returns the effect of an event that claim.def does not list. */
 struct claim_effect claim_refuse(const struct claim_event *event);
 
 /* Returns true if the event has everything that its input needs. */

@@ -29,7 +29,7 @@ static inline void claim_set_token(struct claim *claim, uint64_t token)
     atomic_store_explicit(&claim->token, token, memory_order_relaxed);
 }
 
-/* A thread that reads the new valid_until also sees the token that was set before. */
+/* Sets valid_until so that a thread that reads it also sees the token that was set before. */
 static inline void claim_set_valid(struct claim *claim, nanos until)
 {
     atomic_store_explicit(&claim->valid_until, until, memory_order_release);

@@ -145,9 +145,9 @@ static struct claim_effect send_convert(struct claim *claim, enum op_verb verb, 
     return send(claim, verb, true, now);
 }
 
-/* Our own renewal. Towards the end of max_hold it extends by the time that is missing, in whole
- * milliseconds because the engine counts those. It never extends by less than the engine's shortest
- * ttl, so a hold may pass max_hold by less than that. */
+/* Sends the claim's own renewal or check. Towards the end of max_hold a renewal extends by the time
+ * that is missing, in whole milliseconds because the engine counts those. It never extends by less
+ * than the engine's shortest ttl, so a hold may pass max_hold by less than that. */
 static struct claim_effect renew_or_check(struct claim *claim, nanos now)
 {
     if (!renews(claim))
@@ -205,7 +205,7 @@ struct claim_effect claim_act_timer_extending(struct claim *claim, const struct 
     return warn_if_due(claim, event->now, nothing());
 }
 
-/* The caller's extend. If another request is in flight, it waits for that reply. */
+/* Sends the caller's extend. If another request is in flight, the extend waits for its reply. */
 struct claim_effect claim_act_extend(struct claim *claim, const struct claim_event *event)
 {
     assert(event->ttl_ms >= 0);
@@ -253,9 +253,9 @@ struct claim_effect claim_act_convert(struct claim *claim, const struct claim_ev
     return nothing();
 }
 
-/* After the reply to the request in flight: reports its outcome and sends the request that waited.
- * There is one report: if a conversion waits, its outcome is reported later for both. An extend or
- * check that waits does not delay the report of a conversion. */
+/* Called after the reply to the request in flight: reports its outcome and sends the request that
+ * waited. There is one report: if a conversion waits, its outcome is reported later for both. An
+ * extend or check that waits does not delay the report of a conversion. */
 static struct claim_effect after_answer(struct claim *claim, hf_status outcome, nanos now)
 {
     assert(claim->state == CLAIM_EXTENDING && claim->in_flight != OP_NONE);
@@ -348,8 +348,8 @@ static nanos plan_again(const struct claim *claim, nanos now)
     return was_renewal || soon < claim->act_at ? soon : claim->act_at;
 }
 
-/* A renewal got no reply, or a refusal. Even after a final refusal it is tried again until
- * valid_until: nothing is lost by that. */
+/* A renewal got no reply, or a refusal. Even after a final refusal the renewal is tried again until
+ * valid_until, because a try can lose nothing. */
 struct claim_effect claim_act_extend_failed(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
@@ -369,9 +369,9 @@ struct claim_effect claim_act_extend_failed(struct claim *claim, const struct cl
     return after_answer(claim, outcome_unknown ? HF_IN_DOUBT : event->reply->status, event->now);
 }
 
-/* A second grant of the same attempt: the reply to a refresh crossed the notification. A higher
- * token is another hold, because the reported one has expired in between, unless an upgrade raised
- * it. A lower token is an old reply. */
+/* Handles a second grant of the same attempt: the reply to a refresh crossed the notification. A
+ * higher token is another hold, because the reported one has expired in between, unless an upgrade
+ * raised it. A lower token is an old reply. */
 struct claim_effect claim_act_grant_again(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)
@@ -403,7 +403,7 @@ struct claim_effect claim_act_not_converted(struct claim *claim, const struct cl
     return after_answer(claim, HF_BUSY, event->now);
 }
 
-/* The engine notified us that this hold may have been revoked. */
+/* The engine notified us that this hold may have been revoked: checks it now. */
 struct claim_effect claim_act_check_now(struct claim *claim, const struct claim_event *event)
 {
     assert(claim->state == CLAIM_HELD);

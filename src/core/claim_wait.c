@@ -104,7 +104,8 @@ struct claim_effect claim_act_grant(struct claim *claim, const struct claim_even
     /* The claim may have sent another ACQUIRE after the request that was granted. */
     bool is_last = event->reply->asked_at >= claim->asked_at;
     claim->is_settled = event->reply->is_settled && is_last && !claim->may_be_in_flight;
-    /* For a brief grant the plan counts from now: its request may have been sent long ago. */
+    /* After a brief grant, renewal and warning are planned from now on: its request may have been
+     * sent long ago. */
     claim_believe(claim, claim->brief ? event->now : event->reply->asked_at, until);
     return (struct claim_effect){.report = REPORT_GRANTED, .status = HF_OK};
 }
@@ -268,9 +269,9 @@ struct claim_effect claim_act_left(struct claim *claim, const struct claim_event
     return claim_end(claim, REPORT_DENIED, replaces ? reason : claim->outcome);
 }
 
-/* The outcome of a wait whose LEAVE the engine did not answer. TIMEOUT is only true if the engine
- * has said before that others hold the lock. Otherwise the outcome is the failure that the engine
- * reports now, or IN_DOUBT if the server was silent. */
+/* Returns the outcome of a wait whose LEAVE the engine did not answer. TIMEOUT is only true if the
+ * engine has said before that others hold the lock. Otherwise the outcome is the failure that the
+ * engine reports now, or IN_DOUBT if the server was silent. */
 static hf_status unanswered_outcome(const struct claim *claim, const struct claim_event *event)
 {
     bool is_known = waits(claim) || claim->cancelled || claim->queued;

@@ -33,8 +33,8 @@ static inline bool id_same(const struct id *a, const struct id *b)
 /* The requests of a claim to an engine, and the replies to each. */
 enum op_verb {
     OP_NONE,
-    /* GRANTED, QUEUED, BUSY or FAILED. Sending it again for the same attempt refreshes its place
-     * in the queue. */
+    /* Replies: GRANTED, QUEUED, BUSY or FAILED. An ACQUIRE that is sent again for the same attempt
+     * refreshes the attempt's place in the queue. */
     OP_ACQUIRE,
     OP_LEAVE,   /* stop waiting: RELEASED, or GRANTED if the grant came first */
     OP_EXTEND,  /* hold for at least ttl from now on: EXTENDED or NOT_HELD */

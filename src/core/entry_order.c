@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-/* Requests are of the same class if they may share a queue; semaphores with different capacities
- * are not. */
+/* Requests are of the same class if they may share a queue. Semaphores with different capacities
+ * may not. */
 struct class
 {
     enum { CLASS_NONE, CLASS_EXCLUSIVE, CLASS_READ_WRITE, CLASS_SEMAPHORE } sort;

@@ -24,7 +24,7 @@ struct session {
     enum session_state state;
     nanos length;               /* ttl that the server granted with the proven renewal */
     nanos proven_at;            /* send time of the newest proven renewal; 0: none */
-    nanos kept_at, kept_length; /* the same of the newest kept renewal; kept_at 0: none */
+    nanos kept_at, kept_length; /* send time and ttl of the newest kept renewal; kept_at 0: none */
 
     struct session_member *members;
     uint32_t count, waiters; /* number of members, and of waiters among them */
@@ -45,12 +45,13 @@ struct session_member {
  * answered a renewal that was sent at `asked_at`. */
 void session_begin(struct session *session, nanos asked_at, nanos length);
 void session_keep(struct session *session, nanos asked_at, nanos length);
-/* The kept renewal, if there is one, counts from now on. */
+/* Makes the kept renewal, if there is one, the newest proven one. */
 void session_prove(struct session *session);
-/* The server that answered the renewal may have been deposed: another renewal is needed. */
+/* Drops the kept renewal: the server that answered it may have been deposed, so another renewal is
+ * needed. */
 void session_drop_kept(struct session *session);
 
-/* Until when the server does not end the session; 0: no renewal has proven it. */
+/* Returns until when the server does not end the session; 0: no renewal was proven. */
 static inline nanos session_end(const struct session *session)
 {
     return session->proven_at ? session->proven_at + session->length : 0;
@@ -60,7 +61,7 @@ static inline nanos session_end(const struct session *session)
 bool session_is_fresh(const struct session *session, nanos now);
 /* Returns true if a renewal sent at `since` or later is kept or proven. */
 bool session_is_kept_since(const struct session *session, nanos since);
-/* When a session with waiters is to be renewed. TIME_NEVER: nobody waits. */
+/* Returns when to renew a session with waiters. TIME_NEVER: nobody waits. */
 nanos session_renewal_due(const struct session *session);
 
 /* ---- Members ---- */
@@ -70,7 +71,7 @@ void session_attach(struct session_member *member, struct session *session);
 /* Notes that the member begins or stops waiting. Changes nothing for a member without a session. */
 void session_set_waits(struct session_member *member, bool waits);
 
-/* The server has ended the session: nothing about its time counts any more. The members are still
- * attached; the engine detaches each when it tells the client. A session that is being made stays
- * in that state. */
+/* Called when the server has ended the session: the times of its renewals mean nothing any more.
+ * The members are still attached; the engine detaches each when it tells the client. A session that
+ * is being made stays in that state. */
 void session_end_all(struct session *session);

@@ -10,7 +10,7 @@ struct settings;
 
 /* Longest time between two refreshes of a waiter, also of one that an event would notify. */
 #define TIMING_REFRESH_MOST NANOS_OF_MS(5000)
-/* Waiters do not ask all at once: each place in the queue adds this. */
+/* Each place in the queue adds this, so that waiters do not ask all at once. */
 #define TIMING_STAGGER NANOS_OF_MS(20)
 
 /* All in nanoseconds. renew, warn and stop count from the start of a validity (asked_at). */
@@ -37,8 +37,8 @@ struct timing {
 
     /* Time between two refreshes of a waiter: ttl/2, between 50 ms and TIMING_REFRESH_MOST. */
     nanos refresh;
-    /* The same for the first waiter; each place behind it adds as much: ttl/20, between 50 ms and
-     * 500 ms. */
+    /* Time between two refreshes of the first waiter: ttl/20, between 50 ms and 500 ms. Each place
+     * behind it adds as much. */
     nanos refresh_first;
     /* Grace of a handoff: the new holder must extend its hold within this time, else the lock is
      * free again. min(ttl/5, 900 ms), at least 7/4 of op_timeout and of refresh_first, so that a
@@ -55,7 +55,7 @@ struct timing {
  * nobody claimed, every client that had died before it is known to be dead. */
 enum { PRESENCE_MS = 850, PRESENCE_RENEW_MS = 350 };
 
-/* Changes of a timing by settings and connection; 0: as derived from the ttl. */
+/* The values of a timing that settings and connection change; 0: as derived from the ttl. */
 struct timing_overrides {
     int64_t op_timeout_ms, retry_min_ms, retry_max_ms;
     int64_t renew_permille; /* part of the ttl after which to renew; 0: a third */
@@ -70,7 +70,8 @@ void timing_set_drift(struct engine_limits *limits, const struct settings *setti
 void timing_fill(struct timing *t, int64_t ttl_ms, const struct engine_limits *limits,
                  const struct timing_overrides *overrides);
 
-/* A timing with the limits that it was made for. Claims of a client with the same ttl share one. */
+/* A timing with the limits that it was made for. All claims of a client with the same ttl share one
+ * sheet. */
 struct timing_sheet {
     struct timing t;
     struct engine_limits limits;

@@ -23,8 +23,8 @@ struct admin_target {
     const struct name_range *page;
 };
 
-/* The row that ends an incomplete page: all names up to row->name were reported, and further
- * names exist. */
+/* Returns the row that ends an incomplete page: all names up to row->name were reported, and
+ * further names exist. */
 static inline struct hf_row end_of_page(const char *name)
 {
     return (struct hf_row){.size = sizeof(struct hf_row), .name = name, .host = "", .label = ""};
@@ -53,7 +53,8 @@ enum admin_verb {
  * known. */
 #define LIBRARY_UNKNOWN "?"
 
-/* Returns true if the request goes to each server, and not to the one that has a certain lock. */
+/* Returns true if the request goes to each server of the engine; false: it is about one lock or a
+ * list. */
 static inline bool admin_is_for_servers(enum admin_verb verb)
 {
     return verb >= ADMIN_DIAGNOSE;

@@ -69,7 +69,7 @@ struct engine_type {
     void (*detach_caller)(void *self, struct engine_op *op);
     /* Sends what was submitted. NULL if the engine holds nothing back. park() does it, too. */
     void (*flush)(void *self);
-    /* The client is done with the op, whatever became of it: no notify() names it from here on. */
+    /* Forgets an op, because the client is done with it: no notify() names it from here on. */
     void (*forget)(void *self, struct engine_op *op);
 
     /* Sleeps until there may be a reply for the op that had this slot and `seen` when it was

@@ -235,8 +235,8 @@ static void set_probes(struct cluster *c)
     }
 }
 
-/* Has holds checked on the present owners of their slots: a shard that no map names any more may
- * have lost the holds. */
+/* Makes the client check holds on the present owners of their slots: a shard that no map names any
+ * more may have lost the holds. */
 static void check_holds(struct cluster *c)
 {
     for (unsigned i = 0; i < c->shards; i++) {

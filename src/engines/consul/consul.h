@@ -265,7 +265,7 @@ struct consul_entry {
     uint64_t born_after;
     /* highest index of the keys that the release in flight deletes */
     uint64_t ends_at;
-    uint64_t ended_at; /* the same, once they are deleted; 0: the id must not be used again */
+    uint64_t ended_at; /* that index, once the keys are deleted; 0: the id must not be used again */
     struct consul_name *name;
     struct consul_session *session;
     enum entry_stage stage;
@@ -354,7 +354,7 @@ struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
                                      const struct consul_name *name, nanos now);
 /* The op has been answered, but the entry still needs the reply of this call. */
 void consul_call_claim_none(struct consul_call *call);
-/* The reply of this call is no longer needed. */
+/* Notes that the reply to this call is no longer needed. */
 void consul_call_abandon(struct consul_call *call);
 void consul_connection_drop(struct consul_connection *connection, hf_status status, const char *why,
                             nanos now);
@@ -370,7 +370,7 @@ void consul_connection_close(struct consul_connection *connection);
 
 /* ---- consul_session.c ---- */
 
-/* Returns the session of that length, or of that detached attempt. NULL: no memory. */
+/* Returns the session for a ttl of `seconds`, or that of a detached attempt. NULL: no memory. */
 struct consul_session *consul_session_of(struct consul *c, int64_t seconds,
                                          const struct id *attempt);
 struct consul_session *consul_session_of_id(struct consul *c, const char *id);

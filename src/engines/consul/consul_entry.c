@@ -386,7 +386,7 @@ static struct consul_session *session_to_extend(struct consul *c, const struct c
                              entry->session->base.is_private ? &entry->sent.attempt : NULL);
 }
 
-/* EXTEND: first a renewal, then a consistent read that shows the keys. */
+/* Goes on with an EXTEND: first a renewal, then a consistent read that shows the keys. */
 static void advance_extend(struct consul *c, struct consul_entry *entry, nanos now)
 {
     bool checks = entry->verb == OP_CHECK && entry->session && entry->session->base.proven_at;

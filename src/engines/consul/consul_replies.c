@@ -314,8 +314,8 @@ static void on_no_place(struct consul *c, struct consul_entry *entry,
         consul_entry_again(c, entry, now);
 }
 
-/* Reply to the read of the queue for a request that does not wait. The request may take a place
- * only if it would then hold. */
+/* Handles the reply to the read of the queue for a request that does not wait. The request may take
+ * a place only if it would then hold. */
 static void on_try_read(struct consul *c, struct consul_entry *entry,
                         const struct consul_reply *reply, nanos now)
 {
@@ -362,8 +362,8 @@ static void on_refresh(struct consul *c, struct consul_entry *entry,
     consul_entry_decide(c, entry, now);
 }
 
-/* Reply to a try to take .lock. The try fails if another client was faster, the place is gone, or
- * Consul's lock-delay is running. */
+/* Handles the reply to a try to take .lock. The try fails if another client was faster, the place
+ * is gone, or Consul's lock-delay is running. */
 static void on_take(struct consul *c, struct consul_entry *entry, const struct consul_reply *reply,
                     nanos now)
 {

@@ -323,7 +323,7 @@ struct etcd_call *etcd_call(struct etcd_connection *connection, enum call_kind k
 /* The op has been answered, but the entry or session still needs the reply to this call: no op
  * waits for it any more. */
 void etcd_call_claim_none(struct etcd_call *call);
-/* The reply of this call is no longer needed. */
+/* Notes that the reply to this call is no longer needed. */
 void etcd_call_abandon(struct etcd_call *call);
 /* Closes the connection, and replies to every op in flight on it. */
 void etcd_connection_drop(struct etcd_connection *connection, hf_status status, const char *why,
@@ -341,7 +341,7 @@ void etcd_connection_close(struct etcd_connection *connection);
 
 /* ---- etcd_session.c ---- */
 
-/* Returns the session of that length, or of that detached attempt. NULL: no memory. */
+/* Returns the session for a ttl of `seconds`, or that of a detached attempt. NULL: no memory. */
 struct etcd_session *etcd_session_of(struct etcd *e, int64_t seconds, const struct id *attempt);
 struct etcd_session *etcd_session_of_lease(struct etcd *e, int64_t lease);
 /* Returns a session for an entry that another process made, on the lease that the entry has. */
@@ -490,7 +490,8 @@ void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now);
 void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now);
 void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now);
 void etcd_view_on_read(struct etcd *e, struct etcd_call *call, struct message *message, nanos now);
-/* The stream of watches has ended with its connection, or a new connection is up. */
+/* Call etcd_views_lost() when the stream of watches has ended with its connection, and
+ * etcd_views_resume() when a new connection is up. */
 void etcd_views_lost(struct etcd *e);
 void etcd_views_resume(struct etcd *e, nanos now);
 void etcd_view_watch_entry(struct etcd *e, struct etcd_entry *entry, nanos now);

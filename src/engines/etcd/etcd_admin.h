@@ -44,7 +44,7 @@ struct etcd_call *etcd_admin_call(struct etcd *e, struct etcd_admin *admin, cons
 void etcd_resize_read_range(struct etcd *e, struct slice name, bool one);
 /* Writes the capacities that were read into the rows. */
 void etcd_resize_note_rows(const struct etcd *e, struct etcd_admin *admin, struct message *read);
-/* ADMIN_RESIZE: the rows were read and judged. */
+/* ADMIN_RESIZE: goes on once the rows were read and judged. */
 void etcd_resize_rows(struct etcd *e, struct etcd_admin *admin, nanos now);
 /* ADMIN_RESIZE: the transaction's conditions were not true. Returns true if the rows are to be read
  * once more. */

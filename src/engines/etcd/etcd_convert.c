@@ -74,7 +74,7 @@ void etcd_convert_advance(struct etcd *e, struct etcd_entry *entry, nanos now)
 
 /* ---- Upgrading ---- */
 
-/* Judgement: the holds and waiters of a list allow an upgrade, or they do not. */
+/* The verdict on an upgrade, by the holds and waiters of a list. */
 enum upgrade_verdict { UPGRADE_MAY, UPGRADE_OTHERS_HOLD, UPGRADE_GONE, UPGRADE_NO_MEMORY };
 
 static enum upgrade_verdict judge_pairs(struct etcd_entry *entry, const struct key_value *pair,

@@ -386,7 +386,7 @@ static struct etcd_session *session_to_extend(struct etcd *e, const struct etcd_
                            entry->session->base.is_private ? &entry->sent.attempt : NULL);
 }
 
-/* EXTEND: first a keepalive, then a quorum read that shows the entry. */
+/* Goes on with an EXTEND: first a keepalive, then a quorum read that shows the entry. */
 static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool checks = entry->verb == OP_CHECK && entry->session && entry->session->base.proven_at;

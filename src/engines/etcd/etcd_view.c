@@ -565,7 +565,7 @@ static void on_name_event(struct etcd *e, struct etcd_name *name, struct watch_m
     etcd_view_decide(e, name, now);
 }
 
-/* The capacity was changed, or may have changed before the watch began. */
+/* Handles that the capacity was changed, or may have changed before the watch began. */
 static void on_resize_event(struct etcd *e, struct etcd_name *name, const struct watch_message *m,
                             nanos now)
 {
@@ -585,7 +585,7 @@ static void on_entry_watched(struct etcd *e, struct etcd_entry *entry, uint64_t 
         etcd_entry_send_recheck(e, entry, now);
 }
 
-/* The entry of a hold was deleted, but not by its release. */
+/* Handles that the entry of a hold was deleted, but not by its release. */
 static void on_entry_event(struct etcd *e, struct etcd_entry *entry, struct watch_message *m,
                            nanos now)
 {

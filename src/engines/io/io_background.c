@@ -13,8 +13,8 @@
 /* Longest wait for a request while the engine closes; a hung server does not make closing
  * longer. */
 #define FINISH_MAX NANOS_OF_MS(500)
-/* Shortest wait for a near server, even if the caller gave no time. It counts from the start and
- * anew from each reply, but ends after FINISH_ANSWERING in all. */
+/* Shortest time for which closing waits for a near server, even if the caller gave no time. It
+ * begins anew with each reply, but all of it ends after FINISH_ANSWERING. */
 #define FINISH_MIN NANOS_OF_MS(50)
 #define FINISH_ANSWERING NANOS_OF_MS(1000)
 /* Shortest wait for an engine that ends its session only after the reply to an earlier request. */
@@ -138,7 +138,8 @@ static connection_set awaited_connections(const struct io *io, connection_set us
     return used & ~silent;
 }
 
-/* True if one of these connections was cut and not dialled since: its server is probably up. */
+/* Returns true if one of these connections was cut and not dialled since: its server is probably
+ * up. */
 static bool may_come_back(const struct io *io, connection_set awaited)
 {
     for (connection_set connections = awaited & ~io->open; connections;) {

@@ -104,8 +104,8 @@ void io_start_tls(void *ctx, unsigned number)
     conn_start_tls(connection->conn);
 }
 
-/* True if the driver waits on this connection. If a socket is still `closing`, the driver waits on
- * that socket. */
+/* Returns true if the driver waits on this connection. If a socket is still `closing`, the driver
+ * waits on that socket. */
 static bool is_waited_on(const struct io_connection *connection)
 {
     return connection->is_waited_on && !connection->closing;

@@ -121,7 +121,7 @@ struct io_mailbox {
 struct io_connection {
     unsigned number;
     bool is_open;     /* the connection was dialled or adopted, and not hung up since */
-    bool up;          /* the engine was told that it is up */
+    bool up;          /* the engine was told that the connection is up */
     bool dial_failed; /* there was no memory or descriptor to dial */
     bool in_loop;     /* the caller's loop polls it */
     /* the driver waits in poll() or recv() on this connection, or on `closing` */
@@ -197,13 +197,14 @@ struct io {
     nanos read_at;             /* time when any connection was last read */
     /* sleepers to wake once the lock is free, because each takes the lock */
     futex_word *wake[IO_WAKES_MAX];
-    uint32_t wakes;                /* number of words in `wake` */
-    struct io_waiter background;   /* the background thread */
-    pthread_t background_thread;   /* valid if `entered` */
-    bool entered;                  /* the background thread is inside the engine */
-    bool has_background_work;      /* the background thread must return to the client */
-    _Atomic bool background_woken; /* the same request to return, set without the lock */
-    char bytes[IO_READ_SIZE];      /* buffer for one read */
+    uint32_t wakes;              /* number of words in `wake` */
+    struct io_waiter background; /* the background thread */
+    pthread_t background_thread; /* valid if `entered` */
+    bool entered;                /* the background thread is inside the engine */
+    bool has_background_work;    /* the background thread must return to the client */
+    /* the same wish as has_background_work, but set without the lock */
+    _Atomic bool background_woken;
+    char bytes[IO_READ_SIZE]; /* buffer for one read */
 };
 
 /* ---- Sets of connections ---- */
@@ -331,7 +332,7 @@ static inline void io_flush_connections(struct io *io)
 
 /* Sets connection->polled, and returns what poll() needs. */
 struct pollfd io_connection_pollfd(struct io_connection *connection);
-/* True if there is work that poll() would not show. */
+/* Returns true if there is work that poll() would not show. */
 bool io_connection_ready(const struct io_connection *connection);
 /* Continues the dial, or reads and writes what the socket allows. */
 void io_serve(struct io *io, struct io_connection *connection, nanos now);

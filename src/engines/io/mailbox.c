@@ -140,9 +140,9 @@ static bool is_final(const struct engine_reply *reply)
     return reply->kind != REPLY_NOTIFY && reply->kind != REPLY_QUEUED;
 }
 
-/* Returns true if `reply` may be dropped for a newer reply: a notification for any reply, a place
- * in the queue for a later answer. An answer is never dropped for a notification, because its
- * caller would wait for it for ever. */
+/* Returns true if `reply` may be dropped when the newer reply `by` needs room. A notification may
+ * always be dropped; a place in the queue may be dropped for a later answer. An answer is never
+ * dropped for a notification, because its caller would wait for it for ever. */
 static bool is_replaceable(const struct engine_reply *reply, const struct engine_reply *by)
 {
     if (by->kind == REPLY_NOTIFY)

@@ -32,7 +32,7 @@ bool pipeline_take_id(struct pipeline *p, uint64_t id, void *request)
         return false;
 
     memcpy(request, pipeline_at(p, i), p->size);
-    for (; i; i--) /* usually there are none before it */
+    for (; i; i--) /* usually no request is in front of it */
         memcpy(pipeline_at(p, i), pipeline_at(p, i - 1), p->size);
     p->first = (p->first + 1) & (p->room - 1);
     p->count--;

@@ -21,7 +21,8 @@ struct pipeline {
     nanos answered_at; /* time when the last complete reply arrived */
 };
 
-/* Returns the i-th request; 0 is the one that was sent first. Valid until one is added or taken. */
+/* Returns the i-th request; 0 is the one that was sent first. Valid until a request is added or
+ * taken. */
 static inline void *pipeline_at(const struct pipeline *p, uint32_t i)
 {
     return p->ring + ((p->first + i) & (p->room - 1)) * p->size;

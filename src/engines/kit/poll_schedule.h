@@ -31,8 +31,8 @@ struct poll_queued {
     nanos asked_at;
     nanos often;   /* pause of the first waiter */
     nanos longest; /* longest pause that its place allows */
-    bool is_new;   /* this was its first request */
-    bool may_pass; /* it may be granted ahead of others, so it polls often at any place */
+    bool is_new;   /* this was the waiter's first request */
+    bool may_pass; /* the waiter may be granted ahead of others, so it polls often at any place */
 };
 
 /* Returns when the waiter polls next. *scout: the waiter that has just become the first of its
@@ -40,7 +40,7 @@ struct poll_queued {
 nanos poll_schedule_next(struct poll_schedule *schedule, struct poll_waiter *waiter,
                          const struct engine_op *op, const struct poll_queued *queued,
                          const struct wire_engine_host *host, struct poll_waiter **scout);
-/* The waiter leaves. Returns the new scout, or NULL. */
+/* Removes a waiter. Returns the new scout, or NULL. */
 struct poll_waiter *poll_schedule_leave(struct poll_waiter *waiter);
 /* Returns the first local waiter for the lock of the op; NULL: none. */
 struct poll_waiter *poll_schedule_first(const struct poll_schedule *schedule,

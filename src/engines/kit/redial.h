@@ -25,15 +25,16 @@ static inline enum redial_after redial_after(bool was_up, nanos since, nanos now
     return now - since >= NANOS_OF_MS(1000) ? REDIAL_AFTER_LONG : REDIAL_AFTER_CUT;
 }
 
-/* The connection was lost, or could not be opened. Each pause is longer than the one before.
- * `random`: 32 random bits; unused after REDIAL_AFTER_LONG. */
+/* Plans the next dial after the connection was lost, or could not be opened. Each pause is longer
+ * than the one before. `random`: 32 random bits; unused after REDIAL_AFTER_LONG. */
 void redial_lost(struct redial *redial, enum redial_after after, nanos now,
                  const struct engine_limits *limits, const struct timing_overrides *overrides,
                  uint32_t random);
 
-/* The connection to one of several servers of the same data was lost, or could not be opened: the
- * first loss and the next server are dialled at once (endpoints_turn()), each further round after
- * a pause. Set `failures` to 0 when a connection came up. `random`: 32 random bits. */
+/* Plans the next dial for a client of several servers with the same data, after a connection was
+ * lost or could not be opened. After the first loss the next server is dialled at once
+ * (endpoints_turn()), and each further round begins after a pause. Set `failures` to 0 when a
+ * connection came up. `random`: 32 random bits. */
 void redial_next_server(struct redial *redial, unsigned servers, nanos now,
                         const struct engine_limits *limits,
                         const struct timing_overrides *overrides, uint32_t random);

@@ -140,7 +140,8 @@ static inline void cell_give_back(struct table *t, uint32_t shard, uint32_t inde
  * many steps as there are cells. Walks inside walks could still take for ever, so every WALK_CHECK
  * steps the time is checked. */
 struct cell_walk {
-    nanos began;    /* 0: restarts at the next check; WALK_OVER: walks of this op end at once */
+    /* begin of the walks; 0: the next check sets it; WALK_OVER: walks of this op end at once */
+    nanos began;
     uint32_t steps; /* number of steps until the time is checked */
 };
 extern _Thread_local struct cell_walk cell_walk;

@@ -30,9 +30,8 @@ static bool is_repeated(struct table *t, const struct resource *r, const struct 
     return false;
 }
 
-/* The receiver of the rows of a list. A damaged table may have a cell in many lists, so the
- * number of rows is limited to twice the number of cells (twice, because the table may grow
- * meanwhile). */
+/* The list that is being reported. A damaged table may have a cell in many lists, so the number of
+ * rows is limited to twice the number of cells (twice, because the table may grow meanwhile). */
 struct rows {
     nanos now;
     nanos wait; /* how long the whole list may still wait for mutexes */

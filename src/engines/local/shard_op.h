@@ -90,7 +90,7 @@ __attribute__((always_inline)) static inline bool shard_op_enter(struct shard_op
     return true;
 }
 
-/* Unlocks. Returns true: the op has its reply. */
+/* Unlocks, and returns true because the op has its reply. */
 static inline bool shard_op_leave(struct shard_op *v)
 {
     assert(v->shard < LOCAL_SHARDS);

@@ -44,7 +44,7 @@ uint32_t table_grow(struct table *t, uint32_t shard, int64_t until);
 uint64_t table_checksum(const struct table_head *page);
 uint32_t table_layout(void);
 
-/* The smaller of `chunks` and the number of chunks that the file has. */
+/* Returns the smaller of `chunks` and the number of chunks that the file has. */
 uint32_t table_backed(struct table *t, uint32_t chunks);
 
 static inline uint32_t table_cells(struct table *t)

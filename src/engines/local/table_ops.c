@@ -226,9 +226,9 @@ static struct entry *sole_carrier(struct table *t, const struct resource *r, str
     return carrier;
 }
 
-/* Upgrades. It needs a new token, because readers that left may have used a higher one. The
- * units of the entry decide who writes, so its token is stored before them; a repair derives the
- * rest. */
+/* Upgrades a hold. The writer needs a new token, because readers that left may have used a higher
+ * one. The units of the entry decide who writes, so the token is stored before them; a repair
+ * derives the rest. */
 static enum reply_kind upgrade(struct table *t, struct resource *r, struct entry *e)
 {
     if (e->kind == HF_WRITE)

@@ -27,7 +27,7 @@ static inline void resource_admit(struct table *t, struct resource *r, nanos now
         resource_admit_first(t, r, now);
 }
 /* Makes an entry (waiting or new) another attempt of the hold of `sibling`. `is_notified`: the
- * client learns of the grant in another way. */
+ * client learns of the grant without a notification from here. */
 void resource_join(struct table *t, struct resource *r, uint32_t entry, uint32_t sibling, nanos now,
                    bool is_notified);
 /* Lets waiters with the owner of `holder` join the hold; otherwise the owner would wait for itself.

@@ -192,8 +192,8 @@ struct postgres {
 /* Dials the connection if it is down. Returns false if it cannot be dialled now; connection->why
  * says why. */
 bool pg_connection_need(struct postgres *p, nanos now);
-/* An administrator asks for the schema: the next connection creates it, whatever the setting
- * says. */
+/* Lets the next connection create the schema, whatever the setting says, because an administrator
+ * asks for it. */
 void pg_connection_may_install(struct postgres *p, nanos now);
 /* Sends a statement (like pg_session_execute()) and adds the request to the queue. */
 bool pg_connection_send(struct postgres *p, struct pg_request request, const char *name,

@@ -126,7 +126,7 @@ static void forget_active(struct redis *r, struct redis_op *a)
 
     redis_admin_free(a);
 
-    if (a->replied) { /* the functions above may have put it into this list */
+    if (a->replied) { /* the functions above may have added the op to this list */
         struct redis_op **at = &r->replied;
         while (*at != a)
             at = &(*at)->next_replied;

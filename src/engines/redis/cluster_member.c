@@ -1,8 +1,9 @@
-/* cluster_member.c - one primary of a cluster: redirects, requests that are sent again later,
- * and ops that move from one server to another.
+/* cluster_member.c - one primary of a cluster: redirects, requests that are sent again later, and
+ * ops that move from one server to another.
  *
  * A refused request has done nothing, so it may be sent elsewhere. But if another request of the
- * same op is already in flight, it would be executed after that one; then it fails instead. */
+ * same op is already in flight, the repeated request would be executed after that one; then it
+ * fails instead. */
 #include "redis.h"
 
 #include <assert.h>

@@ -337,8 +337,8 @@ static struct terms terms_of(const struct redis *r, const struct redis_op *a)
     };
 }
 
-/* Adds the terms. Most requests of a client have the same terms, so the last ones are kept and
- * copied. An op with a label or an owner has terms of its own. */
+/* Adds the terms. Most requests of a client have the same terms, so the terms written last are kept
+ * and copied. An op with a label or an owner has terms of its own. */
 static void add_terms(struct redis *r, const struct redis_op *a)
 {
     struct form *form = &r->form;

@@ -13,7 +13,7 @@
 void redis_follow_begin(void *redis, const char *what);
 /* Follows that server from now on; dials it at once if an op needs it. */
 void redis_follow(void *redis, const struct endpoint *to, nanos now);
-/* No server can be found: ops that wait for one fail. */
+/* Fails the ops that wait for a server, because none can be found. */
 void redis_follow_failed(void *redis, hf_status status, const char *why, nanos now);
 /* The server is about to be replaced: keeps requests for new locks unsent until `until`. With 0
  * they are sent. */

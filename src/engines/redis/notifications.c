@@ -236,7 +236,7 @@ static enum quorum_turn turn_of(const struct redis_op *a, const char *first)
     return strcmp(first, id) == 0 ? QUORUM_TURN_OWN : QUORUM_TURN_ANOTHERS;
 }
 
-/* A lock is free: notifies every local waiter for it, with whose turn it is. */
+/* Notifies every local waiter for a lock that is free, and says whose turn it is. */
 static void on_free(struct redis *r, const struct resp_reply *channel,
                     const struct resp_reply *first)
 {

@@ -9,7 +9,7 @@
  *
  * A lock can become free without a release: its holder died, or a handoff went to a waiter that had
  * just died. So with each renewal the first local waiter of every lock polls, unless it has just
- * done so. The other local waiters need not: none of them can be served before it.
+ * done so. The other local waiters need not, because none of them can be granted before the first.
  *
  * In a cluster no key of a client is in the slots of all locks. There the sign of life is in the
  * record of each lock, and every request of a waiter renews it for all waiters of its client. So

@@ -83,7 +83,7 @@ bool redis_recent_is_due(const struct redis *r, nanos now)
     return r->recent.len && now - r->recent.newest_at <= RECENT_FOR;
 }
 
-/* Returns false if the connection broke. */
+/* Sends one release again. Returns false if the connection broke. */
 static bool repeat(struct redis *r, const struct recent_release *release, const char *name,
                    nanos now)
 {
@@ -114,7 +114,8 @@ void redis_recent_repeat(struct redis *r, nanos now)
         skipped += now - release.at > RECENT_FOR;
         at += size_of(&release);
     }
-    skipped = count - skipped > RECENT_MOST ? count - RECENT_MOST : skipped; /* the oldest ones */
+    /* skips the oldest ones */
+    skipped = count - skipped > RECENT_MOST ? count - RECENT_MOST : skipped;
 
     for (size_t at = 0; at < recent->len;) {
         struct recent_release release = entry_at(recent, at);

@@ -137,7 +137,7 @@ struct redis_connection {
     enum connection_state state;
     nanos since; /* DIALLING, GREETING: time when that began */
     struct redial redial;
-    uint32_t ups; /* number of times it came up */
+    uint32_t ups; /* number of times the connection came up */
     struct resp_reader *replies;
     struct pipeline queue; /* struct requests in flight, answered in the order of sending */
     char run_id[41];       /* id of the server's process; "": not known */
@@ -146,7 +146,7 @@ struct redis_connection {
     uint32_t in_vain;      /* number of loads since the server last ran a verb */
     uint32_t checks;       /* number of REQ_RIGHTS in the queue */
     struct rtt rtt;        /* round trip of this connection */
-    /* it was dropped because no reply arrived in time, and none has arrived since */
+    /* the connection was dropped because no reply arrived in time, and none has arrived since */
     bool timed_out;
     hf_status last_status;
     char why[800]; /* DOWN: the reason */
@@ -199,7 +199,7 @@ struct recent_releases {
     char *bytes; /* struct recent_release, each followed by its name, oldest first; NULL: none */
     size_t len;
     nanos newest_at;
-    uint8_t server_number; /* of the server to which they were repeated last; 0: none */
+    uint8_t server_number; /* number of the server on which releases were repeated last; 0: none */
 };
 
 /* lock_channels.c */
@@ -250,7 +250,7 @@ struct redis_op {
     bool unsent;          /* op->verb waits for the connection to come up */
     bool sent;            /* some request went out for it */
     bool cut;             /* an ACQUIRE that went out was never answered, and may still arrive */
-    uint8_t confirmed_by; /* server_number of the last reply that said it holds; 0: none */
+    uint8_t confirmed_by; /* server_number of the last reply that said that the op holds; 0: none */
     bool queued;          /* the server put the op into the queue */
     bool released;        /* the first part of a long release has released it already */
     bool listens;         /* wants to be notified when its lock is free (quorum) */
@@ -260,12 +260,12 @@ struct redis_op {
     bool asking;
     bool vouches;      /* its polls are the sign of life of all waiters for its lock here */
     uint8_t redirects; /* number of times in a row that a server named another one */
-    /* number of times in a row that the server could not take it for the moment */
+    /* number of times in a row that the server could not take the op's request for the moment */
     uint8_t refusals;
-    uint16_t stray_to; /* index + 1 of the server that it must move to; 0: none */
+    uint16_t stray_to; /* index + 1 of the server that the op must move to; 0: none */
     nanos refused_at;  /* time of the first of these `refusals`; 0: none */
     nanos resend_at;   /* unsent: earliest time to send it; 0: at once */
-    /* channel on which it is notified, in a cluster; NULL: none */
+    /* channel on which the op is notified, in a cluster; NULL: none */
     struct lock_channel *channel;
     uint32_t in_flight[CONNECTIONS]; /* number of requests in flight */
     uint32_t acquiring;              /* number of ACQUIREs in flight */
@@ -277,9 +277,10 @@ struct redis_op {
     struct queued_reply queued_reply;
     struct notification notification;
     struct poll_waiter poll_waiter; /* wake=poll: its place in the schedule */
-    bool notified;                  /* it was notified to poll, and has not asked since */
-    bool knows_grant;               /* it was granted, and the next request says that it knows */
-    int64_t arrival_number;         /* its number in the server's queue; 0: not queued */
+    bool notified;                  /* the op was notified to poll, and has not asked since */
+    /* the op was granted, and its next request says that the client knows */
+    bool knows_grant;
+    int64_t arrival_number; /* its number in the server's queue; 0: not queued */
     struct redis_admin *admin;
     struct library_care *care;
     unsigned diagnose_replies; /* ADMIN_DIAGNOSE: number of replies so far */
@@ -397,7 +398,7 @@ struct redis {
 
 /* ---- redis_connection.c ---- */
 
-/* The request whose reply comes next; NULL: none. */
+/* Returns the request whose reply comes next; NULL: none. */
 static inline struct request *redis_connection_first(const struct redis_connection *connection)
 {
     return connection->queue.count ? pipeline_at(&connection->queue, 0) : NULL;
@@ -452,7 +453,7 @@ void redis_greeting_answer(struct redis *r, struct redis_connection *connection,
 /* Handles the reply to the first call of the library. */
 void redis_greeting_rights(struct redis *r, struct redis_connection *connection,
                            const struct request *request, const struct resp_reply *resp, nanos now);
-/* Every reply to the greeting has arrived: the connection is up. */
+/* Ends the greeting, once every reply to it has arrived: the connection is up. */
 void redis_greeting_end(struct redis *r, struct redis_connection *connection, nanos now);
 /* Returns the value of a field of INFO; NULL: no such field. */
 const char *redis_greeting_info_field(const char *info, const char *field);
@@ -499,7 +500,8 @@ void redis_acl_missing(const struct redis *r, const char *error, char text[REDIS
 
 /* ---- active_ops.c ---- */
 
-/* Returns NULL if nothing is in flight for the op and it does not wait. */
+/* Returns the struct of an active op; NULL if nothing is in flight for the op and it does not
+ * wait. */
 static inline struct redis_op *redis_active_op(const struct engine_op *op)
 {
     const struct known_op *known = op->engine_state;
@@ -599,7 +601,7 @@ void redis_durable_limit(const struct redis_op *a, struct engine_reply *reply);
 void redis_durable_taken_back(struct redis *r, const struct request *request,
                               const struct resp_reply *resp, nanos now);
 void redis_durable_answer(struct redis *r, const struct resp_reply *resp, nanos now);
-/* The connection is down: no reply to WAIT will come. */
+/* Called when the connection is down: no reply to WAIT will come. */
 void redis_durable_cut(struct redis *r, const char *why);
 /* Explains a LEAVE that came before replicas acknowledged the grant. */
 void redis_durable_explain_leave(const struct redis *r, struct engine_reply *reply);
@@ -633,21 +635,21 @@ bool redis_notify_leaves_time(struct redis *r, const struct redis_op *a, nanos a
 void redis_presence_begin(struct redis *r, nanos asked_at);
 void redis_presence_answer(struct redis *r, const struct request *request,
                            const struct resp_reply *resp, nanos now);
-/* The connection is down: no reply will arrive. */
+/* Called when the connection is down: no reply will arrive. */
 void redis_presence_cut(struct redis *r);
 nanos redis_presence_tick(struct redis *r, nanos now);
-/* In a cluster: the server has queued the op once more. */
+/* Called in a cluster when the server has queued the op once more. */
 void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now);
 
 /* ---- recent_releases.c ---- */
 
-/* The server released the op's hold. Notes it if the server may be replaced, and nobody else can
+/* Notes that the server released the op's hold, if the server may be replaced and nobody else can
  * hold with the same attempt id. */
 void redis_recent_note(struct redis *r, const struct redis_op *a);
 /* Returns true if releases must be repeated on another server that takes the place of this one. */
 bool redis_recent_is_due(const struct redis *r, nanos now);
-/* The connection for commands came up: repeats the releases of the last seconds if the server is
- * another one. */
+/* Called when the connection for commands came up: repeats the releases of the last seconds if the
+ * server is another one. */
 void redis_recent_repeat(struct redis *r, nanos now);
 void redis_recent_free(struct redis *r);
 
@@ -660,7 +662,7 @@ static inline bool redis_is_held_back(const struct redis *r, const struct redis_
            a->sent_op.verb == OP_ACQUIRE;
 }
 nanos redis_follow_tick(struct redis *r, nanos now);
-/* A connection was lost. */
+/* Called when a connection was lost. */
 void redis_follow_lost(struct redis *r, nanos now);
 /* Returns true if ops stay unsent for a while although their connection is down: another server
  * may be named. */
@@ -689,14 +691,14 @@ nanos redis_cluster_tick(struct redis *r, nanos now);
 
 /* ---- lock_channels.c ---- */
 
-/* The op waits: messages for it are read from now on. */
+/* Reads messages for the op from now on, because it waits. */
 void redis_channel_join(struct redis *r, struct redis_op *a, nanos now);
-/* The op does not wait any more. */
+/* Called when the op does not wait any more. */
 void redis_channel_leave(struct redis *r, struct redis_op *a);
 /* The connection is up: subscribes channels that are not subscribed yet. */
 void redis_channels_listen(struct redis *r, nanos now);
-void redis_channels_cut(struct redis *r); /* The connection is down. */
-/* A reply to a subscription, or to PING. */
+void redis_channels_cut(struct redis *r); /* Called when the connection is down. */
+/* Handles a reply to a subscription, or to PING. */
 void redis_channels_on_reply(struct redis *r, const struct request *request,
                              const struct resp_reply *resp, nanos now);
 /* Returns true if it is a message, or says that a subscription has ended. */
@@ -720,7 +722,7 @@ static inline bool redis_has_channels(const struct redis *r)
 nanos redis_poll_next(struct redis *r, struct redis_op *a, int64_t arrival,
                       const struct engine_reply *queued, nanos now);
 void redis_poll_leave(struct redis *r, struct redis_op *a,
-                      nanos now); /* The op does not wait any more. */
+                      nanos now); /* Called when the op does not wait any more. */
 /* A local op has released its lock: notifies the next local waiter. */
 void redis_poll_own_release(struct redis *r, const struct redis_op *released);
 

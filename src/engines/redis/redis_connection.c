@@ -375,7 +375,7 @@ static void note_takes(struct redis *r, nanos takes)
 }
 
 /* The first bytes of a reply have arrived. Measures the round trip by requests that a server
- * answers at once. A slow member of a quorum gets no longer time-outs for its slowness. */
+ * answers at once. If a member of a quorum is slow, its time-outs stay as they are. */
 static void measure(struct redis *r, struct redis_connection *connection, struct request *request,
                     nanos now)
 {

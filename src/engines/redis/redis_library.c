@@ -272,8 +272,9 @@ static void on_libraries(struct redis *r, struct redis_op *a, const struct resp_
 }
 
 struct uses {
-    unsigned known, unknown; /* connections that use the library, and that do not say */
-    struct words example;    /* address of one that does not say */
+    /* number of connections that use the library, and of those that do not say what they use */
+    unsigned known, unknown;
+    struct words example; /* address of a connection that does not say */
 };
 
 static struct uses count_uses(const char *clients, const char *library)

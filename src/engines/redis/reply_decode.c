@@ -360,7 +360,7 @@ static bool read_answer(struct redis *r, const struct request *request,
 }
 
 /* The server did nothing, so the request is sent again. But if the op has sent another request
- * meanwhile, it would be executed after that one; then it fails instead. */
+ * meanwhile, the repeated request would be executed after that one; then it fails instead. */
 static void resend(struct redis *r, const struct request *request, const char *why, nanos now)
 {
     struct redis_op *a = request->op;

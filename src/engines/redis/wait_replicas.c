@@ -131,7 +131,7 @@ static void reply_lack(struct redis *r, struct redis_op *a)
 }
 
 /* Reports the failure only after the revoke is acknowledged: a retry reuses the id, and a late
- * revoke would remove it. */
+ * revoke would remove its hold. */
 static void revoke(struct redis *r, struct redis_op *a, nanos now)
 {
     if (!send_revoke(r, a, a->held_verb, now))

@@ -283,12 +283,12 @@ void redlock_round_on_reply(struct redlock *l, struct node_op *node_op, enum op_
 /* Replies FAILED with the text, followed by the servers that failed. */
 void redlock_round_fail(struct redlock *l, struct quorum_try *b, hf_status status,
                         const char *what);
-/* An op that does not wait, and a server that refused it, while other servers have not answered
- * yet: plans to ask that server again. */
+/* Plans to ask this server again, because it refused an op that does not wait, and other servers
+ * have not answered yet. */
 void redlock_try_poll_later(struct redlock *l, struct node_op *node_op, nanos now);
 void redlock_try_tick(struct redlock *l, struct quorum_try *b, nanos now);
 void redlock_try_fail(struct redlock *l, struct quorum_try *b, nanos now);
-/* A majority has granted, but too late. */
+/* Handles a majority of grants that came too late. */
 void redlock_try_expire(struct redlock *l, struct quorum_try *b, nanos now);
 
 /* ---- release_all.c ---- */

@@ -1,8 +1,9 @@
 /* sentinel.c - the engine for a primary that sentinels watch: the functions of its table, its
  * URL, and the connections to sentinels.
  *
- * The connections of the primary have the same numbers here as in the Redis engine. Those to
- * sentinels have the numbers behind them: first those for queries, then those for subscriptions. */
+ * The connections of the primary have the same numbers here as in the Redis engine. The
+ * connections to sentinels have the numbers behind these: first those for queries, then those for
+ * subscriptions. */
 #include "sentinel.h"
 
 #include "base/error.h"

@@ -134,7 +134,7 @@ void sentinel_connection_fail(struct sentinel *s, struct sentinel_connection *co
 void sentinel_query_up(struct sentinel *s, struct sentinel_node *node, nanos now);
 void sentinel_query_reply(struct sentinel *s, struct sentinel_node *node,
                           const struct resp_reply *resp, nanos now);
-/* The query failed. The function adds the sentinel's name to `why`. */
+/* Handles the failure of a query. Adds the sentinel's name to `why`. */
 void sentinel_query_failed(struct sentinel *s, struct sentinel_node *node, hf_status status,
                            const char *why, nanos now);
 nanos sentinel_query_tick(struct sentinel *s, struct sentinel_node *node, nanos now);
@@ -148,11 +148,11 @@ nanos sentinel_listen_tick(struct sentinel *s, struct sentinel_node *node, nanos
 
 /* ---- primary.c ---- */
 
-/* A sentinel answered a query. */
+/* Handles the answer of a sentinel to a query. */
 void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer, nanos now);
-/* A sentinel announced that the server at host:port is the primary now. */
+/* Handles the announcement that the server at host:port is the primary now. */
 void primary_on_switch(struct sentinel *s, const char *host, const char *port, nanos now);
-/* A sentinel announced that a failover has chosen the new primary, or has been given up. */
+/* Handles the announcement that a failover has chosen the new primary, or has been given up. */
 void primary_on_choice(struct sentinel *s, bool is_chosen, nanos now);
 /* Asks all sentinels, at once or when the pause is over. */
 void primary_query_all(struct sentinel *s, nanos now);

@@ -264,7 +264,7 @@ int32_t zk_call_begin(struct zk_session *session);
  * The pointer is valid until the next call is sent. */
 struct zk_call *zk_call_send(struct zk_session *session, enum zk_call_kind kind, nanos now);
 void zk_call_claim_none(struct zk_session *session, struct zk_call *call);
-/* The replies to calls of the entry are no longer needed by an op. */
+/* Notes that no op needs the replies to calls of the entry any more. */
 void zk_calls_unclaim(const struct zk_entry *entry);
 /* Ends the calls of an owner that is about to be freed. */
 void zk_calls_abandon_entry(struct zk_session *session, const struct zk_entry *entry);

@@ -1,8 +1,8 @@
 
 -- ---- admit.lua - grants the lock to waiters, in their order, while the first one fits
 
--- Returns the first waiter. If the lock is free, it is removed from the queue at once, because it
--- is either granted or dead.
+-- Returns the first waiter. If the lock is free, removes that waiter from the queue at once,
+-- because it is then granted or dead.
 local function first_in_line(lock)
   if lock.form == 'free' then return redis.call('ZPOPMIN', lock.queue) end
   return redis.call('ZRANGE', lock.queue, '0', '0', 'WITHSCORES')
@@ -44,7 +44,7 @@ local function admit(lock, me, first)
     if was_free then forget_waiter(lock, id, w) else leave_queue(lock, id, w) end
     local other = not is_gone and hold_of(lock, w.owner)
     if other then
-      if is_me then break end -- acquire() makes it a part of its owner's other hold
+      if is_me then break end -- acquire() makes the request a part of its owner's other hold
       hand_off_beside(lock, w, other.token, arrival, other.kind)
     elseif is_gone then
       drop_dead(lock, me)
