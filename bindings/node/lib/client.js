@@ -54,7 +54,7 @@ class Client extends EventEmitter {
     return tracing.tracePromise(() => this.#acquire(name, options), { client: this, name, options });
   }
 
-  /** The same without waiting; null if others hold it. */
+  /** As acquire(), but does not wait; null if others hold the lock. */
   async tryAcquire(name, options = {}) {
     try {
       return await this.acquire(name, { ...options, wait: 0 });
@@ -148,7 +148,8 @@ class Client extends EventEmitter {
     return this.#defaultWait;
   }
 
-  /** The way of most calls: one promise above that of the wait, because each costs. */
+  /** Most calls come this way. It makes only one promise besides that of the wait, because each
+   * promise costs time. */
   async #acquire(name, options) {
     const { signal } = options;
     signal?.throwIfAborted();

@@ -84,7 +84,7 @@ class Core {
     });
   }
 
-  /** A Lease, or a promise of one. */
+  /** Returns a Lease, or a promise of one. */
   acquire(name, request, signal) {
     const id = this.nextId();
     const [handle, token] = native.acquire(this.open(), id, request);
@@ -104,7 +104,8 @@ class Core {
     return lease;
   }
 
-  /** An abort rejects at once. If the grant came first, it is given back when it is heard of. */
+  /** An abort rejects at once. If the grant came first, the lease is released as soon as the
+   * library reports it. */
   #wait(id, handle, name, signal) {
     return new Promise((resolve, reject) => {
       let abandoned = false;

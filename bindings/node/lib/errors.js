@@ -21,7 +21,7 @@ class BusyError extends HoldfastError {
     return this.holder && this.holder.leftMs >= 0 ? this.holder.leftMs : undefined;
   }
 }
-/** It was held and is no more: HF_LOST, HF_NOT_HELD. */
+/** The lease was held and is not any more: HF_LOST, HF_NOT_HELD. */
 class LostError extends HoldfastError {}
 /** No server said yes or no: HF_UNAVAILABLE, HF_NO_QUORUM, HF_IN_DOUBT, HF_NOT_REPLICATED. */
 class UnavailableError extends HoldfastError {}
@@ -43,7 +43,7 @@ function makeError(status, message, holder) {
   return error;
 }
 
-/** An error of the addon, whose code is a bare status, as one of the classes above. */
+/** Turns an error of the addon, whose code is a bare status, into one of the classes above. */
 function translate(error) {
   const isOurs = error instanceof HoldfastError || typeof error?.code !== 'string';
   return isOurs ? error : makeError(error.code, error.message, error.holder);

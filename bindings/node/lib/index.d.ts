@@ -15,7 +15,7 @@ export interface AcquireOptions {
   signal?: AbortSignal;
   /** Default: 'semaphore' if there is a capacity, else 'exclusive'. */
   kind?: Kind;
-  /** Of a semaphore. */
+  /** Capacity of a semaphore. */
   capacity?: number;
   /** Units of the semaphore's capacity that are asked for; default 1. */
   units?: number;
@@ -84,12 +84,12 @@ export class HoldfastError extends Error {
 }
 /** HF_BUSY, HF_TIMEOUT: others hold it. */
 export class BusyError extends HoldfastError {
-  /** Who, as far as the engine told; its pid is 0 if only the time is known. */
+  /** Who holds it, as far as the engine told; the pid is 0 if only the time is known. */
   readonly holder?: Row;
   /** Milliseconds until that hold ends unless it is renewed. */
   readonly retryAfter?: number;
 }
-/** HF_LOST, HF_NOT_HELD: it was held and is no more. */
+/** HF_LOST, HF_NOT_HELD: the lease was held and is not any more. */
 export class LostError extends HoldfastError {
   /** What the work of using() returned, if it ended in spite of the loss. */
   result?: unknown;
@@ -139,7 +139,7 @@ export interface ClientOptions {
   maxStall?: Duration;
   /** Certificates as PEM, instead of files named in the URL (ca=, cert=, key=). */
   tls?: { ca?: Pem; cert?: Pem; key?: Pem };
-  /** Instead of the one in the URL. */
+  /** Takes the place of a password in the URL. */
   password?: string;
 }
 export type Pem = string | Buffer | Array<string | Buffer>;

@@ -3,7 +3,7 @@ import type { DynamicModule, ModuleMetadata } from '@nestjs/common';
 import type { AcquireOptions, ClientOptions, Lease, Leases } from './index.js';
 
 export interface HoldfastModuleOptions extends ClientOptions {
-  /** Without: $HOLDFAST_URL, else this machine. */
+  /** If it is missing: $HOLDFAST_URL, else this machine. */
   url?: string;
 }
 

@@ -20,7 +20,8 @@ declare class Redlock extends EventEmitter {
 declare namespace Redlock {
   export interface Settings {
     readonly driftFactor: number;
-    /** How often to try again, in node-redlock; here it gives, with retryDelay, how long to wait. -1: for ever. */
+    /** In node-redlock, how often to try again. Here retryCount and retryDelay together say how
+     * long to wait. -1: for ever. */
     readonly retryCount: number;
     readonly retryDelay: number;
     readonly retryJitter: number;

@@ -14,7 +14,7 @@ const DEFAULTS = {
   retryJitter: 100,
   automaticExtensionThreshold: 500,
 };
-const TTL_MIN = 100; // of the library, on servers
+const TTL_MIN = 100; // shortest ttl of the library on servers, in ms
 const TTL_MAX = 24 * 3600 * 1000;
 
 /** A call that failed. `attempts` has one entry: a wait is one place in a queue, not several tries. */
@@ -43,12 +43,14 @@ class Lock {
     this.expiration = expiration;
   }
 
-  /** The tokens as text; unlike node-redlock's random value it is not what lies in the server. */
+  /** The tokens as text. Unlike node-redlock's random value, this text is not what the server
+   * stores. */
   get value() {
     return this.leases.map((lease) => lease.token).join(' ');
   }
 
-  /** Rises with every grant: for a store that can refuse an older one. Of the first resource. */
+  /** The token of the first resource. It rises with every grant, for a store that can refuse an
+   * older one. */
   get token() {
     return this.leases[0].token;
   }
@@ -82,7 +84,7 @@ class Lock {
   }
 }
 
-/** Callbacks of 4.x beside promises. */
+/** Calls the callback of 4.x, if one is given, besides returning the promise. */
 function settle(promise, callback) {
   if (typeof callback !== 'function') return promise;
   promise.then((value) => callback(null, value), (error) => callback(error));
@@ -195,7 +197,8 @@ class Redlock extends EventEmitter {
     }
   }
 
-  /** A duration above what the engine allows becomes a shorter ttl that is renewed for so long. */
+  /** A duration above what the engine allows becomes a shorter ttl that is renewed until the
+   * duration is over. */
   #times(duration, renew) {
     const ttl = Math.max(duration, TTL_MIN);
     if (ttl <= this.#longest()) return { ttl, renew };

@@ -7,7 +7,8 @@ function refuse(text) {
   return new TypeError(`holdfast/redlock: ${text}`);
 }
 
-/** What matters of a client: ioredis has `options.host`, node-redis `options.socket` or `options.url`. */
+/** Returns the options of a client that matter here: ioredis has `options.host`, node-redis
+ * `options.socket` or `options.url`. */
 function describe(client) {
   const options = client?.options;
   if (client?.isCluster || typeof client?.nodes === 'function') throw refuse('a Cluster client is not supported yet');

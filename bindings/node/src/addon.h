@@ -25,8 +25,8 @@
 #define ERROR_TEXT_MAX 1024           /* as long as the library makes them */
 #define TOKEN_MAX ((uint64_t)1 << 53) /* from here on a JavaScript number is not exact */
 
-/* Counted, on the JavaScript thread alone: its external, each lease and each job has a reference.
- */
+/* Its references are counted, on the JavaScript thread alone: the external, each lease and each job
+ * have one. */
 struct addon_client {
     hf_client *hf; /* NULL: closed */
     napi_env env;
@@ -39,13 +39,13 @@ struct addon_client {
     bool answers_at_once;
     unsigned references;
     unsigned waits; /* promises that keep the process alive */
-    unsigned slot;  /* in the table of clients */
+    unsigned slot;  /* index in the table of clients */
 
     atomic_bool closing;  /* no call with this client may begin; never false again */
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t close_ended;
     bool close_runs; /* hf_close_start was called, and has not ended */
-    bool is_gone;    /* it has ended, and hf is no more */
+    bool is_gone;    /* that close has ended, and hf was freed */
 };
 
 struct addon_job; /* a list, show or close that was started */
@@ -55,7 +55,7 @@ struct event;
 struct addon_lease {
     hf_lease *hf; /* NULL: freed */
     struct addon_client *client;
-    uint64_t id; /* as JavaScript numbered it */
+    uint64_t id; /* id that JavaScript gave the lease */
 };
 
 /* ---- addon_client.c ---- */
@@ -63,15 +63,15 @@ struct addon_lease {
 void addon_client_ref(struct addon_client *client);
 void addon_client_unref(struct addon_client *client);
 
-/* A close is about to be started, and has ended. job: told to JavaScript; NULL: it did not start.
- */
+/* Call the first one when a close is about to be started, the second one when it has ended. `job`
+ * tells JavaScript; NULL: the close did not start. */
 void addon_client_closing(struct addon_client *client);
 void addon_client_closed(struct addon_client *client, struct addon_job *job);
 
-/* After a close: no callback runs any more. On the JavaScript thread. */
+/* Forgets a client after its close, when no callback runs any more. On the JavaScript thread. */
 void addon_client_forget(napi_env env, struct addon_client *client);
 
-/* True if calls with the client may begin. On the JavaScript thread. */
+/* Returns true if calls with the client may begin. On the JavaScript thread. */
 bool addon_client_is_open(const struct addon_client *client);
 
 napi_value addon_open(napi_env env, napi_callback_info info);
@@ -85,7 +85,7 @@ napi_value addon_duration(napi_env env, napi_callback_info info);
 
 /* ---- addon_event.c ---- */
 
-/* What the dispatcher of a client is told; lib/index.js has the same numbers. */
+/* What the dispatcher of a client is told; lib/core.js has the same numbers. */
 enum addon_event { EVENT_DONE = 0, EVENT_LOST = 1, EVENT_LOG = 2, EVENT_JOB = 3 };
 
 /* Gives the client a slot and its way to the dispatcher. */
@@ -95,14 +95,14 @@ void addon_event_detach(napi_env env, struct addon_client *client);
 /* Runs the library's callbacks, then tells the dispatcher what they brought. */
 void addon_event_process(napi_env env, napi_async_context context, struct addon_client *client);
 
-/* From here on events come by the thread-safe function alone. Before a close begins, because that
- * closes the descriptor. */
+/* Makes events come by the thread-safe function alone. Call it before a close begins, because the
+ * close takes the descriptor away. */
 void addon_event_stop_loop(napi_env env, struct addon_client *client);
 
 /* The argument of a callback: which client, which lease. */
 void *addon_event_ticket(const struct addon_client *client, uint64_t id);
 
-/* A promise that the dispatcher will settle begins to keep the process alive. */
+/* Keeps the process alive for a promise that the dispatcher will settle. */
 void addon_event_wait(napi_env env, struct addon_client *client);
 
 void addon_on_done(hf_lease *lease, hf_status outcome, void *ticket);
@@ -114,11 +114,11 @@ void addon_event_post_job(struct addon_client *client, struct addon_job *job);
 
 /* ---- addon_loop.c ---- */
 
-bool addon_loop_is_there(void); /* does this runtime offer a loop that polls descriptors? */
+bool addon_loop_is_there(void); /* true if this runtime offers a loop that polls descriptors */
 bool addon_loop_start(napi_env env, struct addon_client *client);
 void addon_loop_stop(struct addon_client *client);
 void addon_loop_keep_alive(struct addon_client *client,
-                           bool keep); /* the process, while it waits */
+                           bool keep); /* keep: the process stays alive while it waits */
 
 /* ---- addon_lease.c ---- */
 
@@ -149,22 +149,24 @@ struct addon_texts {
 };
 
 /* Throws an error whose code is the name of the status, with the holder in the way if the library
- * knows one; NULL. */
+ * knows one. Returns NULL. */
 napi_value addon_throw(napi_env env, hf_status status, const char *text);
-/* The same error as a value. */
+/* Returns that error as a value. */
 napi_value addon_error(napi_env env, hf_status status, const char *text);
 
 void addon_arguments(napi_env env, napi_callback_info info, size_t count, napi_value *values);
-void *addon_external(napi_env env, napi_value value); /* NULL, and throws, if it is none */
+/* throws and returns NULL if the value is none */
+void *addon_external(napi_env env, napi_value value);
 int64_t addon_integer(napi_env env, napi_value value, int64_t otherwise);
-/* NULL: the value is not a string. A string that does not fit is cut. */
+/* Copies a string into the buffer, and cuts it if it does not fit. NULL: the value is not a
+ * string. */
 char *addon_string(napi_env env, napi_value value, char *buffer, size_t size);
 napi_value addon_number(napi_env env, double value);
 napi_value addon_text(napi_env env, const char *text);
 napi_value addon_boolean(napi_env env, bool value);
 void addon_set(napi_env env, napi_value object, const char *name, napi_value value);
 
-/* A request from the array that lib/index.js makes. */
+/* Reads a request from the array that lib/request.js makes. */
 void addon_read_request(napi_env env, napi_value array, struct hf_request *request,
                         struct addon_texts *texts);
 /* Who is in the way: what the library said with its last error. */

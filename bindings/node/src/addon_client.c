@@ -100,7 +100,7 @@ static bool await_close(struct addon_client *client, int64_t timeout_ms, bool *i
     return is_over;
 }
 
-/* Closes at the end of the process, unless a close that JavaScript started does so. HF_TIMEOUT:
+/* Closes at the end of the process, unless a close that JavaScript started does that. HF_TIMEOUT:
  * some thread is still inside. */
 static hf_status close_finally(struct addon_client *client)
 {
@@ -204,7 +204,7 @@ static napi_value refuse_client(napi_env env, struct addon_client *client, hf_st
     return addon_throw(env, status, text);
 }
 
-/* A text of any length, or NULL if the value is none. To be freed. */
+/* Returns a copy of a text of any length, to be freed; NULL if the value is no text. */
 static char *copy_text(napi_env env, napi_value value)
 {
     size_t length = 0;
@@ -217,7 +217,7 @@ static char *copy_text(napi_env env, napi_value value)
     return text;
 }
 
-/* [maxStall, ca, cert, key, password, polls], each of which may be undefined. */
+/* Reads [maxStall, ca, cert, key, password, polls], each of which may be undefined. */
 static struct hf_client_options read_options(napi_env env, napi_value array)
 {
     struct hf_client_options options = {0};
@@ -233,8 +233,8 @@ static struct hf_client_options read_options(napi_env env, napi_value array)
     return options;
 }
 
-/* polls: the runtime is one whose libuv works. Bun has its functions, and ends the process in them.
- */
+/* Returns the option `polls`: the runtime is one whose libuv works. Bun has libuv's functions too,
+ * but a call of them ends the process. */
 static bool may_poll(napi_env env, napi_value array)
 {
     napi_value value;
@@ -377,7 +377,7 @@ napi_value addon_set_log_level(napi_env env, napi_callback_info info)
     return NULL;
 }
 
-/* alive(client): the event loop does not hang. */
+/* alive(client): says that the event loop does not hang. */
 napi_value addon_alive(napi_env env, napi_callback_info info)
 {
     napi_value arguments[1];

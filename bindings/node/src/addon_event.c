@@ -231,7 +231,7 @@ static void deliver(napi_env env, napi_value dispatcher, void *context, void *da
     event_free(event);
 }
 
-/* What a listener of JavaScript threw. */
+/* Reports what a listener of JavaScript threw. */
 static void report_exception(napi_env env)
 {
     napi_value error = NULL;
@@ -252,8 +252,9 @@ static void deliver_here(napi_env env, struct addon_client *client, struct event
     report_exception(env);
 }
 
-/* A listener may close the client, which must not happen inside hf_process: so the events are
- * collected, and told behind it. In one scope: what awaits them runs when all have been told. */
+/* A listener may close the client, which must not happen inside hf_process. So the events are
+ * collected, and dispatched after it. One scope is around all of them, so that code which awaits
+ * one runs when all have been dispatched. */
 void addon_event_process(napi_env env, napi_async_context context, struct addon_client *client)
 {
     napi_handle_scope handles;

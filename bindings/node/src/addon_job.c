@@ -114,7 +114,7 @@ static struct addon_job *job_new(napi_env env, bool closes, struct addon_client 
     return job;
 }
 
-/* The promise of a job that was started, and keeps the process alive; or throws. */
+/* Returns the promise of a job that was started, and keeps the process alive for it; or throws. */
 static napi_value promise_of(napi_env env, struct addon_job *job, hf_status status)
 {
     napi_value promise = NULL;

@@ -43,7 +43,8 @@ static struct addon_lease *lease_of(napi_env env, napi_callback_info info)
 
 /* ---- Acquiring ---- */
 
-/* HF_OK: held if *token is not 0, else the dispatcher will be told. */
+/* Begins an acquire. HF_OK: the lease is held if *token is not 0; otherwise the dispatcher will get
+ * the outcome. */
 static hf_status begin_acquire(napi_env env, struct addon_lease *lease, struct hf_request *request,
                                uint64_t *token)
 {
@@ -71,7 +72,7 @@ static hf_status begin_acquire(napi_env env, struct addon_lease *lease, struct h
     return status;
 }
 
-/* [lease, token]; the token is 0 if the outcome is not known yet. */
+/* Returns [lease, token]; the token is 0 if the outcome is not known yet. */
 static napi_value pair(napi_env env, struct addon_lease *lease, uint64_t token)
 {
     napi_value handle = NULL, result = NULL;
@@ -154,7 +155,8 @@ napi_value addon_free(napi_env env, napi_callback_info info)
     return NULL;
 }
 
-/* true: done; false: the dispatcher will be told; NULL: thrown. */
+/* Returns true if the call is done, false if the dispatcher will get its outcome, NULL if an error
+ * was thrown. */
 static napi_value begun(napi_env env, struct addon_lease *lease, hf_status status)
 {
     bool is_done = lease->client->answers_at_once;

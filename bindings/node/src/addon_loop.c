@@ -90,7 +90,7 @@ void addon_loop_stop(struct addon_client *client)
     uv.close(loop->handle, on_closed);
 }
 
-/* The environment ends before the client was closed. */
+/* Called when the environment ends before the client was closed. */
 static void on_env_end(napi_async_cleanup_hook_handle hook, void *data)
 {
     struct addon_loop *loop = data;

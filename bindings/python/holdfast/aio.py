@@ -63,7 +63,7 @@ class Client(_Base):
         return lease
 
     async def try_acquire(self, name: str, **options: Any) -> Optional[Lease]:
-        """The same without waiting; None if the lock is busy."""
+        """As acquire(), but does not wait; None if the lock is busy."""
         try:
             return await self.acquire(name, wait=0, **options)
         except Busy:

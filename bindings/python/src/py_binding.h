@@ -36,7 +36,7 @@ void holder_read(struct holder *holder, hf_status status);
 struct event {
     struct event *next;
     enum event_kind kind;
-    uint32_t id; /* of the lease, as Python numbered it */
+    uint32_t id; /* id that Python gave the lease */
     hf_status status;
     char text[ERROR_TEXT_MAX];
     struct holder holder;
@@ -48,7 +48,7 @@ struct parked {
     hf_lease *lease;
 };
 
-/* Counted: the Client has a reference, and so has each Lease. */
+/* Its references are counted: the Client has one, and so has each Lease. */
 struct core {
     hf_client *hf; /* NULL: closed */
     unsigned slot; /* index in the table of cores */
@@ -66,10 +66,11 @@ struct core {
     struct event *first, **last;
 };
 
-/* Opens; NULL with an exception. */
+/* Opens a client. Returns NULL with an exception. */
 struct core *core_open(const char *url, bool has_loop);
 void core_unref(struct core *core);
-/* Begins a call of the library. False, with an exception: closed, or of the parent process. */
+/* Begins a call of the library. Returns false, with an exception, if the client is closed or
+ * belongs to the parent process. */
 bool core_enter(struct core *core);
 void core_leave(struct core *core);
 /* Ends parked callers, waits for calls to end, closes. HF_TIMEOUT: calls did not end in time. */
@@ -83,9 +84,9 @@ void core_post(uintptr_t ticket, enum event_kind kind, hf_status status);
 uintptr_t core_ticket(const struct core *core, uint32_t id);
 /* The descriptor that an event loop polls; with has_loop only between enter and leave. */
 int core_event_fd(const struct core *core);
-/* All events so far, oldest first; the caller frees them. */
+/* Returns all events so far, oldest first; the caller frees them. */
 struct event *core_take_events(struct core *core);
-/* The same for one event, if it is there and its status is HF_OK; the caller frees it. */
+/* Returns one event, if it is there and its status is HF_OK; the caller frees it. */
 struct event *core_take_event(struct core *core, enum event_kind kind, uint32_t id);
 /* Waits for that event for so many microseconds, and reads replies meanwhile. Needs has_loop. */
 enum nearby {
@@ -117,29 +118,31 @@ extern struct module_types types;
 
 extern PyType_Spec client_spec, lease_spec;
 
-/* A lease without a handle yet. */
+/* Makes a lease without a handle. */
 struct lease *lease_new(struct core *core, PyObject *name, uint32_t id);
 
 /* ---- Errors and values ---- */
 
-/* How many forks lie between this process and the one that loaded the module. */
+/* Returns how many forks lie between this process and the one that loaded the module. */
 unsigned long fork_generation(void);
 int core_watch_forks(void);
 
-/* Raises; NULL. */
+/* Raises an exception, and returns NULL. */
 PyObject *fail(hf_status status, const char *text);
-/* The same, with who is in the way. */
+/* Raises an exception that has the holder in the way, and returns NULL. */
 PyObject *fail_with(hf_status status, const char *text, struct holder *holder);
-/* The exception for the status of the call that has just ended; NULL. */
+/* Raises the exception for the status of the call that has just ended, and returns NULL. */
 PyObject *fail_now(hf_status status);
-/* A dict, or None if nobody is known; NULL with an exception. */
+/* Returns a dict, or None if nobody is known; NULL with an exception. */
 PyObject *holder_as_dict(struct holder *holder);
-/* None, or the exception for the status of the call that has just ended. */
+/* Returns None, or raises the exception for the status of the call that has just ended. */
 PyObject *none_or_fail(hf_status status);
 
-/* Seconds, a number or a timedelta, as milliseconds, rounded up; None is `none`. -1: exception. */
+/* Reads seconds, a number or a timedelta, as milliseconds, rounded up; None becomes `none`. Returns
+ * -1 with an exception. */
 int read_ms(PyObject *value, const char *what, int64_t none, int64_t *ms);
-/* A whole number of 32 bits; what the library makes of it is its own affair. -1: exception. */
+/* Reads a whole number of 32 bits; whether its value makes sense is for the library to say. Returns
+ * -1 with an exception. */
 int read_count(PyObject *value, const char *what, uint32_t *count);
-/* One row as a dict; NULL with an exception. */
+/* Returns a row as a dict; NULL with an exception. */
 PyObject *row_as_dict(const struct hf_row *row);

@@ -102,7 +102,8 @@ static int read_kind(const char *kind, struct hf_request *request)
     return -1;
 }
 
-/* The parser takes bytes for a text, too; a lease would then have a name of another type. */
+/* Refuses bytes. The parser takes bytes for a text, too, and a lease would then have a name of
+ * another type. */
 static int read_name(struct wish *wish, const char *name, Py_ssize_t len)
 {
     if (!wish->name || !PyUnicode_Check(wish->name)) {
@@ -184,7 +185,8 @@ static void on_done(hf_lease *handle, hf_status status, void *arg)
 }
 
 /* Sleeps until the outcome is known. If a signal's handler raises, the wait is cancelled, and its
- * end is still waited for: the callback uses the caller's stack. True: raised. */
+ * end is still waited for: the callback uses the caller's stack. Returns true if a handler
+ * raised. */
 static bool sleep_until_done(struct outcome *outcome, hf_lease *handle)
 {
     bool raised = false;
@@ -202,8 +204,9 @@ static bool sleep_until_done(struct outcome *outcome, hf_lease *handle)
     return raised;
 }
 
-/* HF_CLOSED instead of HF_CANCELLED: unless a handler raised, only close() ends a wait, also a
- * close() that times out. An exception is set unless HF_OK. */
+/* Returns the status of a wait that has ended. HF_CANCELLED becomes HF_CLOSED unless a handler
+ * raised, because otherwise only close() ends a wait, even if that close() times out. An exception
+ * is set unless HF_OK. */
 static hf_status judge(struct outcome *outcome, bool raised)
 {
     if (raised)
@@ -263,8 +266,9 @@ static hf_status acquire_blocking(struct core *core, struct wish *wish, hf_lease
     return acquire_and_wait(core, request, handle);
 }
 
-/* acquire(name, taken, **options) -> Lease. It is in the list `taken` as soon as a handler of a
- * signal can raise: who raises between the grant and the return would lose it otherwise. */
+/* acquire(name, taken, **options) -> Lease. The lease is in the list `taken` as soon as a handler
+ * of a signal can raise. Otherwise a handler that raises between the grant and the return would
+ * lose the lease. */
 static PyObject *client_acquire(PyObject *self, PyObject *args, PyObject *names)
 {
     struct client *client = (struct client *)self;
@@ -343,7 +347,8 @@ static PyObject *client_acquire_start(PyObject *self, PyObject *args, PyObject *
     return NULL;
 }
 
-/* Lets the library read replies and post their events. After a close they are there already. */
+/* Lets the library read replies and post their events. After a close the events are there
+ * already. */
 static void process(struct core *core)
 {
     if (!core->has_loop)

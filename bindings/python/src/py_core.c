@@ -220,7 +220,7 @@ static struct timespec after_ms(int64_t ms)
     return at;
 }
 
-/* Ends every parked caller and waits for all calls. False: some did not end in time. */
+/* Ends every parked caller and waits for all calls. Returns false if some did not end in time. */
 static bool become_idle(struct core *core, int64_t timeout_ms)
 {
     struct timespec end = after_ms(timeout_ms);
@@ -233,7 +233,8 @@ static bool become_idle(struct core *core, int64_t timeout_ms)
     return core->calls == 0;
 }
 
-/* Needs the GIL: code that reads a lease under the GIL need not enter. False: closed already. */
+/* Begins a close. Needs the GIL: code that reads a lease under the GIL need not enter. Returns
+ * false if the client is closed already. */
 static bool begin_close(struct core *core)
 {
     pthread_mutex_lock(&core->lock);
@@ -296,9 +297,9 @@ static void add_event(struct core *core, struct event *event)
     core->last = &event->next;
     pthread_mutex_unlock(&core->lock);
     if (core->has_loop)
-        return; /* the loop's own thread is in hf_process, and looks for events behind it */
+        return; /* the loop's own thread is in hf_process, and takes the events when that returns */
     if (write(core->event_fd, &one, sizeof one) < 0) {
-        /* An eventfd refuses only when it is already as readable as can be. */
+        /* The write fails only if the counter is at its maximum; the eventfd is readable then. */
     }
 }
 
@@ -329,7 +330,7 @@ struct event *core_take_events(struct core *core)
     uint64_t count;
 
     if (!core->has_loop && read(core->event_fd, &count, sizeof count) < 0) {
-        /* Nothing was there. */
+        /* The eventfd was empty. */
     }
     pthread_mutex_lock(&core->lock);
     struct event *first = core->first;
@@ -383,8 +384,8 @@ static bool is_readable(const struct core *core, int64_t us)
     return ppoll(&replies, 1, &most, NULL) > 0;
 }
 
-/* Reads replies until there is an event. A reply that is none, as that of a server that made the
- * request wait, ends nothing. */
+/* Reads replies until there is an event. Some replies bring no event, such as that the request has
+ * a place in the queue. */
 static bool read_until(struct core *core, int64_t end, bool spin)
 {
     for (int64_t left; !has_events(core);) {
@@ -397,9 +398,10 @@ static bool read_until(struct core *core, int64_t end, bool spin)
     return true;
 }
 
-/* Without the GIL. Waking a thread takes longer than a server on this machine needs to reply, so it
- * spins first, as the library does for blocking callers. Where both share a processor that never
- * pays: each miss in a row doubles the number of calls that do not spin, a hit halves it. */
+/* Called without the GIL. Waking a thread takes longer than a server on this machine needs to
+ * reply, so this thread spins first, as the library does for blocking callers. Where server and
+ * client share a processor that never pays: each miss in a row doubles the number of calls that do
+ * not spin, a hit halves it. */
 static void read_replies(struct core *core, int64_t us)
 {
     enum { MISSES_MAX = 12 };

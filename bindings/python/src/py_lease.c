@@ -82,7 +82,8 @@ static bool enter(struct lease *lease)
     return true;
 }
 
-/* A thread may release while another one is inside an extend: whoever leaves last frees. */
+/* A thread may release while another one is inside an extend. So the last one to leave frees the
+ * handle. */
 static void leave(struct lease *lease)
 {
     if (--lease->calls == 0 && lease->ended) {
@@ -92,8 +93,8 @@ static void leave(struct lease *lease)
     core_leave(lease->core);
 }
 
-/* An upgrade changes it. A close begins under the GIL, which is kept here, so the handle of an open
- * client is not freed meanwhile. */
+/* Reads the token, which an upgrade changes. A close begins under the GIL, which is kept here, so
+ * the handle of an open client is not freed meanwhile. */
 static uint64_t read_token(struct lease *lease)
 {
     if (lease->token && lease->hf && core_is_open(lease->core))
@@ -101,7 +102,7 @@ static uint64_t read_token(struct lease *lease)
     return lease->token;
 }
 
-/* The handle for the one call that ends it. */
+/* Takes the handle out of the lease, for the one call that ends it. */
 static hf_lease *take_handle(struct lease *lease)
 {
     (void)read_token(lease);
@@ -252,7 +253,7 @@ static PyObject *lease_cancel(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* After EVENT_DONE with HF_OK: the lease has its token. */
+/* Called after EVENT_DONE with HF_OK: the lease has its token. */
 static PyObject *lease_granted(PyObject *self, PyObject *none)
 {
     struct lease *lease = (struct lease *)self;
