@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATIENCE_MS = 30000, KEYS_MOST = 1000 };
+enum { PATIENCE_MS = 60000, KEYS_MOST = 1000 };
 
 static int64_t patience_end(void)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { PATIENCE_MS = 20000, QUORUM_OF_THREE = 2 };
+enum { PATIENCE_MS = 60000, QUORUM_OF_THREE = 2 };
 
 /* ---- Starting ---- */
 
@@ -208,6 +208,28 @@ struct server *watched_await_switch(const struct watched *w, const struct server
             nap_us(5000);
         }
     return watched_primary(w);
+}
+
+/* Does it name that server, which is up for it and not being replaced? */
+static bool is_at_rest(const struct server *sentinel, const struct server *primary)
+{
+    redisReply *reply = server_cli(sentinel, "SENTINEL MASTER mymaster");
+    bool is_calm = false;
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2)
+        if (strcmp(reply->element[i]->str, "flags") == 0)
+            is_calm = strcmp(reply->element[i + 1]->str, "master") == 0;
+    freeReplyObject(reply);
+    return is_calm && watched_is_named(sentinel, primary);
+}
+
+void watched_await_rest(const struct watched *w)
+{
+    int64_t end = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    for (unsigned i = 0; i < w->options.sentinels; i++)
+        while (!is_at_rest(w->sentinel[i], watched_primary(w))) {
+            assert_true(now_ns() < end);
+            nap_us(20000);
+        }
 }
 
 void watched_cut_replicas(const struct watched *w)

@@ -40,6 +40,9 @@ struct server *watched_primary(const struct watched *w);
 /* Waits until each sentinel names another primary than that one. Returns the new one. */
 struct server *watched_await_switch(const struct watched *w, const struct server *old);
 
+/* Waits until no sentinel sees the primary down or a failover under way, and all name the same. */
+void watched_await_rest(const struct watched *w);
+
 /* Replicas that cannot log in any more keep what they had. Needs a password. */
 void watched_cut_replicas(const struct watched *w);
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    PATIENCE_MS = 10000,
+    PATIENCE_MS = 60000, /* a slow machine beside other work */
     LOOK_US = 5000,
     PORTS_FROM =
         12000,        /* a cluster's bus is 10000 above, and all is below the kernel's own range, */

@@ -9,7 +9,7 @@
 
 /* ---- Questions ---- */
 
-static const struct timeval question_patience = {.tv_sec = 10};
+static const struct timeval question_patience = {.tv_sec = 60};
 
 /* A connection past the password, or one that says in `err` what is wrong. */
 static redisContext *reach(const struct server *s)

@@ -282,6 +282,20 @@ static void greet(void)
     assert_true(redis_follow_is_up(t.engine->redis));
 }
 
+/* So the very first answer is believed alone for a second at most. */
+static void test_listening_begins(void **state)
+{
+    (void)state;
+    answer(0, "7000", 3);
+    greet();
+    pass(999);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(t.dials[LISTEN + i], 0);
+    pass(1);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(t.dials[LISTEN + i], 1);
+}
+
 /* The primary is named, works, and is replaced before this client listens. */
 static void test_before_listening(void **state)
 {
@@ -373,6 +387,8 @@ int main(void)
         ASKED("only a higher epoch replaces the primary", test_epochs),
         ASKED("an announced primary is dialled at once, and once", test_switch),
         ASKED("the announcement of an older failover changes nothing", test_late_switch),
+        ASKED("a client listens to all sentinels a second after the primary is up",
+              test_listening_begins),
         ASKED("a failover before the subscriptions is not missed", test_before_listening),
         ASKED("nor one between two subscriptions", test_listening_begins_later),
         ASKED("between choice and announcement no new lock is asked for, for 3 s", test_held_back),
