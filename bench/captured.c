@@ -111,8 +111,9 @@ static bool same_word(const struct words *a, const struct words *b, int i)
            memcmp(a->bytes + a->at[i], b->bytes + b->at[i], a->size[i]) == 0;
 }
 
-/* On a quorum a request says for how many ms a free lock is kept for the first waiter. That follows
- * the measured round trip, so it changes from cycle to cycle. */
+/* Returns true if the word may be a time that was measured. On a quorum a request says for how many
+ * ms a free lock is kept for the first waiter; that follows the measured round trip, so it differs
+ * from cycle to cycle. */
 bool is_measured_time(const char *word, size_t len)
 {
     return len <= 3 && strspn(word, "0123456789") >= len;

@@ -15,7 +15,8 @@ void library_must(hf_status status);
  * cannot help or there were too many tries. */
 bool library_retries(hf_status status, int tries);
 
-/* Number of commands sent to the server so far; NAN if the engine is not one Redis server. */
+/* Returns the number of commands sent to the server so far; NAN if the engine is not one Redis
+ * server. */
 double library_commands(const struct bench *b);
 
 /* Runs b->workload and prints its result. Returns the exit status. */

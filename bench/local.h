@@ -51,10 +51,10 @@ static inline void spread(const struct bench *b, int worker)
         pin((int)(worker % sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-/* threads-N: N threads that sleep until another thread wakes them (local_sleepers.c). */
+/* Runs threads-N: N threads that sleep until another thread wakes them (local_sleepers.c). */
 int run_sleepers(const struct bench *b, const char *who);
 
-/* local-handoff, or local-contended-N, where --workers overrides N. */
+/* Runs local-handoff, or local-contended-N, where --workers overrides N. */
 static inline int run_local_workload(const struct bench *b, const struct lock_kind *kind)
 {
     struct result result;

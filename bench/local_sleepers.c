@@ -36,7 +36,7 @@ static void set_and_wake(_Atomic uint32_t *word, uint32_t value)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* The first request wakes the answering thread. */
+/* Adds a request. The first one wakes the answering thread. */
 static void hand_in(struct sleeper *me)
 {
     pthread_mutex_lock(&desk.lock);

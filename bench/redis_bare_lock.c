@@ -78,7 +78,9 @@ static bool receive_notification(struct bare *bare)
     return memmem(reply, len, bare->id, ID_LEN) != NULL;
 }
 
-/* "*6\r\n:0\r\n..." means that the request is queued. */
+/* Returns true for "*6\r
+ * :0\r
+ * ...", which means that the request is queued. */
 static bool is_queued(const char *reply, size_t len)
 {
     const char *mark = memchr(reply, '\n', len);

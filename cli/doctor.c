@@ -369,8 +369,8 @@ static void diagnose(struct findings *findings, const struct cli_options *option
         findings_fail(findings, "close", status);
 }
 
-/* The options --install and --prune: care for the library that runs inside servers. No lock is
- * taken. */
+/* Carries out the options --install and --prune: care for the library that runs inside servers. No
+ * lock is taken. */
 static void care_for_library(struct findings *findings, const struct cli_options *options)
 {
     hf_client *client;

@@ -59,15 +59,15 @@ static const char *unit_name(enum hf_unit unit)
     return names[unit];
 }
 
-/* `wait` is the only setting that accepts `forever`. By default the command waits forever and
- * the library does not wait. */
+/* Returns true for `wait`, the only setting that accepts `forever`. By default the command waits
+ * forever and the library does not wait. */
 static bool is_wait(const struct hf_setting *setting)
 {
     return strcmp(setting->name, "wait") == 0;
 }
 
-/* A text is not printed, because it may be the path of a secret. A default of -1 follows from
- * other settings. */
+/* Returns a value as text. The value of a text setting is not printed, because it may be the path
+ * of a secret. A default of -1 follows from other settings. */
 static struct shown value_text(const struct in_force *line)
 {
     struct shown shown = {"-"};

@@ -46,8 +46,8 @@ static int check_given(const char *given)
     return fits ? 0 : refuse_correlation("--correlation-id", EXIT_USAGE);
 }
 
-/* A bad value of an option or of our variable is an error. A bad TRACEPARENT belongs to another
- * program: ignored. */
+/* Chooses the correlation id. A bad value of an option or of our variable is an error. A bad
+ * TRACEPARENT belongs to another program and is ignored. */
 static int choose_correlation(const char *given, struct log_outlet *outlet)
 {
     const char *ours = getenv("HOLDFAST_CORRELATION_ID"), *theirs = getenv("TRACEPARENT");

@@ -9,7 +9,7 @@ static const char *boolean(bool value)
     return value ? "true" : "false";
 }
 
-/* The keys ttlMs, pid, host and label. */
+/* Prints the keys ttlMs, pid, host and label. */
 static void print_client(const struct hf_row *row)
 {
     printf("\"ttlMs\":%" PRId64 ",\"pid\":%" PRId64 ",\"host\":", row->ttl_ms, row->pid);
@@ -18,7 +18,7 @@ static void print_client(const struct hf_row *row)
     json_print_text(stdout, row->label);
 }
 
-/* The keys place, token and leftMs: a waiter has a place, a holder the other two. */
+/* Prints the keys place, token and leftMs: a waiter has a place, a holder the other two. */
 static void print_position(const struct hf_row *row)
 {
     if (row->role == HF_WAITER) {

@@ -17,8 +17,8 @@ static int refuse(const char *verb, const char *text)
     return EXIT_USAGE;
 }
 
-/* -s or -x mean a read-write lock, --units or --capacity a semaphore, none of them an exclusive
- * lock. Both together are refused. */
+/* Chooses the kind: -s or -x mean a read-write lock, --units or --capacity a semaphore, none of
+ * them an exclusive lock. Both together are refused. */
 static int choose_kind(const char *verb, const struct cli_options *options,
                        struct hf_request *request)
 {

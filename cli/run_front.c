@@ -43,8 +43,8 @@ static void stop_with_command(struct front *front)
     sigaction(SIGTSTP, &before, NULL);
 }
 
-/* Ctrl-Z while CMD does not have the terminal: passes it on to CMD and stops without waiting for
- * CMD. */
+/* Handles Ctrl-Z while CMD does not have the terminal: passes it on to CMD and stops without
+ * waiting for CMD. */
 static void stop_before_command(struct front *front)
 {
     channel_send(front->channel, CHANNEL_SIGNAL, SIGTSTP);

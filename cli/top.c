@@ -91,7 +91,7 @@ static void put_summary(struct top *top)
     put_line(top, "", false, text);
 }
 
-/* The last line: a question, the filter that is typed, or the outcome of a break. */
+/* Prints the last line: a question, the filter that is typed, or the outcome of a break. */
 static void put_footer(struct top *top)
 {
     char text[TOP_LINE_BYTES] = "";
@@ -393,7 +393,7 @@ static bool obey(struct top *top, int key)
 
 /* ---- The loop ---- */
 
-/* Ctrl-Z: the shell has the terminal until this process is continued. */
+/* Handles Ctrl-Z: the shell has the terminal until this process is continued. */
 static void stop_for_a_while(struct top *top)
 {
     screen_leave(&top->screen);

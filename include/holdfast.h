@@ -89,28 +89,30 @@ HF_API int hf_status_exit_code(hf_status status);
 HF_API int hf_status_http(hf_status status);
 HF_API bool hf_status_retry(hf_status status);
 
-/* The message of the last call of this thread that did not return HF_OK: which thing, what was
- * wrong with it, what was expected. Never NULL; valid until this thread's next call into the
+/* Returns the message of the last call of this thread that did not return HF_OK: which thing, what
+ * was wrong with it, what was expected. Never NULL; valid until this thread's next call into the
  * library. */
 HF_API const char *hf_error_text(void);
 
 struct hf_row;
 
-/* The hold that was in the way, if the last call of this thread returned HF_BUSY or HF_TIMEOUT;
- * also inside a callback that reports one of them. The caller sets holder->size; pointers in it are
- * valid until this thread's next call into the library. No server is asked: the values are those
- * that the engine gave when it refused. left_ms: until that hold ends unless it is renewed; -1: not
- * known. pid 0 and host "": the engine said only how long. Returns false if nothing is known. */
+/* Fills in the hold that was in the way, if the last call of this thread returned HF_BUSY or
+ * HF_TIMEOUT; also inside a callback that reports one of them. The caller sets holder->size;
+ * pointers in it are valid until this thread's next call into the library. No server is asked: the
+ * values are those that the engine gave when it refused. left_ms: until that hold ends unless it is
+ * renewed; -1: not known. If the engine said only when the hold ends, pid is 0 and host is "".
+ * Returns false if nothing is known. */
 HF_API bool hf_error_holder(struct hf_row *holder);
 
-/* The version of the library that is running: "0.2.0". */
+/* Returns the version of the library that is running: "0.2.0". */
 HF_API const char *hf_version(void);
 
-/* The engines that were built in, separated by blanks: "local redis redlock". */
+/* Returns the engines that were built in, separated by blanks: "local redis redlock". */
 HF_API const char *hf_engines(void);
 
-/* The engines that this version has and this build was made without, one a line, each with the
- * reason: "redis: libhiredis was not found (Debian: libhiredis-dev)\n". "" if there is none. */
+/* Returns the engines that this version has and this build was made without, one a line, each with
+ * the reason: "redis: libhiredis was not found (Debian: libhiredis-dev)
+ * ". "" if there is none. */
 HF_API const char *hf_engines_left_out(void);
 
 /* ---- Kinds ---- */
@@ -237,13 +239,13 @@ HF_API hf_status hf_client_set_log_level(hf_client *client, enum hf_log_level le
  * timers of event loops. */
 HF_API hf_status hf_client_alive(hf_client *client);
 
-/* The value in force of a setting (see hf_settings) and where it came from: "default",
- * "environment", "url" or "options". */
+/* Sets *value to the value in force of a setting (see hf_settings), and *source to where it came
+ * from: "default", "environment", "url" or "options". */
 HF_API hf_status hf_client_setting(const hf_client *client, const char *name, int64_t *value,
                                    const char **source);
 
-/* The name of a client's engine, a word of hf_engines(): rediss:// and valkey:// are "redis". Valid
- * for ever. NULL: the client is NULL. */
+/* Returns the name of a client's engine, a word of hf_engines(): rediss:// and valkey:// are
+ * "redis". Valid for ever. NULL: the client is NULL. */
 HF_API const char *hf_client_engine(const hf_client *client);
 
 /* What the engine of a client can do. A request for anything else is refused with
@@ -335,7 +337,7 @@ HF_API HF_MUST_CHECK hf_status hf_acquire_start(hf_client *client, const struct 
  * first. HF_NOT_HELD: the lease does not wait, or not any more. */
 HF_API hf_status hf_cancel(hf_lease *lease);
 
-/* Several names, all or nothing, taken in byte order of the names, so that two callers cannot
+/* Acquires several names, all or nothing, in byte order of the names, so that two callers cannot
  * deadlock. While the call waits for one name, the earlier ones are held and renewed; any failure
  * releases all. Each lease has its own token, in the order of the requests; their own wait_ms is
  * ignored. If one lease is lost, the others are given up and their on_lost runs too. */
@@ -559,9 +561,9 @@ struct hf_server_state {
 };
 typedef void hf_server_state_fn(void *arg, const struct hf_server_state *state);
 
-/* The state of a lock on each server of a quorum (redlock): calls fn for each of them, in the order
- * of the URL, also for those that do not answer. HF_OK without a call of fn: the engine is not a
- * quorum. */
+/* Reports the state of a lock on each server of a quorum (redlock): calls fn for each of them, in
+ * the order of the URL, also for those that do not answer. HF_OK without a call of fn: the engine
+ * is not a quorum. */
 HF_API HF_MUST_CHECK hf_status hf_show_servers(hf_client *client, const char *name,
                                                hf_server_state_fn *fn, void *arg);
 
@@ -575,8 +577,8 @@ typedef bool hf_watch_fn(void *arg, const struct hf_log_event *event);
 HF_API HF_MUST_CHECK hf_status hf_watch(hf_client *client, const char *prefix, hf_watch_fn *fn,
                                         void *arg);
 
-/* Past holds of a name, newest first, as far as the engine keeps them (settings history,
- * history_age). */
+/* Reports the past holds of a name, newest first, as far as the engine keeps them (settings
+ * history, history_age). */
 HF_API HF_MUST_CHECK hf_status hf_history(hf_client *client, const char *name, hf_row_fn *fn,
                                           void *arg);
 
@@ -640,8 +642,8 @@ struct hf_fence {
     uint64_t highest;
 };
 
-/* HF_OK: the token is at least as high as every token admitted before (if it is equal, the same
- * holder writes again). HF_LOST: it is lower than one of them. */
+/* Admits or refuses a token. HF_OK: it is at least as high as every token admitted before (if it is
+ * equal, the same holder writes again). HF_LOST: it is lower than one of them. */
 HF_API HF_MUST_CHECK hf_status hf_fence_admit(struct hf_fence *fence, uint64_t token);
 
 /* ---- Settings ---- */
@@ -664,12 +666,12 @@ struct hf_setting {
     const char *help; /* one line */
 };
 
-/* Every setting that this library knows, *count of them: what `holdfast explain` and the man page
- * are made from. Never freed. */
+/* Returns every setting that this library knows, *count of them: what `holdfast explain` and the
+ * man page are made from. Never freed. */
 HF_API const struct hf_setting *hf_settings(size_t *count);
 
-/* "500ms", "5s", "2m", "1h", "1.5s"; a bare number is seconds; "forever" is HF_FOREVER. HF_INVALID
- * names the text. */
+/* Reads "500ms", "5s", "2m", "1h", "1.5s"; a bare number is seconds; "forever" is HF_FOREVER.
+ * HF_INVALID names the text. */
 HF_API hf_status hf_parse_duration(const char *text, int64_t *ms);
 
 /* The timing that follows from a ttl on the client's engine: when it is renewed, when it warns,

@@ -9,7 +9,8 @@
 
 #define STREAM_BACKLOG_MAX 1048576
 
-/* Random bytes are drawn for many requests at a time: a draw costs a system call. */
+/* Gives the request its id. Random bytes are drawn for many requests at a time: a draw costs a
+ * system call. */
 static void name_request(struct exchange *x)
 {
     static const char digits[] = "0123456789abcdef";

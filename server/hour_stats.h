@@ -31,7 +31,7 @@ void hour_polled(struct hour_stats *hour, int64_t now_ms, size_t held, size_t wa
 void hour_granted(struct hour_stats *hour, int64_t now_ms, int64_t waited_ms); /* -1: unknown */
 void hour_ended(struct hour_stats *hour, int64_t now_ms, int64_t held_ms);     /* -1: unknown */
 
-/* {"held":[60
- * numbers],"waiting":[...],"grants":[...],"waits":{"count","p50Ms","p99Ms"},"holds":...} with null
- * for minutes without data and for percentiles of nothing. A new reference. */
+/* Returns {"held":[60 numbers],"waiting":[...],"grants":[...],"waits":{"count","p50Ms","p99Ms"},
+ * "holds":...} with null for minutes without data and for percentiles of nothing. A new
+ * reference. */
 json_t *hour_json(const struct hour_stats *hour, int64_t now_ms);

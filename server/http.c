@@ -175,8 +175,8 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     bufferevent_enable(c->bev, tls ? EV_READ | EV_WRITE : EV_READ);
 }
 
-/* Usually out of descriptors. New connections stay in the kernel's queue, and the loop must not
- * spin on them, so accepting pauses. */
+/* Accepting failed, usually because descriptors are out. New connections stay in the kernel's
+ * queue, and the loop must not spin on them, so accepting pauses. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
     struct http *http = arg;

@@ -181,7 +181,8 @@ static void arm(struct ledger_entry *entry, int64_t ms)
     event_add(entry->timer, &time);
 }
 
-/* Without a text of the hold this instance cannot ask the engine for it. */
+/* Returns true if the entry has the text of its hold. Without it this instance cannot ask the
+ * engine for the hold. */
 static bool has_text(const struct ledger_entry *entry)
 {
     return entry->name > entry->exported;

@@ -24,7 +24,7 @@ struct lock_state {
     /* time until enough holds end if none of them is renewed or released; -1 if unknown */
     int64_t left_ms;
 };
-/* Blocks. `needed` is the number of units of the refused request. */
+/* Reads the state of a name; blocks. `needed` is the number of units of the refused request. */
 void lock_state_read(hf_client *client, const char *name, uint32_t needed,
                      struct lock_state *lock_state);
 

@@ -35,7 +35,8 @@ static int refuse(const char *text, const char *why)
     return EXIT_CONFIG;
 }
 
-/* getaddrinfo would silently use the low 16 bits of a larger number */
+/* Returns true for a port number that is too large: getaddrinfo would silently use its low 16
+ * bits. */
 static bool is_beyond_ports(const char *port)
 {
     return port[strspn(port, "0123456789")] == 0 && strtoul(port, NULL, 10) > PORT_MAX;

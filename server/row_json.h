@@ -8,7 +8,7 @@ json_t *row_json(const struct hf_row *row);
 /* Returns a text from the engine as JSON; empty if it is not UTF-8. */
 json_t *text_json(const char *text);
 
-/* One past hold. */
+/* Returns one past hold, as a new reference. */
 json_t *hold_json(const struct hf_row *row);
 
 /* Both are hf_row_fn that append to the JSON array `array`. */

@@ -384,8 +384,8 @@ static bool read_order(struct exchange *x, struct run *run, json_t *body)
     return false;
 }
 
-/* The lease is renewed while the operation runs, so any ttl that the servers of a quorum accept
- * will do. */
+/* Returns the ttl for a run. The lease is renewed while the operation runs, so any ttl that the
+ * servers of a quorum accept will do. */
 static int64_t ttl_of(const struct run *run)
 {
     const char *source;

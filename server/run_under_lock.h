@@ -2,7 +2,7 @@
 #pragma once
 #include "server.h"
 
-/* 0, or an exit code after a message about an operation in the settings. */
+/* Reads the operations of the settings. Returns 0, or an exit code after a message. */
 int run_under_lock_open(struct server *server, struct run_under_lock **run_under_lock);
 /* Ends the operations that run. */
 void run_under_lock_stop(struct run_under_lock *run_under_lock);

@@ -30,7 +30,7 @@ int settings_load(struct settings *settings, const struct serve_order *order);
 void settings_free(struct settings *settings);
 
 int64_t setting_number(const struct settings *settings, enum serve_setting which);
-/* NULL if it is not set. */
+/* Returns the value as text; NULL if it is not set. */
 const char *setting_text(const struct settings *settings, enum serve_setting which);
 
 /* Prints all settings to stdout, as lines of a configuration file or as JSON. */

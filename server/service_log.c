@@ -72,7 +72,8 @@ static const char *level_name(enum hf_log_level level)
     return names[level];
 }
 
-/* A token is written as text of digits in JSON, and left out if there was no grant. */
+/* Returns true for a token, which is written as text of digits in JSON, and left out if there was
+ * no grant. */
 static bool is_token(const struct log_field *field)
 {
     return strcmp(field->key, "token") == 0;

@@ -100,8 +100,8 @@ void pin(int cpu)
         bench_fail("CPU %d: %s", cpu, strerror(errno));
 }
 
-/* The first number of schedstat is nanoseconds on a CPU, which is finer than the clock ticks of
- * stat. */
+/* Returns the CPU time of a thread: the first number of schedstat, in nanoseconds, which is finer
+ * than the clock ticks of stat. */
 static double thread_us(const char *path)
 {
     unsigned long long ns = 0;

@@ -5,8 +5,8 @@
 
 #define DURATION_MAX 24 /* bytes of a printed duration, the final NUL included */
 
-/* "forever" is HF_FOREVER. Any other text must be a whole number of milliseconds, at least 0,
- * without sign or blanks; otherwise HF_INVALID names the text, and *ms is unchanged. */
+/* Reads a duration. "forever" is HF_FOREVER. Any other text must be a whole number of milliseconds,
+ * at least 0, without sign or blanks; otherwise HF_INVALID names the text, and *ms is unchanged. */
 hf_status duration_parse(const char *text, int64_t *ms);
 
 /* As duration_parse(), but in microseconds, with the additional unit us. */

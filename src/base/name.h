@@ -27,8 +27,8 @@ static inline bool name_plain(const char *text, size_t len)
     return name_plain_eight(text + len - 8);
 }
 
-/* HF_INVALID unless text has min to max bytes of valid UTF-8 without control characters (C0, DEL,
- * C1). The error text names `field` and the position of the bad byte, counted from 1. */
+/* Returns HF_INVALID unless text has min to max bytes of valid UTF-8 without control characters
+ * (C0, DEL, C1). The error text names `field` and the position of the bad byte, counted from 1. */
 hf_status name_check(const char *field, const char *text, size_t len, size_t min, size_t max);
 
 /* Finds the first sequence that is not valid UTF-8 or is a control character. Returns what is wrong

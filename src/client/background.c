@@ -352,7 +352,7 @@ int64_t background_timeout(struct hf_client *client)
     return left > 0 ? (left + NANOS_OF_MS(1) - 1) / NANOS_OF_MS(1) : 0;
 }
 
-/* no_thread: does the work of the background thread. */
+/* Does the work of the background thread, with no_thread. */
 static void process_all(struct hf_client *client)
 {
     nanos until;
@@ -366,7 +366,7 @@ static void process_all(struct hf_client *client)
         background_wake(client);
 }
 
-/* The thread of the loop reads its own replies and passes them to their claims, so that no other
+/* Lets the thread of the loop read its own replies and pass them to their claims, so that no other
  * thread must be woken. */
 static void read_replies(struct hf_client *client)
 {
@@ -382,8 +382,8 @@ static void read_replies(struct hf_client *client)
         background_wake(client);
 }
 
-/* own_callbacks: runs one batch. The queue was empty before the descriptor became readable, so the
- * descriptor must be set again if the queue is not empty at the end. */
+/* Runs one batch, with own_callbacks. The queue was empty before the descriptor became readable, so
+ * the descriptor must be set again if the queue is not empty at the end. */
 static void process_callbacks(struct hf_client *client)
 {
     read_replies(client);

@@ -41,7 +41,8 @@ static void make_readable(int fd)
     }
 }
 
-/* The acquire has its outcome: wakes a blocked caller, and makes a `done` callback due. */
+/* Handles that the acquire has its outcome: wakes a blocked caller, and makes a `done` callback
+ * due. */
 static void decide(struct hf_lease *lease, hf_status outcome)
 {
     lease->decided = true;
@@ -181,7 +182,7 @@ static inline void arm(struct hf_lease *lease, nanos when)
         background_timer(lease, when);
 }
 
-/* The claim is over: hf_close may wait for that. */
+/* The claim is over: wakes hf_close if it waits for that. */
 static void settle(struct hf_lease *lease)
 {
     if (lease->awaited && atomic_fetch_sub(&lease->client->awaited, 1) == 1)
@@ -322,8 +323,8 @@ void claim_driver_input(struct hf_lease *lease, enum claim_input in, hf_status w
 
 /* ---- Waiting for replies ---- */
 
-/* A caller stops waiting. If other callers wait, one of them must park in its place. If it was the
- * last caller, the background thread takes the replies from now on. */
+/* Handles that a caller stops waiting. If other callers wait, one of them must park in its place.
+ * If it was the last caller, the background thread takes the replies from now on. */
 void claim_driver_wait_pass(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;

@@ -326,7 +326,8 @@ static void end_leases(struct hf_client *client, nanos until)
     background_flush(client);
 }
 
-/* no_thread: does the background thread's work here, unless another thread is in hf_process. */
+/* Does the background thread's work here, with no_thread, unless another thread is in
+ * hf_process. */
 static void work_until(struct hf_client *client, nanos until)
 {
     assert(client->no_thread);
@@ -356,8 +357,8 @@ static unsigned await_answers(struct hf_client *client, nanos until)
     return atomic_load(&client->awaited);
 }
 
-/* The reply to LEAVE will not be read any more. The claim then sends a RELEASE: a grant that came
- * before the LEAVE would stay otherwise. */
+/* Gives up a wait because the reply to LEAVE will not be read any more. The claim then sends a
+ * RELEASE: a grant that came before the LEAVE would stay otherwise. */
 static void give_up_wait(struct hf_lease *lease)
 {
     assert(!lease->decided);
@@ -370,7 +371,7 @@ static void give_up_wait(struct hf_lease *lease)
         claim_driver_input(lease, INPUT_LOST_ALL, HF_CLOSED);
 }
 
-/* The callback of hf_release_start gets HF_IN_DOUBT. */
+/* Gives up a release: the callback of hf_release_start gets HF_IN_DOUBT. */
 static void give_up_release(struct hf_lease *lease)
 {
     struct engine_reply none = {.kind = REPLY_UNKNOWN, .asked_at = lease->claim.asked_at};

@@ -35,7 +35,8 @@ static void export_hold(struct hf_lease *lease)
     claim_export(&lease->claim);
 }
 
-/* Other processes may send the same attempt if the caller named it. */
+/* Returns true if no ACQUIRE of the attempt can arrive any more. If the caller named the attempt,
+ * other processes may send it, too. */
 static bool is_settled(const struct hf_lease *lease)
 {
     return lease->claim.is_settled && !lease->claim.may_be_in_flight && !lease->op.named;

@@ -167,7 +167,7 @@ static void close_lost_fd(struct hf_lease *lease)
     atomic_store_explicit(&lease->lost_fd, -1, memory_order_relaxed);
 }
 
-/* Under the client's lock. */
+/* Called under the client's lock. */
 static void put_into_pool(struct hf_lease *lease)
 {
     struct hf_client *client = lease->client;

@@ -118,7 +118,7 @@ bool started_calls_run(struct hf_client *client)
 
 /* ---- On the caller's thread ---- */
 
-/* A detached thread that blocks all signals: they belong to the application. */
+/* Starts a detached thread that blocks all signals: they belong to the application. */
 static int start_thread(void *(*run)(void *), void *arg)
 {
     sigset_t all, old;

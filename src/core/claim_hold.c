@@ -88,9 +88,9 @@ static struct claim_effect lose(struct claim *claim, nanos now)
     return claim_end_releasing(claim, REPORT_LOST, HF_LOST, now);
 }
 
-/* The hold's end, as far as this claim knows, has passed. If others have the text of the hold, one
- * of them may have extended it, and a release would end it for them. If nobody has extended it, it
- * ends by itself. */
+/* Handles that the hold's end, as far as this claim knows, has passed. If others have the text of
+ * the hold, one of them may have extended it, and a release would end it for them. If nobody has
+ * extended it, it ends by itself. */
 static struct claim_effect expire(struct claim *claim, nanos now)
 {
     assert(now >= claim->valid_until);

@@ -4,8 +4,9 @@
 #include "holdfast.h"
 
 int64_t clock_boot(void); /* nanoseconds */
-/* clock_boot() as of the kernel's last tick, at most 10 ms ago, at a quarter of the cost. If the
- * machine has slept since the last clock_tune(), it is behind by that time; it is never ahead. */
+/* Returns clock_boot() as of the kernel's last tick, at most 10 ms ago, at a quarter of the cost.
+ * If the machine has slept since the last clock_tune(), the result is behind by that time; it is
+ * never ahead. */
 int64_t clock_boot_lately(void);
 void clock_tune(void);
 int64_t clock_thread_cpu(void);       /* nanoseconds that the calling thread has run */

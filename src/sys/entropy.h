@@ -28,6 +28,6 @@ static inline void entropy_id(struct entropy *e, void *out)
     e->used += ENTROPY_ID;
 }
 
-/* One block of the cipher. A function of its own, so that a test can compare it with RFC 8439,
- * which has 20 rounds. */
+/* Makes one block of the cipher. It is a function of its own, so that a test can compare it with
+ * RFC 8439, which has 20 rounds. */
 void entropy_chacha_block(const uint32_t state[16], int rounds, uint8_t out[64]);

@@ -157,7 +157,8 @@ struct cluster_shard *shards_make(struct cluster *c);
 struct cluster_shard *shards_route(struct cluster *c, struct engine_op *op, nanos now);
 /* After every event: follows primaries, moves ops, notes which shards are lost. */
 void shards_settle(struct cluster *c, nanos now);
-/* Some slots have another owner: moves the ops of every shard to the present owners. */
+/* Moves the ops of every shard to the present owners of their slots, because some slots have
+ * another owner. */
 void shards_review(struct cluster *c);
 /* Returns true if some shard is down and ops need it. */
 bool shards_are_lost(const struct cluster *c);
@@ -205,7 +206,7 @@ void survey_on_finding(struct cluster *c, const struct cluster_survey *survey,
                        const struct hf_finding *finding);
 /* Returns true if a survey waits for the map. */
 bool surveys_wait(const struct cluster *c);
-/* No map could be read: fails the surveys that wait for it. */
+/* Fails the surveys that wait for the map, because no map could be read. */
 void surveys_fail(struct cluster *c, hf_status status, const char *why);
 /* After every event: begins and ends surveys. */
 void surveys_settle(struct cluster *c, nanos now);

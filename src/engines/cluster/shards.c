@@ -220,7 +220,7 @@ struct cluster_shard *shards_make(struct cluster *c)
     return shard;
 }
 
-/* shards_make() has already made room for the numbers. */
+/* Gives the shard numbers for its connections. shards_make() has already made room for them. */
 void shards_need(struct cluster_shard *shard)
 {
     struct cluster *c = shard->cluster;

@@ -35,7 +35,7 @@ static bool has_odd_part(const char *prefix)
     return false;
 }
 
-/* The path is the prefix of all keys; it gets a slash at its end. */
+/* Reads the path as the prefix of all keys, and adds a slash at its end. */
 static hf_status read_prefix(struct consul *c, const char *scheme, const char *rest)
 {
     const char *path = *rest == '/' ? rest + 1 : rest;

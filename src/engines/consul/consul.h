@@ -352,7 +352,7 @@ struct consul_call *consul_call_txn(struct consul *c, enum call_kind kind, bool 
 /* Sends a read of all keys of a name. Returns NULL if it could not be sent. */
 struct consul_call *consul_call_tree(struct consul *c, enum call_kind kind,
                                      const struct consul_name *name, nanos now);
-/* The op has been answered, but the entry still needs the reply of this call. */
+/* Notes that no op waits for this call any more, although the entry still needs its reply. */
 void consul_call_claim_none(struct consul_call *call);
 /* Notes that the reply to this call is no longer needed. */
 void consul_call_abandon(struct consul_call *call);
@@ -421,7 +421,7 @@ void consul_entry_send_verify(struct consul *c, struct consul_entry *entry, nano
 /* Returns true if a forgotten place must be removed once there is a connection: it would hold up
  * the queue while its session lives. */
 bool consul_entry_tries_on(const struct consul_entry *entry, hf_status status);
-/* The server cannot be reached: fails the requests that were not sent. */
+/* Fails the requests that were not sent, because the server cannot be reached. */
 void consul_entries_fail_unsent(struct consul *c, const struct consul_connection *connection);
 void consul_entries_notify_waiters(struct consul *c);
 void consul_entry_set_stage(struct consul_entry *entry, enum entry_stage stage);
@@ -452,7 +452,8 @@ void consul_entry_reply_refusal(struct consul *c, struct consul_entry *entry);
 /* Decides about an entry with a place, by the queue that was read: grants it, refuses it, or keeps
  * it waiting. */
 void consul_entry_decide(struct consul *c, struct consul_entry *entry, nanos now);
-/* The entry holds: grants it. With `token` 0 it must be written once more to get a token. */
+/* Grants the entry, because it holds. With `token` 0 it must be written once more to get a
+ * token. */
 void consul_entry_granted(struct consul *c, struct consul_entry *entry, uint64_t token, nanos now);
 void consul_entry_continue_grant(struct consul *c, struct consul_entry *entry, nanos now);
 void consul_entry_lose(struct consul *c, struct consul_entry *entry);
@@ -474,7 +475,7 @@ bool consul_view_has_lock(const struct consul_entry *entry);
 bool consul_view_knows_next(const struct consul_entry *entry);
 bool consul_view_is_busy(const struct consul_name *name);
 void consul_view_drop_row(struct consul_name *name, ptrdiff_t row);
-/* A waiter, or a hold that is watched, needs a query for the name: sends it. */
+/* Sends a query for the name if a waiter, or a hold that is watched, needs one. */
 void consul_view_need(struct consul *c, struct consul_name *name, nanos now);
 void consul_view_read(struct consul *c, struct consul_name *name, nanos now);
 void consul_view_catch_up(struct consul *c, struct consul_name *name, nanos now);

@@ -231,8 +231,8 @@ static void learn(struct consul *c, struct consul_entry *entry, const char *sess
         consul_entry_set_stage(entry, ENTRY_QUEUED);
 }
 
-/* The server says that the session of the entry has ended. If an earlier reply already said so, the
- * entry has no session any more. */
+/* Handles the server's reply that the session of the entry has ended. If an earlier reply already
+ * said so, the entry has no session any more. */
 static void lose_session(struct consul *c, struct consul_entry *entry)
 {
     assert(entry->name);

@@ -12,7 +12,7 @@
 
 /* ---- URL and settings ---- */
 
-/* The path is the prefix of all keys; it gets a slash at its end. */
+/* Reads the path as the prefix of all keys, and adds a slash at its end. */
 static hf_status read_prefix(struct etcd *e, const char *scheme, const char *rest)
 {
     const char *path = *rest == '/' ? rest + 1 : rest;

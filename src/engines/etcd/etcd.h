@@ -320,8 +320,8 @@ struct etcd {
 bool etcd_connection_need(struct etcd_connection *connection, nanos now);
 /* Sends e->message as a call of that method. Returns NULL if it could not be sent. */
 struct etcd_call *etcd_call(struct etcd_connection *connection, enum call_kind kind, nanos now);
-/* The op has been answered, but the entry or session still needs the reply to this call: no op
- * waits for it any more. */
+/* Notes that no op waits for this call any more, although the entry or session still needs its
+ * reply. */
 void etcd_call_claim_none(struct etcd_call *call);
 /* Notes that the reply to this call is no longer needed. */
 void etcd_call_abandon(struct etcd_call *call);
@@ -354,8 +354,8 @@ bool etcd_epoch_need(struct etcd *e, nanos now);
 /* Returns true if a request sent at `since` or later renewed the session, proven or not.
  * Otherwise it sends a keepalive. */
 bool etcd_session_keep(struct etcd *e, struct etcd_session *session, nanos since, nanos now);
-/* A quorum read or write has shown a key of the session. It proves the session if it was sent
- * after the last keepalive was answered. */
+/* Handles that a quorum read or write has shown a key of the session. That proves the session if
+ * the request was sent after the last keepalive was answered. */
 void etcd_session_prove(struct etcd_session *session, const struct message *message);
 void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now);
 void etcd_session_on_reply(struct etcd *e, struct etcd_call *call, struct message *message,
@@ -382,7 +382,7 @@ void etcd_entry_send_verify(struct etcd *e, struct etcd_entry *entry, nanos now)
 void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* Reads the entry of a hold that has nothing in flight. */
 void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* The server cannot be reached: fails the requests that were not sent. */
+/* Fails the requests that were not sent, because the server cannot be reached. */
 void etcd_entries_fail_unsent(struct etcd *e, const struct etcd_connection *connection);
 void etcd_entries_notify_waiters(struct etcd *e);
 void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage);
@@ -418,7 +418,7 @@ void etcd_entry_lose(struct etcd *e, struct etcd_entry *entry);
 void etcd_entry_note(struct etcd_entry *entry, const struct key_value *pair);
 /* Replies EXTENDED, for the ttl or for the time that is left. */
 void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* The list says that the entry holds: grants it. */
+/* Grants the entry, because the list says that it holds. */
 void etcd_entry_granted(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now);
 
 /* ---- etcd_convert.c ---- */
@@ -485,7 +485,7 @@ void etcd_view_note(const struct etcd_name *name, ptrdiff_t row, struct etcd_ent
 bool etcd_view_would_hold(struct etcd_name *name, const struct etcd_entry *entry);
 /* Grants or refuses every waiter of the name for which the list is enough to decide. */
 void etcd_view_decide(struct etcd *e, struct etcd_name *name, nanos now);
-/* A request waits for the name: begins to watch it. */
+/* Begins to watch the name, because a request waits for it. */
 void etcd_view_need(struct etcd *e, struct etcd_name *name, nanos now);
 void etcd_view_read(struct etcd *e, struct etcd_name *name, nanos now);
 void etcd_view_on_watch(struct etcd *e, const char *bytes, size_t len, nanos now);
@@ -499,8 +499,8 @@ void etcd_view_unwatch(struct etcd *e, int64_t watch);
 bool etcd_views_wanted(const struct etcd *e);
 bool etcd_views_listening(const struct etcd *e);
 nanos etcd_views_tick(struct etcd *e, nanos now);
-/* A request that is not exclusive uses the name: watch all changes of the name's entries from now
- * on. */
+/* Watches all changes of the name's entries from now on, because a request that is not exclusive
+ * uses the name. */
 void etcd_view_share(struct etcd *e, struct etcd_name *name);
 /* Returns the part of the key that follows the name's base; empty if the key has another base. */
 struct slice etcd_view_tail(const struct etcd_name *name, struct slice key);

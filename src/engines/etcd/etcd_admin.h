@@ -46,8 +46,8 @@ void etcd_resize_read_range(struct etcd *e, struct slice name, bool one);
 void etcd_resize_note_rows(const struct etcd *e, struct etcd_admin *admin, struct message *read);
 /* ADMIN_RESIZE: goes on once the rows were read and judged. */
 void etcd_resize_rows(struct etcd *e, struct etcd_admin *admin, nanos now);
-/* ADMIN_RESIZE: the transaction's conditions were not true. Returns true if the rows are to be read
- * once more. */
+/* ADMIN_RESIZE: called when the transaction's conditions were not true. Returns true if the rows
+ * are to be read once more. */
 bool etcd_resize_may_retry(struct etcd_admin *admin);
 void etcd_diagnose_on_reply(struct etcd *e, struct etcd_admin *admin, const char *bytes, size_t len,
                             nanos now);

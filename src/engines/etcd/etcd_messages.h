@@ -48,7 +48,7 @@ void message_txn_range(struct pb_writer *to, enum txn_branch branch,
 void message_range(struct pb_writer *to, const struct range_request *range);
 
 void message_lease_grant(struct pb_writer *to, int64_t seconds);
-/* The request of LeaseKeepAlive and LeaseTimeToLive. */
+/* Writes the request of LeaseKeepAlive or LeaseTimeToLive. */
 void message_lease_id(struct pb_writer *to, int64_t lease);
 void message_watch(struct pb_writer *to, int64_t watch_id, struct slice key, struct slice range_end,
                    bool deletes_only);

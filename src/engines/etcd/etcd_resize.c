@@ -143,7 +143,7 @@ void etcd_resize_read_range(struct etcd *e, struct slice name, bool one)
     message_txn_range(&e->message, TXN_THEN, &range);
 }
 
-/* Is this the key of the capacity of the row's name? */
+/* Returns true if this is the key of the capacity of the row's name. */
 static bool is_of(const struct etcd *e, struct slice key, const struct admin_row *row)
 {
     const char *name = row->key + e->prefix_len;

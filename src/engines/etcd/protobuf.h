@@ -21,7 +21,7 @@ void pb_put_number(struct pb_writer *writer, unsigned field, uint64_t value);
 /* Writes a number even if it is 0. */
 void pb_put_zero(struct pb_writer *writer, unsigned field);
 void pb_put_bytes(struct pb_writer *writer, unsigned field, const void *bytes, size_t len);
-/* A message inside a message: pass the result of pb_begin() to pb_end(). */
+/* Write a message inside a message: pass the result of pb_begin() to pb_end(). */
 size_t pb_begin(struct pb_writer *writer, unsigned field);
 void pb_end(struct pb_writer *writer, size_t begin);
 

@@ -38,7 +38,8 @@ bool io_reserve(void *ctx, unsigned count)
     return true;
 }
 
-/* A driver that polls other connections of the group must poll this one, too. */
+/* Wakes the driver of a group: if it polls other connections of the group, it must poll this one,
+ * too. */
 static void wake_driver(struct io *io, const struct io_group *group)
 {
     if (group->driver && group->driver->state == IO_POLLING)

@@ -392,9 +392,9 @@ void io_drop_waiters(struct io *io, struct io_mailbox *mailbox);
 
 /* ---- io_spin.c ---- */
 
-/* Only called if io->spin is not 0. */
+/* Returns true if the thread may spin. Only called if io->spin is not 0. */
 bool io_may_spin(struct io *io, const struct io_waiter *me);
-/* Without the lock. Returns true if something happened before `until`. */
+/* Polls without the lock. Returns true if something happened before `until`. */
 bool io_spin_poll(struct pollfd *fds, nfds_t count, nanos until);
 /* Called without the lock. Returns the result of the last conn_recv_now(): -EAGAIN if nothing
  * arrived. */

@@ -98,7 +98,8 @@ void io_loop_end(void *self)
 
 /* ---- Loop or background thread ---- */
 
-/* A group is left to the loop only if the loop polls all its connections. */
+/* Returns true if the group is left to the loop. That is so only if the loop polls all its
+ * connections. */
 static bool is_left_to_loop(const struct io *io, unsigned group, nanos now)
 {
     connection_set set = connection_set_of(group);

@@ -27,7 +27,7 @@ static void update_interest(struct io *io, struct io_mailbox *mailbox)
     mailbox->interest = now;
 }
 
-/* Unread replies have arrived: notifies the client, or wakes the callers that park for them. The
+/* Tells about unread replies: notifies the client, or wakes the callers that park for them. The
  * caller's loop takes the replies that it read itself, so the background thread sleeps on. */
 static void announce(struct io *io, struct io_mailbox *mailbox)
 {
@@ -70,7 +70,8 @@ static void note_unclaimed(struct io *io, connection_set unclaimed)
         io_wake_waiter(io, &io->background);
 }
 
-/* A thread must read connections that are new in the set. */
+/* Notes the connections on which servers speak unasked. A thread must begin to read those that are
+ * new in the set. */
 static void note_listening(struct io *io, connection_set listening)
 {
     connection_set added = listening & ~io->listening;

@@ -165,7 +165,7 @@ static enum reply_kind reenter(const struct shard_op *v, struct cell_ref home, s
     return REPLY_GRANTED;
 }
 
-/* Before a reply BUSY: removes holders and waiters that have died. */
+/* Removes holders and waiters that have died, before a reply BUSY. */
 static bool check_fit(const struct shard_op *v, struct resource *r)
 {
     resource_reap_dead(v->table, r, v->now);

@@ -65,7 +65,7 @@ static int64_t ms_between(nanos from, nanos to)
     return from >= 0 ? time_until(from, to) / NANOS_OF_MS(1) : 0;
 }
 
-/* The row of an entry that was copied out of the table: nobody changes the copy. */
+/* Shows the row of an entry that was copied out of the table: nobody changes the copy. */
 static void show_copy(const struct resource *r, const char *name, const struct entry *e,
                       uint32_t place, uint32_t depth, int64_t end, struct rows *rows)
 {

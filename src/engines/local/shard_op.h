@@ -32,7 +32,7 @@ static inline uint32_t shard_op_state(const struct shard_op *v)
     return atomic_load_explicit(&v->entry->head.state, memory_order_acquire);
 }
 
-/* The entry of this op, or NULL if its cell has been reused. The shard's mutex is held. */
+/* Returns the entry of this op, or NULL if its cell has been reused. The shard's mutex is held. */
 static inline struct entry *shard_op_own_entry(struct table *t, const struct engine_op *op)
 {
     uint32_t index = slot_cell(op->slot);
@@ -46,7 +46,8 @@ static inline struct entry *shard_op_own_entry(struct table *t, const struct eng
     return is_entry && id_same(&cell->entry.attempt, &op->attempt) ? &cell->entry : NULL;
 }
 
-/* A cell stays in its shard for ever, so the slot gives the shard without hashing the name. */
+/* Returns the op's shard. A cell stays in its shard for ever, so the slot gives the shard without
+ * hashing the name. */
 static inline uint32_t shard_op_shard(const struct shard_op *v)
 {
     uint32_t index = slot_cell(v->op->slot);

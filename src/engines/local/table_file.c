@@ -230,8 +230,8 @@ static hf_status check_head(const struct table *t, int64_t size)
     return HF_OK;
 }
 
-/* Robust futexes compare bare thread ids and clocks are per namespace: with another namespace the
- * kernel would mark a living holder's mutex dead. */
+/* Refuses a table of another namespace. Robust futexes compare bare thread ids and clocks are per
+ * namespace, so the kernel would mark a living holder's mutex dead. */
 static hf_status check_place(const struct table *t, const struct process_domain *here)
 {
     assert(t->map);
@@ -297,9 +297,9 @@ static bool has_detached_hold(struct table *t)
     return false;
 }
 
-/* Returns true if no process uses the table of another pid namespace any more: that container has
- * ended and left the volume behind. Then the table is emptied as after a reboot. This process keeps
- * the file lock, so that no other opens the table meanwhile. */
+/* Returns true if the table belongs to another pid namespace in which no process uses it any more:
+ * a container has ended and left its volume behind. Then the table is emptied as after a reboot.
+ * This process keeps the file lock, so that no other opens the table meanwhile. */
 static bool is_abandoned(struct table *t, const struct process_domain *here)
 {
     bool is_foreign = t->head->pid_namespace != here->pid_namespace;

@@ -56,8 +56,8 @@ struct table_caller {
     int64_t pid;
 };
 
-/* The parts of an op's slot: the index of its cell, and the cookie under which its client keeps
- * the op. */
+/* Returns the index of the cell in an op's slot. The other part is the cookie under which the
+ * client keeps the op. */
 static inline uint32_t slot_cell(uint64_t slot)
 {
     return (uint32_t)slot;

@@ -307,7 +307,7 @@ static const char *release_verb(const struct postgres *p, const struct pg_op *a)
     return op->verb == OP_RELEASE && op->lost ? "x" : "r";
 }
 
-/* kind: PG_REQ_VERB; PG_REQ_UNCLAIMED if no op waits for the reply. */
+/* Sends a release. kind: PG_REQ_VERB; PG_REQ_UNCLAIMED if no op waits for the reply. */
 static bool send_release_as(struct postgres *p, struct pg_op *a, enum pg_request_kind kind,
                             nanos now)
 {

@@ -101,7 +101,7 @@ static void set_default_text(struct settings *settings, size_t index, const char
     settings->value[index] = (int64_t)strlen(text);
 }
 
-/* There is no default prefix: users write the names in SQL, too. */
+/* Sets the defaults. There is no default prefix, because users write the names in SQL, too. */
 void postgres_fit_defaults(struct settings *settings)
 {
     set_default_text(settings, SETTING_PREFIX, "");
@@ -289,7 +289,7 @@ static void forget(void *self, struct engine_op *op)
     pg_op_forget(self, op);
 }
 
-/* libpq dials, not the engine. */
+/* Never called, because libpq dials and not the engine. */
 static void connection_up(void *self, unsigned connection, nanos now)
 {
     (void)self, (void)connection, (void)now;
@@ -303,7 +303,7 @@ static void connection_bytes(void *self, unsigned connection, const char *bytes,
     assert(!"no connection of the driver");
 }
 
-/* The driver could not poll the session's descriptor. */
+/* Called if the driver could not poll the session's descriptor. */
 static void connection_down(void *self, unsigned connection, hf_status status, const char *why,
                             nanos now)
 {

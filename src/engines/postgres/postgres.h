@@ -203,7 +203,7 @@ nanos pg_connection_tick(struct postgres *p, nanos now);
 /* Closes a connection that cannot be used any more, and replies to all ops in flight on it. */
 __attribute__((format(printf, 4, 5))) void pg_connection_drop(struct postgres *p, hf_status status,
                                                               nanos now, const char *format, ...);
-/* The op is about to be freed: clears it in its requests. */
+/* Clears the op in its requests, because it is about to be freed. */
 void pg_connection_forget(struct postgres *p, const struct pg_op *a);
 /* Makes the server notify this client: takes a session key and listens to its channel. */
 void pg_connection_listen(struct postgres *p, nanos now);
@@ -226,13 +226,13 @@ bool pg_op_gives_back(const struct postgres *p, const struct pg_op *a);
 /* Releases a lease that the client does not know about; no reply follows. */
 void pg_op_give_back(struct postgres *p, struct pg_op *a, nanos now);
 void pg_op_forget(struct postgres *p, struct engine_op *op);
-/* The connection is up: sends the ops that wait for it. */
+/* Sends the ops that wait for the connection, which is up now. */
 void pg_op_send_unsent(struct postgres *p, nanos now);
 /* Replies to the client, after op->connections was updated. */
 void pg_op_reply(struct postgres *p, struct pg_op *a, const struct engine_reply *reply);
 void pg_op_fail(struct postgres *p, struct pg_op *a, nanos asked_at, hf_status status,
                 const char *text);
-/* The connection is down: fails the op. */
+/* Fails the op, because the connection is down. */
 void pg_op_fail_with_connection(struct postgres *p, struct pg_op *a, nanos now);
 void pg_op_set_queued(struct postgres *p, struct pg_op *a, bool queued);
 /* Adds the op to the list of active ops or removes it, according to its fields. */
@@ -260,7 +260,7 @@ bool pg_interop_refuses(struct postgres *p, struct pg_op *a, nanos now);
 bool pg_interop_has_key(const struct postgres *p, const struct pg_op *a);
 /* Fills in the reply if the lease is held, but another session has its advisory lock. */
 void pg_interop_key_is_taken(struct postgres *p, struct pg_op *a, struct engine_reply *reply);
-/* The op is about to be freed: releases its advisory lock. */
+/* Releases the advisory lock of an op that is about to be freed. */
 void pg_interop_forget(struct postgres *p, struct pg_op *a);
 
 /* ---- pg_replies.c ---- */

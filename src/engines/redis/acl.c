@@ -121,7 +121,7 @@ bool redis_acl_write(struct redis *r)
     return true;
 }
 
-/* The reply may be anything: accept only what looks like the name of a command. */
+/* Returns true if the text looks like the name of a command: the reply may be anything. */
 static bool is_command(const char *text)
 {
     return *text && strlen(text) < 24 && !text[strspn(text, "abcdefghijklmnopqrstuvwxyz")];

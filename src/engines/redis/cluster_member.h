@@ -33,7 +33,7 @@ struct redis_cluster_place {
                       const char *port);
 };
 
-/* Number of connections that a member may need with these settings. */
+/* Returns the number of connections that a member may need with these settings. */
 unsigned redis_cluster_connections(const struct settings *settings, bool polls);
 /* Makes an engine a member. Call it after redis_follow_begin(), before the first submit. */
 void redis_cluster_join(void *redis, const struct redis_cluster_place *place);

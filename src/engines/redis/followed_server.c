@@ -95,8 +95,9 @@ void redis_follow_lost(struct redis *r, nanos now)
         r->follow.patience_until = now + r->connect_timeout;
 }
 
-/* A caller that waits for a lock has its own deadline: its request stays unsent until then. If it
- * failed instead, the claim would pause, and notice the new server late. */
+/* Returns true if the request stays unsent although no server is up. A caller that waits for a lock
+ * has its own deadline. If its request failed instead, the claim would pause, and notice the new
+ * server late. */
 bool redis_follow_is_patient(const struct redis *r, const struct redis_op *a, hf_status status,
                              nanos now)
 {

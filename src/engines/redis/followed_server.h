@@ -15,8 +15,8 @@ void redis_follow_begin(void *redis, const char *what);
 void redis_follow(void *redis, const struct endpoint *to, nanos now);
 /* Fails the ops that wait for a server, because none can be found. */
 void redis_follow_failed(void *redis, hf_status status, const char *why, nanos now);
-/* The server is about to be replaced: keeps requests for new locks unsent until `until`. With 0
- * they are sent. */
+/* Keeps requests for new locks unsent until `until`, because the server is about to be replaced.
+ * With 0 they are sent. */
 void redis_follow_hold_back(void *redis, nanos until, nanos now);
 /* Names the connections that will tell which server to follow. Ops that wait for the server wait
  * on these connections. */

@@ -91,7 +91,8 @@ static void drop(struct redis *r, struct lock_channel *c)
     free(c);
 }
 
-/* An error does not name the channel, so the request carries the channel's number. */
+/* Returns the channel with that number. An error does not name the channel, so the request carries
+ * its number. */
 static struct lock_channel *channel_of_id(const struct redis *r, uint64_t id)
 {
     for (uint32_t i = 0; i < r->channels.buckets; i++)

@@ -146,8 +146,8 @@ void redis_presence_answer(struct redis *r, const struct request *request,
 
 /* ---- In a cluster ---- */
 
-/* The server has queued an op. If its sign of life had expired since the previous request,
- * others may have passed, so all waiters ask again. */
+/* Called when the server has queued an op. If this client's sign of life had expired since the
+ * previous request, waiters of others may have passed its waiters, so all of them ask again. */
 void redis_presence_on_queued(struct redis *r, struct redis_op *a, nanos now)
 {
     const struct queued_reply *last = &a->queued_reply;

@@ -145,7 +145,7 @@ struct words {
     size_t len;
 };
 
-/* A field of a line of CLIENT LIST, with the key as in " name=". */
+/* Returns a field of a line of CLIENT LIST, with the key as in " name=". */
 static struct words field_of(struct words client, const char *key)
 {
     const char *at = memmem(client.at, client.len, key, strlen(key));
@@ -205,7 +205,7 @@ static bool next_client(const char **rest, struct words *client)
     return true;
 }
 
-/* Lists the libraries that the clients use, in the words of admin_op.in_use. */
+/* Lists the libraries that the clients use, in the form of admin_op.in_use. */
 static void list_uses(const char *clients, char uses[USES_MAX])
 {
     struct words client;

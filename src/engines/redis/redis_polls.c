@@ -27,9 +27,9 @@ static void notify(struct redis *r, struct redis_op *a)
     redis_op_reply(r, a, &(struct engine_reply){.kind = REPLY_NOTIFY, .retry_at = TIME_NEVER});
 }
 
-/* This waiter has become the first and polls often from now on. If it can share the lock, or its
- * owner holds the lock, it may have been granted together with the waiter that was ahead. Then it
- * polls at once, because the grace of a handoff is short. */
+/* Called when a waiter has become the first: it polls often from now on. If it can share the lock,
+ * or its owner holds the lock, it may have been granted together with the waiter that was ahead.
+ * Then it polls at once, because the grace of a handoff is short. */
 static void send_scout(struct redis *r, struct redis_op *first, nanos now)
 {
     if (!first || is_about_to_poll(r, first))

@@ -374,8 +374,8 @@ static void resend(struct redis *r, const struct request *request, const char *w
         redis_op_send(r, a, now);
 }
 
-/* The library is missing: somebody ran FUNCTION FLUSH or SCRIPT FLUSH, or the server was
- * replaced. Loads it and sends the request again. */
+/* Loads the library that is missing, and sends the request again. Somebody ran FUNCTION FLUSH or
+ * SCRIPT FLUSH, or the server was replaced. */
 static void load_and_resend(struct redis *r, const struct request *request,
                             const struct resp_reply *error, nanos now)
 {
@@ -407,8 +407,8 @@ static void on_error_reply(struct redis *r, const struct request *request,
         redis_connection_drop(r, connection, error_reply.status, now, "%s", error_reply.text);
 }
 
-/* A plain request got nil, so the full verb follows. ACQUIRE: the lock is not free. EXTEND: it is
- * not a plain hold. */
+/* Sends the full verb, because a plain request got nil. ACQUIRE: the lock is not free. EXTEND: it
+ * is not a plain hold. */
 static void resend_with_script(struct redis *r, const struct request *request, nanos now)
 {
     assert(request->plain);

@@ -211,7 +211,8 @@ static void reply_or_revoke(struct redis *r, struct redis_op *a, hf_status statu
         revoke(r, a, now);
 }
 
-/* The reply to WAIT is a number; to WAITAOF {1 if the server's own file has the write, number}. */
+/* Handles the reply to WAIT, a number, or to WAITAOF, {1 if the server's own file has the write,
+ * number}. */
 void redis_durable_answer(struct redis *r, const struct resp_reply *resp, nanos now)
 {
     assert(r->durable && r->waits);

@@ -160,8 +160,8 @@ static void lose_hold(struct redlock *l, struct quorum_try *b, nanos now)
         redlock_op_reply(l, quorum_op, &reply);
 }
 
-/* A renewal or check has its verdict. A lost round stays open as long as the remaining votes can
- * show why: too few servers answered, or too few hold the lock. */
+/* Handles the verdict of a renewal or check. A lost round stays open as long as the remaining votes
+ * can show why: too few servers answered, or too few hold the lock. */
 static void settle_hold(struct redlock *l, struct quorum_try *b, bool won, nanos now)
 {
     enum round round = b->round;
@@ -261,8 +261,9 @@ static void on_acquired(struct redlock *l, struct node_op *node_op, bool this_ro
         redlock_try_poll_later(l, node_op, now);
 }
 
-/* The server granted a moment ago and lacks the key now: it restarted, was flushed, or the key was
- * deleted. That does not count as a refusal, because no other client holds the lock there. */
+/* Judges a server that granted a moment ago and lacks the key now: it restarted, was flushed, or
+ * the key was deleted. That does not count as a refusal, because no other client holds the lock
+ * there. */
 static enum vote lose_grant(struct redlock *l, const struct node_op *node_op)
 {
     struct node *m = &l->node[node_op->server];

@@ -85,7 +85,7 @@ static void node_on_reply(void *ctx, struct engine_op *op, const struct engine_r
     }
 
     struct pending_reply *h = l->unused;
-    assert(h); /* redlock_servers_expect() has reserved it */
+    assert(h); /* redlock_servers_expect() has reserved the struct */
     l->unused = h->next;
     *h = (struct pending_reply){.op = op, .reply = *reply};
     if (reply->kind == REPLY_BUSY)

@@ -199,8 +199,9 @@ static connection_set connections_of(unsigned server)
     return all_of_one << server * QUORUM_MEMBER_CONNECTIONS;
 }
 
-/* A server that has never greeted this client usually holds nothing for it. But it may hold a lease
- * that another client acquired and this client released. */
+/* Returns the connections to servers that have never greeted this client, and so hold nothing for
+ * it. If this client has adopted a lease that another client acquired, they may hold that lease:
+ * then returns none. */
 static connection_set unused_connections(void *self)
 {
     const struct redlock *l = self;

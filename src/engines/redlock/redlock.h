@@ -51,7 +51,7 @@ enum redlock_setting_id {
 struct node {
     struct redlock *lock;
     unsigned index;
-    void *redis; /* the Redis engine for it */
+    void *redis; /* Redis engine of this server */
     struct wire_engine_host host;
     char error_text[240]; /* the last error of the server; "": none */
     bool silent;          /* the server is asked, but no round waits for it: silence.c */
@@ -200,7 +200,7 @@ hf_status redlock_servers_open(struct redlock *l, const struct url *url,
 bool redlock_servers_expect(struct redlock *l);
 /* Handles the replies of the servers, and also replies that arrive meanwhile. */
 void redlock_servers_settle(struct redlock *l, nanos now);
-/* The op is about to be freed: drops the replies for it. */
+/* Drops the replies for an op that is about to be freed. */
 void redlock_servers_drop_replies(struct redlock *l, const struct engine_op *op);
 /* Returns true if the vote of this server counts beside those already cast (NULL: none). If not,
  * its error_text says why. */
@@ -231,9 +231,9 @@ void redlock_ops_tick(struct redlock *l, nanos now);
 void redlock_place_begin_try(struct redlock *l, struct quorum_op *quorum_op);
 /* Takes ticket and place from the refusals to a failed try. */
 void redlock_place_learn(struct redlock *l, const struct quorum_try *b);
-/* Servers have reported whose turn it is: handles quorum_op->pending_turns. */
+/* Handles quorum_op->pending_turns: servers have reported whose turn it is. */
 void redlock_place_on_turn(struct redlock *l, struct quorum_op *quorum_op, nanos now);
-/* No client holds the lock: asks again soon. */
+/* Asks again soon, because no client holds the lock. */
 void redlock_place_try_again(struct redlock *l, struct quorum_op *quorum_op, nanos now);
 
 /* ---- quorum_try.c ---- */
@@ -269,7 +269,7 @@ nanos redlock_silence_limit(const struct redlock *l, const struct quorum_try *b,
                             nanos over_at);
 /* Gives up on silent servers, before a round is judged. */
 void redlock_silence_skip(struct redlock *l, struct quorum_try *b, nanos now);
-/* The time of the round is over: gives up on all servers that have not answered. */
+/* Gives up on all servers that have not answered, because the time of the round is over. */
 void redlock_silence_end_round(struct redlock *l, struct quorum_try *b);
 
 /* ---- quorum_rounds.c ---- */

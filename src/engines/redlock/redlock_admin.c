@@ -110,8 +110,8 @@ static struct shown *add(struct redlock_admin *t, const struct hf_row *row)
     return s;
 }
 
-/* The page of one server ends at this name. The whole page is complete only up to the lowest of
- * these names. */
+/* Notes that the page of one server ends at this name. The whole page is complete only up to the
+ * lowest of these names. */
 static void end_earlier(struct redlock_admin *t, const char *name)
 {
     assert(strlen(name) < sizeof t->end);

@@ -54,8 +54,8 @@ void primary_on_answer(struct sentinel *s, const struct sentinel_answer *answer,
     follow(s, answer, now);
 }
 
-/* The announcement does not contain the epoch of the failover, and it may come late: all sentinels
- * are asked, without a pause. Answers in flight are older than the announcement. */
+/* Asks all sentinels, without a pause. The announcement does not contain the epoch of the failover,
+ * and it may come late. Answers in flight are older than the announcement. */
 void primary_on_switch(struct sentinel *s, const char *host, const char *port, nanos now)
 {
     assert(host[0] && port[0]);

@@ -421,7 +421,8 @@ void zk_admin_on_reply(struct zk *zk, const struct zk_call *call, const struct z
         zk_admin_reply(zk, admin, REPLY_RELEASED, HF_OK, NULL);
 }
 
-/* The connection broke. A deletion may have been executed; other requests have changed nothing. */
+/* Handles a broken connection. A deletion may have been executed; other requests have changed
+ * nothing. */
 void zk_admin_on_cut(struct zk *zk, const struct zk_call *call)
 {
     struct zk_admin *admin = call->admin;

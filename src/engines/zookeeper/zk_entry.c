@@ -180,7 +180,8 @@ void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, cons
                        .kind = REPLY_FAILED, .status = status, .text = text, .retry_at = retry_at});
 }
 
-/* A forgotten entry is kept: its deletion is sent once there is a connection again. */
+/* Fails the requests that were not sent. A forgotten entry is kept: its deletion is sent once there
+ * is a connection again. */
 void zk_entries_fail_unsent(struct zk_session *s)
 {
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
@@ -401,7 +402,8 @@ bool zk_entry_must_note(const struct zk_entry *entry)
            entry->sent.ttl_ms > entry->noted_ttl_ms;
 }
 
-/* EXTEND needs two things: the place exists and is watched, and a quorum write was answered. */
+/* Goes on with an EXTEND, which needs two things: the place exists and is watched, and a quorum
+ * write was answered. */
 static void advance_extend(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     struct zk_session *s = entry->lock->session;

@@ -402,8 +402,8 @@ static void on_own_place(struct zk_entry *entry, nanos now)
         zk_lock_list(entry->lock, now);
 }
 
-/* The place ahead was deleted. The list is read even if no other place was ahead, because somebody
- * may have deleted our own place. */
+/* Reads the list again, because the place ahead was deleted. That happens even if no other place
+ * was ahead: somebody may have deleted our own place. */
 static void on_place_ahead(struct zk_entry *entry, nanos now)
 {
     free(entry->ahead);

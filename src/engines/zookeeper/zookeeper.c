@@ -69,7 +69,8 @@ static void name_client(struct zk *zk)
     snprintf(zk->about, sizeof zk->about, "%lld %s", (long long)process_id(), host[0] ? host : "-");
 }
 
-/* With "off" the names of places are those of Curator and go-zk, which other programs know, too. */
+/* Reads the setting interop. "off" has the same names of places as "curator", those of Curator and
+ * go-zk: other programs know them, too. */
 static hf_status read_interop(struct zk *zk, const char *mode)
 {
     bool is_kazoo = strcmp(mode, "kazoo") == 0;

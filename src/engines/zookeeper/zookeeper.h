@@ -271,7 +271,7 @@ void zk_calls_abandon_entry(struct zk_session *session, const struct zk_entry *e
 void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin);
 /* Handles a frame. Returns false if it is malformed. */
 bool zk_call_on_frame(struct zk_session *session, struct jute_reader *frame, nanos now);
-/* The connection is lost: replies to every call in flight. */
+/* Replies to every call in flight, because the connection is lost. */
 void zk_calls_cut(struct zk_session *session, nanos now);
 
 /* ---- zk_session.c ---- */
@@ -329,7 +329,7 @@ void zk_entry_set_stage(struct zk_entry *entry, enum entry_stage stage);
 void zk_entry_forget_place(struct zk_entry *entry);
 /* Handles that the place of the entry is lost. */
 void zk_entry_lose(struct zk *zk, struct zk_entry *entry);
-/* The session cannot be reached: fails the requests that were not sent. */
+/* Fails the requests that were not sent, because the session cannot be reached. */
 void zk_entries_fail_unsent(struct zk_session *session);
 bool zk_entry_move(struct zk_entry *entry, struct zk_session *to);
 void zk_entry_send_create(struct zk *zk, struct zk_entry *entry, nanos now);
@@ -348,7 +348,7 @@ void zk_entry_on_reply(struct zk *zk, struct zk_call *call, struct zk_header *he
                        struct jute_reader *body, nanos now);
 /* Handles that a call of an entry was cut: the call may have been carried out. */
 void zk_entry_on_cut(struct zk *zk, const struct zk_call *call, nanos now);
-/* A list or an event says that the entry holds: grants it. */
+/* Grants the entry, because a list or an event says that it holds. */
 void zk_entry_granted(struct zk *zk, struct zk_entry *entry, nanos now);
 void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now);
 /* Refuses the request: deletes its place first, and replies after that. */
