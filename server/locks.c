@@ -25,7 +25,7 @@ struct admin_request {
     enum query query;
     char name[HF_NAME_MAX + 1]; /* name of the lock; list: prefix of the names */
     char *state;                /* list: NULL, "held" or "waiting" */
-    /* List: last name that was read; "" in the answer: there are no more. */
+    /* List: the last name that was read. In the answer, "" means that there are no more names. */
     char cursor[HF_NAME_MAX + 1];
     int64_t limit;
     json_t *rows;

@@ -21,7 +21,7 @@
 /* What guard and command report to the service before the command runs: its pid, or why it does
  * not run. The pipe is closed by a successful exec. */
 struct start_report {
-    pid_t command; /* 0: error is set */
+    pid_t command; /* 0: the command does not run, and `error` says why */
     int error;
 };
 

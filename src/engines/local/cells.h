@@ -12,7 +12,7 @@ struct cell_ref {
     union cell *cell;
 };
 
-/* Puts the cell in front. */
+/* Puts the cell at the head of the list. */
 static inline void cell_list_push_cell(struct table *t, struct cell_list *list, uint32_t index,
                                        union cell *cell)
 {

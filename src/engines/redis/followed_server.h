@@ -26,8 +26,8 @@ void redis_follow_seek_by(void *redis, connection_set connections);
 bool redis_follow_is_sought(const void *redis);
 /* Returns true if the server has greeted and is a primary. */
 bool redis_follow_is_up(const void *redis);
-/* Returns the connections to a new server that are not up yet. Ops must not wait for them, but
- * holds do. */
+/* Returns the connections to a new server that are not up yet. No op waits for them, but holds need
+ * them, so somebody must read them. */
 connection_set redis_follow_greeting(const void *redis);
 /* Returns when the background thread should begin to read the connection for requests, so that it
  * notices if the server closes it: the connection has been idle for a moment, and there are ops.

@@ -80,7 +80,7 @@ static struct redis_op **slot_of(struct presence *p, const struct redis_op *a)
     return slot;
 }
 
-/* Keeps the waiter that arrived first of two for the same lock. */
+/* Of two waiters for the same lock, keeps the one that arrived first. */
 static void consider(struct presence *p, struct redis_op *a)
 {
     struct redis_op **slot = slot_of(p, a), *other = *slot;

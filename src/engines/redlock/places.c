@@ -117,8 +117,8 @@ static nanos patience_of(struct redlock *l, const struct quorum_op *quorum_op)
     return graces + steps_of(quorum_op) + draw_within(l, STEP);
 }
 
-/* Plans a notification. Of several times for the waiter's own turn the earliest counts. A check
- * replaces only another check. */
+/* Plans a notification. If several times are planned for the waiter's own turn, the earliest
+ * counts. The time of a check replaces only that of another check. */
 static void notify_at(struct redlock *l, struct quorum_op *quorum_op, nanos at, bool is_sooner)
 {
     assert(at != TIME_NEVER);
