@@ -30,6 +30,13 @@ like "and its reason is said" "$said" $'skipped, and why:\n     1  no server\n'
 with "skips 5 plain pair printf '1..2\nok 1 - a\n# skipped: no mounts\nnot ok 2 # SKIP a sentence\n'"
 like "so is one of cmocka's, from its comment" "$said" $'skipped, and why:\n     1  no mounts\n'
 
+deep=$SCRATCH/$(printf 'a-folder/%.0s' {1..12})
+mkdir -p "$deep"
+TMPDIR=$deep with "deep 5 plain pair printf '1..1\nok 1 - a\n# %s %s\n' \"\${#TMPDIR}\" \"\$(realpath \"\$TMPDIR\")\""
+is "a suite's TMPDIR leaves room for the path of a socket" \
+    "$(sed -n 's/^# \([0-9]*\) .*/\1/p' "$SCRATCH/logs/deep.out" | awk '{ print ($1 <= 40) }')" 1
+is "and leads to the folder that was given" "$(sed -n 's/^# [0-9]* //p' "$SCRATCH/logs/deep.out")" "$(realpath "$deep")"
+
 with "groups 5 plain pair printf '1..1\nok 1 - a\n1..2\nok 1 - b\nok 2 - c\n'"
 is "the plans of several groups add up" "$closing" "3 passed, 0 failed"
 
@@ -47,10 +54,13 @@ red "a suite without a plan" "x 5 plain pair echo ok 1 - a" "1 passed, 1 failed"
 red "a suite with fewer tests than planned" "x 5 plain pair printf '1..3\nok 1 - a\n'" \
     "1 passed, 1 failed" "planned 3 tests and ran 1"
 red "a suite that hangs" "x 1 plain pair printf '1..2\nok 1 - a\n'; sleep 7654320" \
-    "1 passed, 1 failed" "over its budget of 1 s, killed"
+    "1 passed, 1 failed" "over 3 times its budget of 1 s, killed"
+with "slow 1 plain pair sleep 1.5; printf '1..1\nok 1 - a\n'"
+is "a suite that ends behind its budget is no failure" "$closing" "1 passed, 0 failed"
+like "and is named" "$said" 'over their budget, .*: slow \([0-9.]+ s of 1 s\)'
 red "a suite that hangs in another session and ignores SIGTERM" \
     "x 1 plain pair printf '1..1\nok 1 - a\n'; trap '' TERM; setsid -w sleep 7654321" \
-    "1 passed, 1 failed" "over its budget of 1 s, killed"
+    "1 passed, 1 failed" "over 3 times its budget of 1 s, killed"
 with "x 5 plain pair printf '1..1\n'; sh -c 'kill -INT \$\$'; [ \$? -eq 130 ] && echo ok 1 || echo not ok 1"
 is "the signals of the keyboard are not ignored in a suite" "$closing" "1 passed, 0 failed"
 red "a suite that leaves a process behind" "x 5 plain pair sleep 7654322 & printf '1..1\nok 1 - a\n'" \
