@@ -49,7 +49,8 @@ function erase_to_end(    c) {
     dirty[row] = 1
 }
 
-# The end of a control sequence: K erases, m dresses, the others do not change what is seen here.
+# Handles the end of a control sequence: K erases, m sets the colour, others change nothing that is
+# seen here.
 function control(sequence,    kind, codes, n, i) {
     kind = substr(sequence, length(sequence))
     if (kind == "K")
@@ -116,7 +117,7 @@ $1 != terminal[terminals] { open_terminal($1) }
         end = $2
 }
 
-# A state of a row: a <text> that is visible from one moment to the next.
+# Draws a state of a row: a <text> that is visible from one moment to the next.
 function draw_state(t, r, s,    from, to, x, y) {
     from = at[t, r, s]
     to = s < states[t, r] ? at[t, r, s + 1] : end

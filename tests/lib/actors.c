@@ -21,15 +21,15 @@ enum { STASH = 128, NAME_SIZE = 200 };
 struct order {
     enum order_kind what;
     uint32_t id;
-    struct want want; /* its name is the text below */
+    struct want want; /* its `name` is the text below */
     char name[NAME_SIZE];
 };
 
 struct actor {
     struct actor *next;
-    pid_t pid; /* 0: reaped */
+    pid_t pid; /* 0: the actor was reaped */
     int wire;
-    struct answer stash[STASH]; /* came before they were asked for */
+    struct answer stash[STASH]; /* answers that came before the test asked for them */
     unsigned stashed;
 };
 
@@ -57,7 +57,7 @@ const char *stage_url(void)
 int stage_setup(void **state)
 {
     (void)state;
-    signal(SIGPIPE, SIG_IGN); /* an actor may die before it hears */
+    signal(SIGPIPE, SIG_IGN); /* an actor may die before it reads its orders */
     strcpy(directory, "/dev/shm/holdfast-test.XXXXXX");
     if (!mkdtemp(directory))
         return -1;
@@ -169,7 +169,7 @@ void part_awaits_go(struct actor *me)
     part_must(hear_order(me, &order) && order.what == ORDER_GO);
 }
 
-/* One acquire under way in an actor. */
+/* One acquire of an actor that has no outcome yet. */
 struct attempt {
     struct actor *me;
     hf_client *client;
@@ -206,7 +206,7 @@ static void say_done(hf_lease *lease, hf_status outcome, void *arg)
 {
     struct attempt *attempt = arg;
     atomic_store(&leases[attempt->order.id],
-                 lease); /* may come before hf_acquire_start has returned */
+                 lease); /* the callback may come before hf_acquire_start has returned */
     say_status(attempt->me, &attempt->order, outcome);
     free(attempt);
 }
@@ -382,7 +382,7 @@ static struct answer receive(struct actor *a)
     struct pollfd wire = {.fd = a->wire, .events = POLLIN};
     struct answer answer;
     if (poll(&wire, 1, 3 * ACTOR_PATIENCE_MS) !=
-        1) /* it may have thousands of things to do, on a busy machine */
+        1) /* the actor may have thousands of things to do, on a busy machine */
         fail_msg("process %d says nothing", (int)a->pid);
     if (recv(a->wire, &answer, sizeof answer, 0) != sizeof answer)
         fail_msg("process %d ended before it answered", (int)a->pid);

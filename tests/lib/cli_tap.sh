@@ -25,24 +25,24 @@ eventually() {
     return 0
 }
 
-# lines FILE COUNT: the file has at least so many lines.
+# lines FILE COUNT: succeeds if the file has at least so many lines.
 lines() {
     [ -e "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]
 }
 
-# gone PID: no such process, or one that is dead and not yet reaped.
+# gone PID: succeeds if there is no such process, or if it is dead and not yet reaped.
 gone() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
     [[ $stat =~ \)\ [ZX] ]]
 }
 
-# rows ROLE NAME COUNT: that many holders or waiters of a name.
+# rows ROLE NAME COUNT: succeeds if a name has that many holders or waiters.
 rows() {
     [ "$("$HOLDFAST" show --json "$2" | grep -c "\"role\":\"$1\"")" -eq "$3" ]
 }
 
-# parent PID: its parent.
+# parent PID: prints the parent of a process.
 parent() {
     sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$1/stat"
 }

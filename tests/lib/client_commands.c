@@ -9,7 +9,7 @@ static const char in_scripts[] =
     "zpopmin zrangebyscore zremrangebyscore zremrangebyrank zrank zcard zscore rpush publish "
     "spublish ";
 
-/* The test's own questions, which are no clients' either: each is an INFO. */
+/* Returns false for the test's own questions, each of which is an INFO: no client sends them. */
 static bool is_sent_by_clients(const char *command)
 {
     char word[72];

@@ -190,7 +190,8 @@ static unsigned index_of_port(const struct cluster_servers *c, int64_t port)
     return 0;
 }
 
-/* What that server says. CLUSTER_MOST: nobody has it. */
+/* Returns the index of the slot's owner according to that server. CLUSTER_MOST: nobody has the
+ * slot. */
 static unsigned owner_of(const struct cluster_servers *c, const struct server *s, unsigned slot)
 {
     unsigned found = CLUSTER_MOST;
@@ -225,7 +226,7 @@ static int64_t epoch_of(const struct server *s, const char *node)
     return epoch;
 }
 
-/* Does each primary know the epoch of each other, and are they all different? */
+/* Returns true if each primary knows the epoch of each other, and all epochs are different. */
 static bool epochs_agree(const struct cluster_servers *c)
 {
     int64_t own[CLUSTER_MOST];
@@ -250,9 +251,9 @@ static bool owners_agree(const struct cluster_servers *c, unsigned slot, unsigne
     return true;
 }
 
-/* The next owner of a slot takes an epoch above all that it knows. If the present owner had a
- * higher one, a late message of it would take the slot back, and then each of the two would name
- * the other as the owner. So all epochs must be known before the next move. */
+/* Waits until all servers agree on a slot's owner and on all epochs. The next owner of a slot takes
+ * an epoch above all that it knows. If the present owner had a higher one, a late message of it
+ * would take the slot back, and then each of the two would name the other as the owner. */
 static void await_agreement(const struct cluster_servers *c, unsigned slot, unsigned owner)
 {
     int64_t end = patience_end();
@@ -280,14 +281,16 @@ unsigned cluster_move_keys(const struct cluster_servers *c, unsigned slot, unsig
         redisReply *done =
             server_cli(c->server[from], "MIGRATE 127.0.0.1 %u %b 0 5000",
                        server_port(c->server[to]), keys->element[i]->str, keys->element[i]->len);
-        assert_int_equal(done->type, REDIS_REPLY_STATUS); /* OK, or NOKEY: it ended meanwhile */
+        /* OK, or NOKEY: the key ended meanwhile */
+        assert_int_equal(done->type, REDIS_REPLY_STATUS);
         freeReplyObject(done);
     }
     freeReplyObject(keys);
     return count;
 }
 
-/* The target first: a source that gives up the slot before would know nobody that has it. */
+/* Tells the target first: if the source gave up the slot before, it would know nobody that has
+ * it. */
 void cluster_move_end(const struct cluster_servers *c, unsigned slot, unsigned from, unsigned to)
 {
     server_does(c->server[to], "CLUSTER SETSLOT %u NODE %s", slot, c->id[to]);

@@ -7,7 +7,8 @@
 #     consul_agent one "$http" "$(free_port)" "$(free_port)" '' -server -bootstrap-expect 1
 #     eventually consul_ready "$http"
 
-# free_port: one that nobody listens on, below those that the kernel gives to clients.
+# free_port: prints a port that nobody listens on, below the range from which the kernel serves
+# clients.
 free_port() {
     local port
     for _ in {1..100}; do
@@ -16,8 +17,8 @@ free_port() {
     done
 }
 
-# consul_agent NAME HTTP-PORT SERF-PORT SERVER-PORT SETTINGS [OPTION...]: in the background; pid_NAME is its process.
-# SETTINGS are more fields of JSON, behind a comma; or ''.
+# consul_agent NAME HTTP-PORT SERF-PORT SERVER-PORT SETTINGS [OPTION...]: starts an agent in the
+# background; pid_NAME is its process. SETTINGS are more fields of JSON, behind a comma; or ''.
 consul_agent() {
     local name=$1
     printf '{"ports": {"http": %d, "serf_lan": %d, "server": %d, "dns": -1, "grpc": -1, "serf_wan": -1}, "session_ttl_min": "1s",
@@ -27,7 +28,8 @@ consul_agent() {
     eval "pid_$name=$!"
 }
 
-# consul_servers [SETTINGS]: three of one cluster, n1 to n3, with ports http, serf and rpc; `hosts` is their list for a URL.
+# consul_servers [SETTINGS]: starts three servers of one cluster, n1 to n3, with ports http, serf
+# and rpc; `hosts` is their list for a URL.
 consul_servers() {
     local i join=()
     hosts=
@@ -41,7 +43,8 @@ consul_servers() {
     done
 }
 
-# consul_leader NUMBER: the number of the leader that server NUMBER knows; fails if it knows none.
+# consul_leader NUMBER: prints the number of the leader that server NUMBER knows; fails if it knows
+# none.
 consul_leader() {
     local leader i
     leader=$(curl -s -m 3 "http://127.0.0.1:${http[$1]}/v1/status/leader" | tr -d '"')
@@ -49,7 +52,7 @@ consul_leader() {
     return 1
 }
 
-# consul_ready PORT [TOKEN]: takes sessions.
+# consul_ready PORT [TOKEN]: succeeds if the agent takes sessions.
 consul_ready() {
     curl -sf -m 3 -X PUT ${2:+-H "X-Consul-Token: $2"} -d '{"TTL": "10s"}' "http://127.0.0.1:$1/v1/session/create" | grep -q ID
 }

@@ -91,7 +91,8 @@ const char *consul_ask(const struct consul_server *s, const char *request, const
     return end ? end + 4 : "";
 }
 
-/* It takes sessions: it is its own leader, and has registered its own node. */
+/* Returns true if the agent takes sessions: it is its own leader, and has registered its own
+ * node. */
 static bool is_ready(const void *server)
 {
     return strstr(consul_ask(server, "PUT /v1/session/create", "{\"TTL\": \"10s\"}"), "\"ID\"");

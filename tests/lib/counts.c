@@ -33,7 +33,7 @@ void counts_choose_tests(void)
         cmocka_set_test_filter("*uncontended*");
 }
 
-/* The words behind the name; false: it is not in the table. */
+/* Copies the words behind the name. Returns false if the name is not in the table. */
 static bool find_line(const char *name, char *words, size_t size)
 {
     char line[256];

@@ -64,14 +64,15 @@ static const struct want wants[] = {
 
 enum { KINDS = sizeof wants / sizeof *wants };
 
-/* How cycles are made: of the first `kinds` in turn, with something planted in each. */
+/* How cycles are made: of the first `kinds` in turn, each with a planted cost. */
 struct round {
     hf_client *client;
     int kinds;
-    bool frees; /* every second hold is given back by freeing its handle, which costs no more where
-                   no server answers */
+    /* every second hold is released by freeing its handle, which costs no more on an engine
+     * without a server */
+    bool frees;
     enum plant plant;
-    int planted; /* instructions */
+    int planted; /* number of planted instructions */
 };
 
 static void act_planted(const struct round *round)
@@ -128,11 +129,11 @@ double count_allocations(const char *url, enum plant plant)
 
 /* ---- Memory ---- */
 
-/* Some are held before it is counted, so that what all share is there: a client keeps the keys of
- * some hundred locks in wire format, for each server. */
+/* Some leases are held before counting begins, so that what all leases share is there: a client
+ * keeps the keys of some hundred locks in wire format, for each server. */
 enum { HELD = 10000, SHARING = 2000 };
 
-/* Of all arenas, with what the allocator adds to each block. */
+/* Returns the bytes in use in all arenas, with what the allocator adds to each block. */
 static size_t bytes_in_use(void)
 {
     struct mallinfo2 heap = mallinfo2();
@@ -172,7 +173,7 @@ double count_held_bytes(const char *url, size_t planted)
     return (double)(after - before) / HELD;
 }
 
-/* ---- The part under the tools: PROGRAM cycles URL KINDS PLANT PLANTED ---- */
+/* ---- The part that runs under the tools: PROGRAM cycles URL KINDS PLANT PLANTED ---- */
 
 /* strace counts between two calls of getppid, which nothing else here makes; callgrind inside this
  * function. */
@@ -228,8 +229,8 @@ static bool is_one_of(const char *name, const char *names)
     return at && at[-1] == ' ' && at[strlen(name)] == ' ';
 }
 
-/* A call that another thread's line cuts in two is counted at its first half; what it returned is
- * in the second. */
+/* Counts a call. A call that another thread's line cuts in two is counted at its first half; its
+ * result is in the second. */
 static void count_call(const char *call, struct calls *calls)
 {
     char name[32];
@@ -255,7 +256,7 @@ static void count_call(const char *call, struct calls *calls)
     }
 }
 
-/* A line of strace is "PID call(...". Whose are the marks makes the cycles. */
+/* Reads the lines of strace, "PID call(...". The thread that makes the marks makes the cycles. */
 static struct calls read_calls(const char *path)
 {
     FILE *file = fopen(path, "r");

@@ -1,39 +1,40 @@
 /* cycles.h - uncontended cycles, and what each of them costs: allocations, system calls,
- * instructions. For the last two the program runs itself under strace and callgrind. What comes out
- * is judged by counts.h. */
+ * instructions. For the last two the program runs itself under strace and callgrind. counts.h
+ * judges the figures. */
 #pragma once
 #include "holdfast.h"
 
 #include <stdbool.h>
 
-/* What is done beside each cycle, to see that the count would show it. */
+/* A cost that is planted in each cycle, to see that the count would show it. */
 enum plant { PLANT_NOTHING, PLANT_ALLOCATION, PLANT_CALL };
 
-/* The first line of main(): the part that runs under the tools. -1: the arguments ask for something
- * else. */
+/* First line of main(): runs the part that runs under the tools. Returns -1 if the arguments ask
+ * for something else. */
 int cycles_part(int argc, char **argv);
 
-/* Of every kind of lock in turn; false: one failed. */
+/* Runs cycles of every kind of lock in turn. Returns false if one failed. */
 bool run_cycles(hf_client *client, int count);
 
-/* These open a client there and count what each cycle costs, of every kind in turn. */
+/* Open a client at the URL and count what each cycle costs, of every kind in turn. */
 
-double count_allocations(const char *url, enum plant plant); /* of all threads */
-/* Of this process until now, also by shared libraries: for cycles of a test's own. */
+double count_allocations(const char *url, enum plant plant); /* by all threads */
+/* Returns the number of allocations of this process until now, also by shared libraries: for cycles
+ * of a test's own. */
 unsigned long allocations_so_far(void);
 
-/* What each of many locks with names of 32 bytes, held and renewed by one client, takes of this
- * process's heap; so many bytes are planted beside each. */
+/* Returns how much of this process's heap each of many locks takes that one client holds and
+ * renews, with names of 32 bytes. `planted` further bytes are allocated for each. */
 double count_held_bytes(const char *url, size_t planted);
 
-/* By the thread that makes the cycles; what other threads did meanwhile is in `strays`. */
+/* System calls of the thread that makes the cycles; those of other threads are in `strays`. */
 struct calls {
-    double sends, receives, polls; /* that moved bytes, or slept */
-    double spins; /* looks that do not sleep: polls without time, receives of nothing */
+    double sends, receives, polls; /* calls that moved bytes, or slept */
+    double spins; /* calls that do not sleep: polls without time, receives of nothing */
     double others, strays;
 };
 struct calls count_calls(const char *url, enum plant plant);
 
-/* Of the thread that makes the cycles, which are all of a plain lock here. So many are planted in
- * each. */
+/* Counts the instructions of the thread that makes the cycles, all of them cycles of a plain lock.
+ * `planted` instructions are added to each. */
 double count_instructions(const char *url, int planted);

@@ -31,7 +31,7 @@ static const char *always_there(const struct engine *one)
     return NULL;
 }
 
-/* One server for all rows, each of which has its own part of the names. */
+/* Returns one server for all rows, each of which has its own part of the names. */
 static struct server *server_of(enum server_kind kind)
 {
     static struct server *server[2];
@@ -55,7 +55,7 @@ static const char *missing_server(const struct engine *one)
     return server_missing(one->kind);
 }
 
-/* Five servers for all rows. */
+/* Gives a row five servers that all rows share. */
 static bool fresh_quorum(const struct engine *one, char *url, size_t size)
 {
     static struct quorum quorum;
@@ -95,8 +95,8 @@ static void start_program(const char *program, char *url, size_t size)
     url[strcspn(url, "\n")] = '\0';
 }
 
-/* One server for all rows. They share their names: each must leave nothing behind, or only what is
- * soon over. */
+/* Gives a row one server that all rows share. They share their names: each must leave nothing
+ * behind, or only what soon ends. */
 static bool fresh_program(const struct engine *one, char *url, size_t size)
 {
     static char started[128];
@@ -105,7 +105,7 @@ static bool fresh_program(const struct engine *one, char *url, size_t size)
     return snprintf(url, size, "%s", started) < (int)size;
 }
 
-/* A primary and a sentinel for all rows. */
+/* Gives a row a primary and a sentinel that all rows share. */
 static bool fresh_watched(const struct engine *one, char *url, size_t size)
 {
     static struct watched watched;
@@ -119,7 +119,8 @@ static bool fresh_watched(const struct engine *one, char *url, size_t size)
     return true;
 }
 
-/* A cluster for all rows: three primaries, among which the names of a row are spread. */
+/* Gives a row a cluster that all rows share: three primaries, among which the names of a row are
+ * spread. */
 static bool fresh_cluster(const struct engine *one, char *url, size_t size)
 {
     static struct cluster_servers cluster;
@@ -138,7 +139,7 @@ static const char *missing_postgres(const struct engine *one)
     return postgres_missing();
 }
 
-/* One server for all rows. */
+/* Gives a row one server that all rows share. */
 static bool fresh_postgres(const struct engine *one, char *url, size_t size)
 {
     static struct postgres_server *server;
@@ -155,7 +156,7 @@ static const char *missing_pooler(const struct engine *one)
     return postgres_pooler_missing();
 }
 
-/* The same behind a pooler, which gives each transaction any of its sessions. */
+/* Gives a row that server behind a pooler, which gives each transaction any of its sessions. */
 static bool fresh_pooled(const struct engine *one, char *url, size_t size)
 {
     static struct postgres_server *server;
@@ -167,7 +168,7 @@ static bool fresh_pooled(const struct engine *one, char *url, size_t size)
                     postgres_pooler(server, 20), ++rows) < (int)size;
 }
 
-/* One server for all rows, each of which has its own prefix. */
+/* Gives a row one server that all rows share, and a prefix of its own. */
 static bool fresh_etcd(const struct engine *one, char *url, size_t size)
 {
     static struct etcd_server *server;
@@ -184,7 +185,7 @@ static const char *missing_etcd(const struct engine *one)
     return etcd_missing();
 }
 
-/* One server for all rows, each of which has its own prefix. */
+/* Gives a row one server that all rows share, and a prefix of its own. */
 static bool fresh_consul(const struct engine *one, char *url, size_t size)
 {
     static struct consul_server *server;
@@ -202,7 +203,7 @@ static const char *missing_consul(const struct engine *one)
     return consul_missing();
 }
 
-/* One server for all rows, each of which has its own node. */
+/* Gives a row one server that all rows share, and a node of its own. */
 static bool fresh_zookeeper(const struct engine *one, char *url, size_t size)
 {
     static struct zookeeper_server *server;
@@ -345,7 +346,7 @@ static const char *word_for(const struct engine *one)
     return one->word;
 }
 
-/* Each of the words must be what some line of the table is called. */
+/* Checks that each of the words is what some line of the table is called. */
 static void check_words(const char *words, const char *(*called)(const struct engine *),
                         const char *complaint)
 {
@@ -368,7 +369,7 @@ static void test_all_are_judged(void **state)
     check_words(hf_engines(), name_of, "this engine is built and not judged");
 }
 
-/* And so would one whose word in HF_TEST_ENGINES is misspelt. */
+/* An engine whose word in HF_TEST_ENGINES is misspelt would not be judged either. */
 static void test_all_wanted_are_known(void **state)
 {
     (void)state;
@@ -377,7 +378,7 @@ static void test_all_wanted_are_known(void **state)
                     "HF_TEST_ENGINES wants it and there is none");
 }
 
-/* Is this one of the words? */
+/* Returns true if the text is one of the words. */
 static bool has_word(const char *words, const char *word)
 {
     size_t length = strlen(word);

@@ -1,6 +1,6 @@
 /* etcd_server.h - real etcd servers for tests, alone or three in a cluster: each a process with a
  * directory and two loopback ports of its own. Short election timeouts, so that leases of 1 s are
- * granted. What cannot be done fails the test that asked for it. */
+ * granted. A function that cannot do its work fails the test that called it. */
 #pragma once
 #include "sentence.h"
 
@@ -10,27 +10,28 @@
 
 struct etcd_server;
 
-/* Why etcd cannot be started here; NULL: it can. */
+/* Returns why etcd cannot be started here; NULL: it can be. */
 const char *etcd_missing(void);
-void etcd_needed(void); /* skips the test, with the reason, where it cannot be started */
+void etcd_needed(void); /* skips the test, with the reason, where etcd cannot be started */
 
-/* Runs and answers when this returns. `args`: more of its command line, ends with NULL; or NULL. */
+/* Starts a server, and returns when it answers. `args`: more of its command line, ends with NULL;
+ * or NULL. */
 struct etcd_server *etcd_start(const char *const *args);
-void etcd_servers_end(void); /* ends all, removes their directories */
+void etcd_servers_end(void); /* ends all servers, removes their directories */
 
-/* Three nodes of one cluster, which has a leader when this returns. */
+/* Starts three nodes of one cluster, which has a leader when this returns. */
 enum { ETCD_NODES = 3 };
 void etcd_cluster_start(struct etcd_server *node[ETCD_NODES]);
-/* Number of the leader among the nodes that run. Waits for one. */
+/* Returns the number of the leader among the nodes that run. Waits until there is one. */
 int etcd_leader(struct etcd_server *const node[ETCD_NODES]);
 
-uint16_t etcd_port(const struct etcd_server *s); /* the same after a restart */
+uint16_t etcd_port(const struct etcd_server *s); /* stays the same after a restart */
 pid_t etcd_pid(const struct etcd_server *s);
 const char *etcd_directory(const struct etcd_server *s);
 
 void etcd_kill9(struct etcd_server *s);
 void etcd_stop(struct etcd_server *s); /* SIGTERM, and waits for its end */
-/* Up again on the same ports; killed first if it is up. */
+/* Starts the server again on the same ports, and kills it first if it is up. */
 void etcd_restart(struct etcd_server *s, bool keep_data);
 /* SIGSTOP. A node that is paused is not asked who leads. */
 void etcd_pause(struct etcd_server *s);

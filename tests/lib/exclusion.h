@@ -35,5 +35,5 @@ void replace_worker(pid_t *pid);
 /* Ends the workers. No two of them may have held at once, and no token may have gone back. */
 void stop_workers(const pid_t pid[WORKERS]);
 
-/* Fails the test after 30 s. */
+/* Waits until so many turns were made. Fails the test after 30 s. */
 void await_turns(int at_least);

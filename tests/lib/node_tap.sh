@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # node_tap.sh - tests written with node:test, as lines of TAP; sourced behind tap.sh.
 
-# node_app PACKAGE TESTS: a folder NODE_APP that has the package installed and a copy of the tests.
+# node_app PACKAGE TESTS: makes a folder NODE_APP that has the package installed and a copy of the
+# tests.
 node_app() {
     NODE_APP=$SCRATCH/app
     mkdir -p "$NODE_APP/node_modules"
@@ -9,7 +10,8 @@ node_app() {
     cp -r "$2" "$NODE_APP/test"
 }
 
-# node_test FILE: each test of the file as one of ours; what node prints about a failure becomes comments.
+# node_test FILE: runs each test of the file as one of ours; what node prints about a failure
+# becomes comments.
 node_test() {
     local line name
     node --test-reporter=tap "$1" >"$SCRATCH/node.out" 2>"$SCRATCH/node.err"

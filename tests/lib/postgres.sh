@@ -13,7 +13,7 @@ pg_bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | 
 pg_as=()
 [ "$(id -u)" -ne 0 ] || pg_as=(setpriv --reuid=postgres "--regid=$(id -g postgres 2>/dev/null)" --clear-groups)
 
-# needs_postgres: ends a script that cannot do without one, skipped with the reason.
+# needs_postgres: ends a script that cannot run without PostgreSQL, skipped with the reason.
 needs_postgres() {
     local why=
     [ -n "$pg_bin" ] || why="PostgreSQL is not installed"
@@ -24,7 +24,8 @@ needs_postgres() {
     exit
 }
 
-# needs_psycopg2: the same for scripts that talk to the server from Python.
+# needs_psycopg2: ends a script that talks to the server from Python, if that cannot be, skipped
+# with the reason.
 needs_psycopg2() {
     ! /usr/bin/python3 -c 'import psycopg2' 2>/dev/null || return 0
     result "this needs python3-psycopg2 # SKIP it is not installed" 0
@@ -32,8 +33,8 @@ needs_psycopg2() {
     exit
 }
 
-# start_postgres [SETTING=VALUE...]: starts one and waits until it answers. PG_PID, PG_PORT, PG_FOLDER, PG_URL and PG_SETTINGS are
-# those of the last one that was started.
+# start_postgres [SETTING=VALUE...]: starts a server and waits until it answers. PG_PID, PG_PORT,
+# PG_FOLDER, PG_URL and PG_SETTINGS are those of the server that was started last.
 start_postgres() {
     PG_SETTINGS=("$@")
     PG_FOLDER=$(mktemp -d /tmp/holdfast-postgres.XXXXXX)
@@ -45,7 +46,7 @@ start_postgres() {
     launch_postgres
 }
 
-# launch_postgres: on $PG_FOLDER and $PG_PORT, with $PG_SETTINGS.
+# launch_postgres: starts the server in $PG_FOLDER on $PG_PORT, with $PG_SETTINGS.
 launch_postgres() {
     local setting options=()
     for setting in fsync=off "${PG_SETTINGS[@]}"; do options+=(-c "$setting"); done
@@ -73,7 +74,7 @@ sql() {
     "$pg_bin/psql" -X -q -At -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$PG_PORT" -U postgres -d postgres "${arguments[@]}" 2>&1
 }
 
-# crash_postgres: kill -9 of the server and its processes.
+# crash_postgres: kills the server and its processes with SIGKILL.
 crash_postgres() {
     # shellcheck disable=SC2046
     kill -9 "$PG_PID" $(ps -o pid= --ppid "$PG_PID") 2>/dev/null

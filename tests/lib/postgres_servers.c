@@ -33,7 +33,7 @@ static struct postgres_server *servers;
 
 /* ---- Programs ---- */
 
-/* Where the programs of the newest version are; "": nowhere. */
+/* Returns the folder of the programs of the newest version; "": there is none. */
 static const char *programs(void)
 {
     static char folder[PATH_SIZE];
@@ -223,7 +223,7 @@ static void show_log(const struct postgres_server *s)
     run("tail -n 20 %s/log | sed 's/^/#   /' >&2", s->directory);
 }
 
-/* Returns false if it ended instead. */
+/* Returns false if the server ended instead. */
 static bool await_answer(struct postgres_server *s)
 {
     int64_t end = now_ns() + (int64_t)PATIENCE_MS * 1000000;
@@ -350,7 +350,8 @@ static void await_end(struct postgres_server *s)
     }
 }
 
-/* Its other processes have process groups of their own, and notice that the first has gone. */
+/* Kills the first process. The other processes have process groups of their own, and notice that it
+ * has gone. */
 void postgres_crash(struct postgres_server *s)
 {
     assert_true(s->pid > 0);

@@ -22,7 +22,7 @@ static void open_door(struct proxy *p)
         struct sockaddr_in at = proxy_loopback(p->port);
         p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         assert_true(p->listener >= 0);
-        /* Or it could not listen again while a connection is there. */
+        /* Without this it could not listen again while a connection is there. */
         setsockopt(p->listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
         if (bind(p->listener, (struct sockaddr *)&at, sizeof at) == 0 &&
             listen(p->listener, CONNECTIONS) == 0)
@@ -52,7 +52,7 @@ struct proxy *proxy_start(uint16_t server_port)
             _exit(0);
         proxy_run(p);
     }
-    close(p->listener); /* the proxy's alone: it must be able to refuse */
+    close(p->listener); /* only the proxy has it open: it must be able to refuse */
     return p;
 }
 
@@ -69,7 +69,8 @@ void proxy_end(struct proxy *p)
     close(p->bell);
     munmap(p->shared, sizeof *p->shared);
     free(p);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL); /* not before, by itself */
+    /* it did not end before, by itself */
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 /* Waits until `condition` is true, which the proxy makes true. */

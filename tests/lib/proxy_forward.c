@@ -50,7 +50,8 @@ static void drop_front(struct stream *s, uint32_t size)
     }
 }
 
-/* Sends what is due; at most one byte where they dribble. False: the receiver is gone. */
+/* Sends what is due; at most one byte if the proxy dribbles. Returns false if the receiver is
+ * gone. */
 static bool send_due(struct proxy *p, struct connection *c, enum proxy_way way, int64_t now)
 {
     struct stream *s = &c->stream[way];
@@ -92,7 +93,7 @@ static void send_all(struct connection *c, enum proxy_way way)
 
 /* ---- Faults ---- */
 
-/* The planted fault that the bytes [from, to) of this stream bring about; -1: none. */
+/* Returns the planted fault that the bytes [from, to) of this stream bring about; -1: none. */
 static int fault_in(const struct proxy *p, const struct connection *c, enum proxy_way way,
                     uint64_t from, uint64_t to)
 {
@@ -107,8 +108,8 @@ static int fault_in(const struct proxy *p, const struct connection *c, enum prox
     return first;
 }
 
-/* Reads what a side has sent and nobody wants: closed with that unread, a socket would reset the
- * other end. */
+/* Reads and drops what a side has sent: if the socket were closed with that unread, it would reset
+ * the other end. */
 static void read_away(int fd)
 {
     uint8_t waste[4096];
@@ -116,7 +117,7 @@ static void read_away(int fd)
         ;
 }
 
-/* Whoever is answered from now on overtakes what is held back. */
+/* From now on, connections that are answered overtake what is held back. */
 static void begin_overtaking(struct proxy *p)
 {
     for (int i = 0; i < CONNECTIONS; i++)
@@ -202,7 +203,8 @@ static bool keeps(const struct connection *c, enum proxy_way way)
     return c->stalled_by || (c->behind && way == PROXY_REQUESTS);
 }
 
-/* Bytes came. Those behind a fault are kept by a stall or behind others, and lost otherwise. */
+/* Handles bytes that came. Those behind a fault are kept by a stall or a PROXY_BEHIND, and lost
+ * otherwise. */
 static void take(struct proxy *p, struct connection *c, enum proxy_way way, const uint8_t *bytes,
                  uint32_t size)
 {
@@ -235,7 +237,7 @@ static bool has_room(const struct stream *s)
     return s->held < HELD && s->pieces < PIECES;
 }
 
-/* Reads once. False: the connection is over. */
+/* Reads once. Returns false if the connection is over. */
 static bool read_side(struct proxy *p, struct connection *c, enum proxy_way way)
 {
     uint8_t bytes[HELD];
@@ -257,7 +259,7 @@ bool proxy_may_read(const struct connection *c, enum proxy_way way)
     return c->fd[way] >= 0 && !c->stream[way].ended && has_room(&c->stream[way]);
 }
 
-/* False: the connection is over, one way or the other. */
+/* Passes bytes on. Returns false if the connection is over. */
 static bool pass(struct proxy *p, struct connection *c, enum proxy_way way, int64_t now)
 {
     if (proxy_may_read(c, way) && !read_side(p, c, way))
@@ -289,7 +291,7 @@ static void keep_requests(struct proxy *p, struct connection *c)
     }
 }
 
-/* A late one's client is sent away as soon as it says nothing for now. */
+/* Closes the client's side of a PROXY_LATE as soon as the client sends nothing for now. */
 static void turn_stalled(struct proxy *p, struct connection *c)
 {
     keep_requests(p, c);
@@ -297,7 +299,7 @@ static void turn_stalled(struct proxy *p, struct connection *c)
         close_side(c, 0);
 }
 
-/* Sends what was kept, and its end; the server's own end says that it has dealt with it. */
+/* Sends what was kept, and the end of the stream. When the server closes, it has read all of it. */
 static void turn_delivering(struct proxy *p, struct connection *c)
 {
     if (!c->stream[0].told) {
@@ -331,7 +333,7 @@ static void go_on(struct proxy *p, struct connection *c, int fault)
     atomic_store(&p->shared->delivered[fault], true);
 }
 
-/* Without a client, what was kept is followed by the end of the stream. */
+/* Lets go what was kept. If the client is gone, the end of the stream follows. */
 void proxy_let_go(struct proxy *p, int fault)
 {
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -339,7 +341,7 @@ void proxy_let_go(struct proxy *p, int fault)
         bool behind = c->behind == 1 + fault;
         if (c->number == 0 || (c->stalled_by != 1 + fault && !behind))
             continue;
-        keep_requests(p, c); /* it may have turned away since it was last looked at */
+        keep_requests(p, c); /* the client may have closed since the last check */
         atomic_store(&p->shared->delivered_bytes[fault], c->stream[0].held);
         c->stream[0].ended |= !behind;
         go_on(p, c, fault);

@@ -150,7 +150,7 @@ static void await_work(struct proxy *p)
     ppoll(fds, count, wake == INT64_MAX ? NULL : &left, NULL);
 }
 
-/* In the freeze: how much stands before the door. Looked at, and slept between. */
+/* In the freeze: notes how many bytes and connections wait. Checks and sleeps in turn. */
 static void look_at_the_frozen(struct proxy *p)
 {
     uint64_t waiting = 0;

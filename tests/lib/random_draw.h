@@ -1,5 +1,5 @@
-/* random_draw.h - chance for the tests in which all happens at once: drawn from one seed, which is
- * told, so that a run can be had again as far as the machine lets it. */
+/* random_draw.h - chance, for tests in which everything happens at once: drawn from one seed, which
+ * is printed, so that a run can be repeated as far as the machine allows. */
 #pragma once
 #include "sentence.h"
 
@@ -15,7 +15,7 @@ static inline uint32_t draw(uint32_t below)
     return (uint32_t)(seed >> 33) % below;
 }
 
-/* The seed that was given; without one, or with 0, a new one. */
+/* Draws from the seed that was given; without one, or with 0, from a new one. */
 static inline void draw_from(const char *given)
 {
     seed = given ? strtoull(given, NULL, 10) : 0;
@@ -24,7 +24,7 @@ static inline void draw_from(const char *given)
     print_message("# seed %llu\n", (unsigned long long)seed);
 }
 
-/* From here on this process draws otherwise than the one that started it. */
+/* Makes this process draw other numbers than the one that started it. */
 static inline void draw_apart(void)
 {
     seed ^= (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15);

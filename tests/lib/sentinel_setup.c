@@ -22,7 +22,7 @@ static size_t add_line(char *text, size_t size, size_t len, const char *words, c
     return len;
 }
 
-/* The user of a sentinel at the servers, or of the replicas. */
+/* Returns the user of a sentinel at the servers, or that of the replicas. */
 static const char *user_name(unsigned sentinel)
 {
     static char name[24];
@@ -122,7 +122,7 @@ void watched_let_in(const struct server *server, unsigned sentinel)
                 server_password(server));
 }
 
-/* A number of SENTINEL MASTER; -1: it is not there. */
+/* Returns a number of SENTINEL MASTER; -1: it is not there. */
 static int64_t number_of(const struct server *sentinel, const char *field)
 {
     redisReply *reply = server_cli(sentinel, "SENTINEL MASTER mymaster");
@@ -210,7 +210,7 @@ struct server *watched_await_switch(const struct watched *w, const struct server
     return watched_primary(w);
 }
 
-/* Does it name that server, which is up for it and not being replaced? */
+/* Returns true if the sentinel names that server, sees it up, and is not replacing it. */
 static bool is_at_rest(const struct server *sentinel, const struct server *primary)
 {
     redisReply *reply = server_cli(sentinel, "SENTINEL MASTER mymaster");

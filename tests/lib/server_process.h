@@ -1,5 +1,5 @@
-/* server_process.h - the process of a server that a test starts: its folder, its log, its end. What
- * cannot be done fails the test. */
+/* server_process.h - the process of a server that a test starts: its folder, its log, its end. A
+ * function that cannot do its work fails the test. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    PATIENCE_MS = 60000, /* a slow machine beside other work */
+    PATIENCE_MS = 60000, /* longest wait, for a slow machine beside other work */
     LOOK_US = 5000,
     PORTS_FROM =
         12000,        /* a cluster's bus is 10000 above, and all is below the kernel's own range, */
@@ -274,7 +274,7 @@ static void show_log(const struct server *s)
         print_error("#   %s\n", row);
 }
 
-/* Has it ended? */
+/* Returns true if the server's process has ended. */
 static bool has_ended(struct server *s)
 {
     if (waitpid(s->pid, NULL, WNOHANG) != s->pid)
@@ -283,7 +283,7 @@ static bool has_ended(struct server *s)
     return true;
 }
 
-/* Waits until it answers. False: it ended instead. */
+/* Waits until the server answers. Returns false if it ended instead. */
 static bool await_answer(struct server *s)
 {
     int64_t end = now_ns() + (int64_t)PATIENCE_MS * 1000000;
@@ -381,7 +381,7 @@ static void end_by(struct server *s, int signal)
         fail_msg("%s ended by itself", program_of(s->options.kind));
     }
     assert_int_equal(kill(s->pid, signal), 0);
-    assert_int_equal(kill(s->pid, SIGCONT), 0); /* one that is paused would not hear it */
+    assert_int_equal(kill(s->pid, SIGCONT), 0); /* a paused process would not see the signal */
     await_end(s);
 }
 

@@ -34,7 +34,7 @@ start_valkey() {
     start_server valkey "$@"
 }
 
-# start_server KIND [OPTION...]: a port that somebody else took meanwhile is given up for another.
+# start_server KIND [OPTION...]: tries another port if another program took the first one meanwhile.
 start_server() {
     local tries
     missing_server "$1" >&2 && return 1
@@ -49,8 +49,9 @@ start_server() {
     return 1
 }
 
-# launch_server KIND [OPTION...]: on $REDIS_PORT. Its title stays as it is: a title of its own would overwrite the mark in
-# the environment by which the runner finds what is left over.
+# launch_server KIND [OPTION...]: starts a server on $REDIS_PORT. Its title stays as it is: a title
+# of its own would overwrite the mark in the environment by which the runner finds processes that
+# are left over.
 launch_server() {
     local program
     program=$(command -v "$1-server") && mkdir -p "$REDIS_FOLDER" || return 1
@@ -66,7 +67,7 @@ launch_server() {
     await_server
 }
 
-# await_server: until it answers; not when it has ended.
+# await_server: waits until the server answers; fails if it has ended.
 await_server() {
     local end=$((SECONDS + 10))
     until redis_cli PING 2>/dev/null | grep -qx -e PONG -e 'NOAUTH.*'; do
@@ -75,7 +76,7 @@ await_server() {
     done
 }
 
-# redis_cli ARGUMENT...: asks the last one that was started.
+# redis_cli ARGUMENT...: asks the server that was started last.
 redis_cli() {
     redis-cli -s "$REDIS_SOCKET" "$@"
 }
@@ -100,7 +101,8 @@ start_etcd() {
     return 1
 }
 
-# stop_server [PID [SIGNAL]]: ends one (the last one, with TERM) and waits for its end.
+# stop_server [PID [SIGNAL]]: ends a server (default: the last one, with TERM) and waits for its
+# end.
 stop_server() {
     local pid=${1:-$REDIS_PID}
     kill "-${2:-TERM}" "$pid" && kill -CONT "$pid" 2>/dev/null

@@ -1,6 +1,6 @@
-/* servers_query.c - what tests ask and tell real servers. They talk over Unix sockets, which lie in
- * the servers' own directories: whatever answers there is the process that was started, and TLS
- * does not matter. */
+/* servers_query.c - what tests ask real servers, and commands to them. They use Unix sockets, which
+ * lie in the servers' own directories: whatever answers there is the process that was started, and
+ * TLS does not matter. */
 #include "servers.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ static redisReply *ask(const struct server *s, const char *format, va_list argum
     return reply;
 }
 
-/* Of that type, or the test fails with what the server said. */
+/* Checks the type of a reply; otherwise the test fails with what the server said. */
 static void expect(redisReply *reply, bool as_expected, const char *format)
 {
     if (as_expected)
@@ -104,8 +104,8 @@ int64_t server_count(const struct server *s, const char *format, ...)
     return number;
 }
 
-/* The number behind `words`, at the beginning of a line of that section. False: there is no such
- * line. */
+/* Reads the number behind `words`, at the beginning of a line of that section. Returns false if
+ * there is no such line. */
 static bool find_number(const struct server *s, const char *section, const char *words,
                         int64_t *number)
 {
@@ -135,7 +135,7 @@ int64_t server_calls(const struct server *s, const char *command)
     char words[96];
     int64_t number = 0;
     snprintf(words, sizeof words, "cmdstat_%s:calls=", command);
-    find_number(s, "commandstats", words, &number); /* one that never ran is not listed */
+    find_number(s, "commandstats", words, &number); /* a command that never ran is not listed */
     return number;
 }
 
@@ -152,8 +152,8 @@ int64_t server_clock_us(const struct server *s)
 
 enum { RIGHTS_MAX = 64, RIGHTS_TEXT = 4096 };
 
-/* The words of the block in which the document makes the user; the first three are ACL SETUSER
- * locker. */
+/* Reads the words of the block in which the document makes the user; the first three are ACL
+ * SETUSER locker. */
 static size_t read_locker(const char *words[RIGHTS_MAX])
 {
     static char text[RIGHTS_TEXT];

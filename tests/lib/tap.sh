@@ -21,7 +21,7 @@ result() {
     [ -z "${3:-}" ] || sed 's/^/# /' <<<"$3"
 }
 
-# ok NAME COMMAND...: the command must succeed.
+# ok NAME COMMAND...: the test passes if the command succeeds.
 ok() {
     local name=$1 output status
     shift
@@ -30,7 +30,7 @@ ok() {
     result "$name" $status "$output"
 }
 
-# fails NAME COMMAND...: the command must not succeed.
+# fails NAME COMMAND...: the test passes if the command fails.
 fails() {
     local name=$1 output status
     shift
@@ -39,19 +39,19 @@ fails() {
     result "$name" $((status == 0)) "it succeeded: $*"$'\n'"$output"
 }
 
-# is NAME GOT WANTED: both texts must be the same.
+# is NAME GOT WANTED: the test passes if both texts are the same.
 is() {
     [ "$2" = "$3" ]
     result "$1" $? "got:    $2"$'\n'"wanted: $3"
 }
 
-# like NAME TEXT REGEX: the text must match the extended regular expression.
+# like NAME TEXT REGEX: the test passes if the text matches the extended regular expression.
 like() {
     [[ $2 =~ $3 ]]
     result "$1" $? "text:   $2"$'\n'"wanted: $3"
 }
 
-# skip NAME REASON: a test that cannot be made here.
+# skip NAME REASON: notes a test that cannot be made here.
 skip() {
     result "$1 # SKIP $2" 0
 }

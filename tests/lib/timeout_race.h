@@ -1,7 +1,8 @@
-/* timeout_race.h - races between the end of a wait and the release that it waits for. A lane is a
- * holder and a waiter, each with a client of its own, on a name of their own; in every try the
- * holder takes all, the waiter asks, and the holder gives back at about the moment at which the
- * wait ends. What must hold then the test says. */
+/* timeout_race.h - races between the end of a wait and the release that it waits for.
+ *
+ * A lane is a holder and a waiter, each with a client of its own, on a name of their own. In every
+ * try the holder takes everything, the waiter asks, and the holder releases at about the moment at
+ * which the wait ends. The test says what must hold then. */
 #pragma once
 #include "actors.h"
 
@@ -15,12 +16,12 @@ enum { LANE_WAIT_MS = 1 };
 struct lane;
 
 struct race {
-    int64_t near_ns, step_ns; /* a release is so far at most from where both outcomes happen; how
-                                 fast that is followed */
+    /* a release is at most so far from where both outcomes happen; how fast that is followed */
+    int64_t near_ns, step_ns;
     bool (*goes_on)(const struct lane *lane, int tries);
-    void (*check_granted)(struct lane *lane, int try); /* while the waiter holds */
+    void (*check_granted)(struct lane *lane, int try); /* called while the waiter holds */
     void (*check_over)(struct lane *lane,
-                       int try); /* when neither does; NULL: the next try sees it */
+                       int try); /* called when neither holds; NULL: the next try sees it */
 };
 
 struct lane {
@@ -30,8 +31,8 @@ struct lane {
     bool asynchronous;
     hf_kind kind;
     uint32_t capacity;
-    int64_t offset_ns; /* release this long after the ask; follows the outcomes so that both go on
-                          happening */
+    /* release this long after the request; follows the outcomes so that both go on happening */
+    int64_t offset_ns;
     uint64_t random;
     unsigned granted, timed_out;
     char wrong[200]; /* what went wrong first */
@@ -126,7 +127,7 @@ static inline void lane_judge(struct lane *lane, int try)
 
 static inline void lane_release_at(hf_lease *lease, int64_t when)
 {
-    int64_t left = when - now_ns() - 60000; /* a nap ends so much late */
+    int64_t left = when - now_ns() - 60000; /* a sleep ends so much late */
     if (left > 0)
         nap_us(left / 1000);
     while (now_ns() < when)
@@ -172,7 +173,7 @@ static inline void *lane_run(void *arg)
 
 /* ---- All of them at once ---- */
 
-/* Opens its clients; kind, capacity and manner are as in `of`. */
+/* Opens the clients of a lane; kind, capacity and manner are as in `of`. */
 static inline void lane_open(struct lane *lane, const struct lane *of, unsigned number,
                              const char *url)
 {
@@ -196,7 +197,7 @@ struct race_outcome {
     unsigned granted, timed_out;
 };
 
-/* The test fails with what went wrong in one. */
+/* Runs all lanes. The test fails with what went wrong in one of them. */
 static inline struct race_outcome lanes_run(struct lane *lane, unsigned count)
 {
     pthread_t thread[16];

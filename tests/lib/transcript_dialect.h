@@ -11,7 +11,7 @@ enum {
 };
 
 struct dialect {
-    /* A connection is dialled, or is no more: what was known of it counts no longer. */
+    /* Forgets what was known of a connection, because it is dialled or has ended. */
     void (*reset)(unsigned connection);
     /* Notes what the engine sent, one EXPECT line for each message. */
     void (*sent)(unsigned connection, const char *bytes, size_t len);

@@ -80,7 +80,7 @@ static char *put(char *to, uint64_t number, unsigned len)
     return to + len;
 }
 
-/* Returns NULL if the text makes no sense. */
+/* Makes an item. Returns NULL if the text makes no sense. */
 static char *make_item(const char **text, char *to)
 {
     if (**text == '"') {

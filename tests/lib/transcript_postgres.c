@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLIES = 32, ROWS = 8, COLUMNS = 24, FD = 1000 /* never polled */ };
+enum { REPLIES = 32, ROWS = 8, COLUMNS = 24, FD = 1000 /* a descriptor that is never polled */ };
 
 struct made_reply {
     struct pg_reply reply;

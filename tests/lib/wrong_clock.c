@@ -44,7 +44,7 @@ static int given_time(int64_t us, struct timespec *time)
     return 0;
 }
 
-/* How far that clock is off. */
+/* Returns how far that clock is off. */
 static int64_t wrong_us(clockid_t clock)
 {
     int which = clock == CLOCK_REALTIME                                       ? WRONG

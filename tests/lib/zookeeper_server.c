@@ -58,7 +58,8 @@ static void write_config(const struct zookeeper_server *s)
     assert_int_equal(fclose(file), 0);
 }
 
-/* A server that says "imok" may not serve yet. One that tells its mode does. */
+/* Returns true if the server serves. One that says "imok" may not serve yet; one that tells its
+ * mode does. */
 static bool is_serving(const void *server)
 {
     const struct zookeeper_server *s = server;

@@ -1,6 +1,6 @@
 /* zookeeper_server.h - real ZooKeeper servers for tests: one alone each, a process with a directory
- * and a loopback port of its own. Ticks of 150 ms, so that sessions of 300 ms are given. What
- * cannot be done fails the test that asked for it. */
+ * and a loopback port of its own. Ticks of 150 ms, so that sessions of 300 ms are given. A function
+ * that cannot do its work fails the test that called it. */
 #pragma once
 #include "sentence.h"
 
@@ -10,19 +10,20 @@
 
 struct zookeeper_server;
 
-/* Why ZooKeeper cannot be started here; NULL: it can. */
+/* Returns why ZooKeeper cannot be started here; NULL: it can be. */
 const char *zookeeper_missing(void);
-void zookeeper_needed(void); /* skips the test, with the reason, where it cannot be started */
+/* skips the test, with the reason, where ZooKeeper cannot be started */
+void zookeeper_needed(void);
 
-/* Runs and serves when this returns. `config`: more lines of zoo.cfg, or NULL. */
+/* Starts a server, and returns when it serves. `config`: more lines of zoo.cfg, or NULL. */
 struct zookeeper_server *zookeeper_start(const char *config);
-void zookeeper_servers_end(void); /* ends all, removes their directories */
+void zookeeper_servers_end(void); /* ends all servers, removes their directories */
 
-uint16_t zookeeper_port(const struct zookeeper_server *s); /* the same after a restart */
+uint16_t zookeeper_port(const struct zookeeper_server *s); /* stays the same after a restart */
 pid_t zookeeper_pid(const struct zookeeper_server *s);
 
 void zookeeper_kill9(struct zookeeper_server *s);
-/* Up again on the same port, with its data; killed first if it is up. */
+/* Starts the server again on the same port, with its data, and kills it first if it is up. */
 void zookeeper_restart(struct zookeeper_server *s);
 void zookeeper_pause(struct zookeeper_server *s);
 void zookeeper_continue(struct zookeeper_server *s);
