@@ -340,7 +340,10 @@ HF_API hf_status hf_cancel(hf_lease *lease);
 /* Acquires several names, all or nothing, in byte order of the names, so that two callers cannot
  * deadlock. While the call waits for one name, the earlier ones are held and renewed; any failure
  * releases all. Each lease has its own token, in the order of the requests; their own wait_ms is
- * ignored. If one lease is lost, the others are given up and their on_lost runs too. */
+ * ignored. If one lease is lost, the others are given up and their on_lost runs too.
+ *
+ * One Redis server, also one that sentinels watch, takes all free names in one script, up to 32 at
+ * a time, unless replicas must acknowledge the grants. Elsewhere each name is a request. */
 HF_API HF_MUST_CHECK hf_status hf_acquire_many(hf_client *client,
                                                const struct hf_request *const *requests,
                                                size_t count, int64_t wait_ms, hf_lease **leases);

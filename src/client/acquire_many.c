@@ -1,4 +1,8 @@
-/* acquire_many.c - several names at once: taken in byte order, all or nothing, lost together. */
+/* acquire_many.c - several names at once: taken in byte order, all or nothing, lost together.
+ *
+ * The caller waits for one name after the other. It tells the engine which come next, and an engine
+ * may ask its server for all of them in one request (engines/redis/joint_acquire.c). Then a name's
+ * reply is there when the caller asks for it. */
 #include "client.h"
 
 #include "base/error.h"
@@ -41,7 +45,7 @@ static void give_up(struct hf_lease *lease)
 {
     small_mutex_lock(&lease->lock);
     if (!lease->decided)
-        claim_driver_input(lease, INPUT_CANCEL, HF_LOST);
+        claim_driver_cancel(lease, HF_LOST);
     else if (lease_is_held(lease))
         claim_driver_input(lease, INPUT_FORFEIT, HF_LOST);
     small_mutex_unlock(&lease->lock);
@@ -109,16 +113,15 @@ static hf_status sort_names(const struct hf_request *requests, size_t count, siz
     return HF_OK;
 }
 
-/* Acquires one lease with renewal on, whatever its request says, because waiting for the next
- * name may take long. Its on_lost must not run before the caller has the handle. */
-static hf_status take_one(struct hf_client *client, const struct hf_request *request,
+/* Makes a lease with renewal on, whatever its request says, because waiting for the other names may
+ * take long. Its on_lost must not run before the caller has the handle. */
+static hf_status make_one(struct hf_client *client, const struct hf_request *request,
                           nanos deadline, struct lease_group *group, size_t place)
 {
     assert(place < group->count && !group->lease[place]);
 
     struct hf_lease *lease;
-    nanos now = clock_boot();
-    hf_status status = lease_make(client, request, now, deadline, &lease);
+    hf_status status = lease_make(client, request, clock_boot(), deadline, &lease);
     if (status != HF_OK)
         return status;
 
@@ -135,7 +138,35 @@ static hf_status take_one(struct hf_client *client, const struct hf_request *req
     small_mutex_unlock(&client->lock);
     lease->muted = true;
     lease->claim.auto_renew = true;
-    status = client_acquire_wait(lease, now);
+    lease->op.of_several = client->limits.offers & ENGINE_JOINS;
+    small_mutex_unlock(&lease->lock);
+    return HF_OK;
+}
+
+/* Waits for the i-th name. The engine learns which names come next, so it may ask for them, too:
+ * their leases are locked while it reads their ops. Other threads lock one lease at a time. */
+static hf_status take_one(struct lease_group *group, const size_t *order, size_t i)
+{
+    struct hf_lease *lease = group->lease[order[i]], *last = lease;
+    bool joins = lease->op.of_several;
+    size_t end = joins ? group->count : i + 1;
+    small_mutex_lock(&lease->lock);
+    for (size_t k = i + 1; k < end; k++) {
+        struct hf_lease *next = group->lease[order[k]];
+        small_mutex_lock(&next->lock);
+        last->op.next = &next->op;
+        last = next;
+    }
+
+    hf_status status = client_acquire_begin_here(lease, clock_boot());
+    if (joins)
+        lease->op.next = NULL;
+    for (size_t k = i + 1; k < end; k++) {
+        group->lease[order[k]]->op.next = NULL;
+        small_mutex_unlock(&group->lease[order[k]]->lock);
+    }
+
+    status = client_acquire_finish(lease, status);
     small_mutex_unlock(&lease->lock);
     return status;
 }
@@ -174,10 +205,23 @@ static hf_status take_all(struct hf_client *client, const struct hf_request *req
 
     hf_status status = HF_OK;
     for (size_t i = 0; i < group->count && status == HF_OK; i++)
-        status = take_one(client, &requests[order[i]], deadline, group, order[i]);
+        status = make_one(client, &requests[order[i]], deadline, group, order[i]);
+    for (size_t i = 0; i < group->count && status == HF_OK; i++)
+        status = take_one(group, order, i);
     for (size_t i = 0; i < group->count && status == HF_OK; i++)
         status = refill(group->lease[i], &requests[i]);
     return status;
+}
+
+/* The engine may have asked for a lease whose turn never came; so it is cancelled like one that
+ * waits. */
+static void give_back(struct hf_lease *lease)
+{
+    small_mutex_lock(&lease->lock);
+    if (!lease->decided)
+        claim_driver_cancel(lease, HF_CANCELLED);
+    small_mutex_unlock(&lease->lock);
+    client_lease_free(lease);
 }
 
 hf_status client_acquire_many(struct hf_client *client, const struct hf_request *requests,
@@ -205,7 +249,7 @@ hf_status client_acquire_many(struct hf_client *client, const struct hf_request 
         if (status == HF_OK)
             leases[i] = hand_out(lease);
         else if (lease)
-            client_lease_free(lease);
+            give_back(lease);
     }
 
     small_mutex_lock(&client->lock);

@@ -103,8 +103,12 @@ static inline hf_status begin(struct hf_lease *lease, nanos now)
     struct claim_event event = {.in = INPUT_START, .now = now};
     if (client_closing(lease->client))
         return error_set(HF_CLOSED, "%s: the client is being closed", lease->op.name);
-    if (lease_group_of(lease) && lease_group_lost(lease))
-        return error_set(HF_LOST, "%s: a lock of the same group was lost", lease->op.name);
+    if (lease_group_of(lease)) {
+        if (lease_group_lost(lease))
+            return error_set(HF_LOST, "%s: a lock of the same group was lost", lease->op.name);
+        if (lease->claim.state != CLAIM_NEW) /* it was ahead, and was cancelled */
+            return error_set(HF_CANCELLED, "%s: was cancelled", lease->op.name);
+    }
 
     atomic_fetch_add_explicit(&lease->client->count[COUNT_ASKED], 1, memory_order_relaxed);
     claim_driver_step(lease, &event);
@@ -128,11 +132,15 @@ static void wait_until(struct hf_lease *lease, const bool *over)
         wait_once(lease);
 }
 
-static inline hf_status begin_and_wait(struct hf_lease *lease, nanos now)
+static inline hf_status begin_here(struct hf_lease *lease, nanos now)
 {
     lease->caller_drives = true;
     claim_driver_wait_begin(lease);
-    hf_status status = begin(lease, now);
+    return begin(lease, now);
+}
+
+static inline hf_status finish(struct hf_lease *lease, hf_status status)
+{
     if (status == HF_OK) {
         wait_until(lease, &lease->decided);
         status = lease->outcome == HF_OK ? HF_OK : explain(lease, lease->outcome);
@@ -140,6 +148,11 @@ static inline hf_status begin_and_wait(struct hf_lease *lease, nanos now)
 
     claim_driver_wait_end(lease);
     return status;
+}
+
+static inline hf_status begin_and_wait(struct hf_lease *lease, nanos now)
+{
+    return finish(lease, begin_here(lease, now));
 }
 
 hf_status client_acquire_begin(struct hf_lease *lease, nanos now)
@@ -153,9 +166,14 @@ hf_status client_explain_outcome(const struct hf_lease *lease)
     return explain(lease, lease->outcome);
 }
 
-hf_status client_acquire_wait(struct hf_lease *lease, nanos now)
+hf_status client_acquire_begin_here(struct hf_lease *lease, nanos now)
 {
-    return begin_and_wait(lease, now);
+    return begin_here(lease, now);
+}
+
+hf_status client_acquire_finish(struct hf_lease *lease, hf_status status)
+{
+    return finish(lease, status);
 }
 
 hf_status client_acquire(struct hf_client *client, const struct hf_request *request,
@@ -503,7 +521,7 @@ void client_lease_free(struct hf_lease *lease)
         claim_driver_step(lease,
                           &(struct claim_event){.in = INPUT_RELEASE, .now = release_time(lease)});
     else if (!lease->decided)
-        claim_driver_input(lease, INPUT_CANCEL, HF_CANCELLED);
+        claim_driver_cancel(lease, HF_CANCELLED);
 
     small_mutex_unlock(&lease->lock);
     lease_unref(lease);

@@ -321,6 +321,16 @@ void claim_driver_input(struct hf_lease *lease, enum claim_input in, hf_status w
     claim_driver_step(lease, &event);
 }
 
+void claim_driver_cancel(struct hf_lease *lease, hf_status why)
+{
+    bool is_new = lease->claim.state == CLAIM_NEW;
+    if (is_new && !lease->op.is_ahead)
+        return;
+    if (is_new)
+        count(lease->client, COUNT_ASKED);
+    claim_driver_input(lease, INPUT_CANCEL, why);
+}
+
 /* ---- Waiting for replies ---- */
 
 /* Handles that a caller stops waiting. If other callers wait, one of them must park in its place.

@@ -306,8 +306,10 @@ static void end_lease(struct hf_lease *lease, bool in_time)
     small_mutex_lock(&lease->lock);
     if (lease_is_held(lease))
         end_hold(lease, in_time);
+    else if (!lease->decided && calls_engine)
+        claim_driver_cancel(lease, HF_CLOSED);
     else if (!lease->decided)
-        claim_driver_input(lease, calls_engine ? INPUT_CANCEL : INPUT_LOST_ALL, HF_CLOSED);
+        claim_driver_input(lease, INPUT_LOST_ALL, HF_CLOSED);
 
     if (lease->alive && !lease->awaited && !lease_is_held(lease)) {
         lease->awaited = true;

@@ -327,6 +327,9 @@ bool callbacks_are_due(struct hf_client *client);
 /* Passes an event to the claim and carries out all that follows. The lease's lock is held. */
 void claim_driver_step(struct hf_lease *lease, const struct claim_event *event);
 void claim_driver_input(struct hf_lease *lease, enum claim_input in, hf_status why);
+/* Ends a wait. A lease whose wait has not begun has none to end, unless the engine has asked for it
+ * ahead. The lease's lock is held. */
+void claim_driver_cancel(struct hf_lease *lease, hf_status why);
 
 /* Takes every reply that the engine has for the lease. */
 void claim_driver_take_replies(struct hf_lease *lease, nanos now);
@@ -374,8 +377,10 @@ static inline void client_stay_open(struct hf_client *client)
     atomic_fetch_add(&client->active_calls, 1);
 }
 
-/* Starts the acquire and waits for its outcome. The lease's lock is held. */
-hf_status client_acquire_wait(struct hf_lease *lease, nanos now);
+/* Starts an acquire whose outcome the caller waits for with client_acquire_finish(), which gets the
+ * status of this call. The lease's lock is held. */
+hf_status client_acquire_begin_here(struct hf_lease *lease, nanos now);
+hf_status client_acquire_finish(struct hf_lease *lease, hf_status status);
 hf_status client_acquire(struct hf_client *client, const struct hf_request *request,
                          struct hf_lease **lease);
 hf_status client_acquire_start(struct hf_client *client, const struct hf_request *request,

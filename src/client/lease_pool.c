@@ -423,6 +423,7 @@ static void set_terms(struct hf_lease *lease, const struct hf_request *request, 
     op->detached = request->flags & HF_DETACHED;
     op->tokenless = request->flags & HF_TOKENLESS;
     op->may_be_in_flight = op->in_background = false;
+    op->is_ahead = op->of_several = false;
     op->slot = 0;
     op->token = 0;
     op->seen = 0;

@@ -9,8 +9,9 @@ claim_action claim_act_ignore, claim_act_note_unknown, claim_act_note_failure;
 claim_action claim_act_start, claim_act_acquire_now, claim_act_note_notify, claim_act_grant,
     claim_act_grant_leaving, claim_act_queue, claim_act_busy, claim_act_cut, claim_act_fail,
     claim_act_fail_paused, claim_act_timer_acquiring, claim_act_timer_queued,
-    claim_act_timer_paused, claim_act_cancel, claim_act_cancel_paused, claim_act_deny_all,
-    claim_act_timer_leaving, claim_act_cancel_leaving, claim_act_left, claim_act_leave_unanswered;
+    claim_act_timer_paused, claim_act_cancel, claim_act_cancel_new, claim_act_cancel_paused,
+    claim_act_deny_all, claim_act_timer_leaving, claim_act_cancel_leaving, claim_act_left,
+    claim_act_leave_unanswered;
 
 /* Actions while the lock is held (claim_hold.c). */
 claim_action claim_act_timer_held, claim_act_timer_extending, claim_act_extend, claim_act_extended,

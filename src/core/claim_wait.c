@@ -224,6 +224,13 @@ struct claim_effect claim_act_cancel(struct claim *claim, const struct claim_eve
     return leave(claim, event->status, event->now);
 }
 
+/* The claim has sent nothing, but the engine may have asked for it ahead (engine_op.next). */
+struct claim_effect claim_act_cancel_new(struct claim *claim, const struct claim_event *event)
+{
+    claim->started_at = event->now;
+    return claim_act_cancel(claim, event);
+}
+
 struct claim_effect claim_act_cancel_paused(struct claim *claim, const struct claim_event *event)
 {
     if (claim->may_be_in_flight)

@@ -69,6 +69,7 @@ enum engine_offer {
     ENGINE_CAN_CONVERT = 64,  /* upgrade and downgrade */
     ENGINE_NO_BARGING = 128,  /* the queue is strict: no request is granted ahead of waiters */
     ENGINE_FINDS_HOLDS = 256, /* EXTEND and RELEASE find a hold that this client has not seen yet */
+    ENGINE_JOINS = 512,       /* may ask for several locks at once: engine_op.next */
 };
 
 #define NO_TOKEN 1 /* stands for the token of a tokenless hold; below every granted token */
@@ -87,6 +88,10 @@ struct engine_op {
     bool named;     /* the caller gave owner or attempt, so other requests may have the same */
     bool may_be_in_flight; /* an earlier op of this attempt may still arrive: leave a tombstone */
     bool batched;          /* more may follow: the submitter calls flush() after the last */
+    /* The engine's: it knows this op already, as the `next` of another. The client must submit it:
+     * ACQUIRE, or LEAVE if it does not want the lock any more. The engine sets false then. */
+    bool is_ahead;
+    bool of_several; /* the client takes several locks, and this is one of them: see `next` */
     /* replies go to the background thread; otherwise a caller parks for them */
     bool in_background;
     uint16_t name_len;
@@ -98,8 +103,15 @@ struct engine_op {
     struct id owner, attempt;
     uint32_t units, capacity;
     int64_t ttl_ms;
-    nanos until;    /* until when the engine may wait for its own state, such as a mutex */
-    uint64_t token; /* token of the hold, if the caller knows it; 0: unknown */
+    nanos until; /* until when the engine may wait for its own state, such as a mutex */
+    union {
+        uint64_t token; /* token of the hold, if the caller knows it; 0: unknown */
+        /* ACQUIRE, of_several, and the engine offers ENGINE_JOINS: the op that the client submits
+         * next if this one is granted, so the engine may ask for both at once, and for those that
+         * the next op names in turn. It keeps the replies to them until they are submitted. Valid
+         * during submit(); NULL: none. */
+        struct engine_op *next;
+    };
     /* The fields below belong to the engine. */
     union {                 /* zero at first */
         uint64_t name_hash; /* valid while the name stays the same */

@@ -24,7 +24,7 @@ print(#names, names[1])
 LUA
 version=$(sed -n "s/^local VERSION = '\(.*\)'/\1/p" "$BUILD/lua/library.lua")
 is "the library registers its functions, with no other global than redis" \
-    "$(lua5.1 "$SCRATCH/load.lua" "$SCRATCH/library.lua" | tr '\t' ' ')" "13 holdfast_${version}_acquire"
+    "$(lua5.1 "$SCRATCH/load.lua" "$SCRATCH/library.lua" | tr '\t' ' ')" "14 holdfast_${version}_acquire"
 cat >"$SCRATCH/call.lua" <<'LUA'
 redis = { pcall = function(name) assert(name == 'SET') return false end }
 redis.call = function(name) return name == 'TIME' and { '1700000000', '7' } or false end

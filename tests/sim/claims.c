@@ -209,6 +209,7 @@ static const char *run(uint64_t seed, enum plant plant)
 static const struct excuse never_here[] = {
     {-1, INPUT_LOST_ALL},
     {CLAIM_OVER, -1},
+    {CLAIM_NEW, INPUT_CANCEL},
     {CLAIM_ACQUIRING, INPUT_NOT_HELD},
     {CLAIM_QUEUED, INPUT_QUEUED},
     {CLAIM_QUEUED, INPUT_BUSY},

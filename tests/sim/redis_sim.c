@@ -316,7 +316,8 @@ static bool is_rare(unsigned which)
     return which == PLANT_TURN_DRIFT || which == PLANT_OLD_PUSH || which == PLANT_NO_CUT_BACK ||
            which == PLANT_STEP_COUNTS || which == PLANT_LATE_DOWNGRADE || which == PLANT_GATHERED ||
            which == PLANT_LATE_SET || which == PLANT_ADOPT_SURE || which == PLANT_RETRY_TIME ||
-           which == PLANT_WAIT_SHORT || which == PLANT_LATE_COUNT || which == PLANT_HALF_DOWNGRADE;
+           which == PLANT_WAIT_SHORT || which == PLANT_LATE_COUNT ||
+           which == PLANT_HALF_DOWNGRADE || which == PLANT_NOT_IN_ORDER;
 }
 
 static bool find_all(struct options o, const struct limits *limits, bool rare)

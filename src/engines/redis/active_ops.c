@@ -119,6 +119,7 @@ static void forget_active(struct redis *r, struct redis_op *a)
     assert(a->op && a->resting->known.active == a);
     redis_notify_set_listener(r, a, false, r->last_now);
     redis_op_set_queued(r, a, false);
+    redis_joint_part(a);
 
     for (unsigned i = 0; i < CONNECTIONS; i++)
         if (a->in_flight[i])

@@ -84,6 +84,10 @@ static void pass_on(struct redis *r, struct redis_op *a, const struct engine_rep
 void redis_op_reply(struct redis *r, struct redis_op *a, const struct engine_reply *reply)
 {
     redis_op_set_connections(r, a);
+    if (a->is_ahead) {
+        redis_joint_keep(a, reply);
+        return;
+    }
     if (!a->replied) {
         a->replied = true;
         a->next_replied = r->replied;
@@ -95,6 +99,7 @@ void redis_op_reply(struct redis *r, struct redis_op *a, const struct engine_rep
 static void fail(struct redis *r, struct redis_op *a, const struct engine_reply *reply)
 {
     redis_admin_free(a);
+    redis_joint_part(a);
     redis_op_reply(r, a, reply);
 }
 
@@ -339,7 +344,8 @@ static struct terms terms_of(const struct redis *r, const struct redis_op *a)
 
 /* Adds the terms. Most requests of a client have the same terms, so the terms written last are kept
  * and copied. An op with a label or an owner has terms of its own. */
-static void add_terms(struct redis *r, const struct redis_op *a)
+__attribute__((always_inline)) static inline void add_terms(struct redis *r,
+                                                            const struct redis_op *a)
 {
     struct form *form = &r->form;
     struct resp_command *c = &r->command;
@@ -357,6 +363,11 @@ static void add_terms(struct redis *r, const struct redis_op *a)
     form->terms = terms;
     form->len = c->len - from;
     memcpy(form->bytes, c->bytes + from, form->len);
+}
+
+void redis_op_add_terms(struct redis *r, const struct redis_op *a)
+{
+    add_terms(r, a);
 }
 
 /* Adds the argument "place ticket alive grace". */
@@ -478,11 +489,16 @@ static void write_convert(struct redis *r, struct redis_op *a, const struct cach
 /* Sets the token that a new grant must exceed: the highest that this client has seen. The rule
  * does not apply if the grant may be an older one, because an owner enters again or the attempt was
  * perhaps granted before. */
-static void set_floor(const struct redis *r, struct redis_op *a)
+static inline void set_floor(const struct redis *r, struct redis_op *a)
 {
     bool gets_new = (a->sent_op.verb == OP_ACQUIRE && !a->sent) || a->sent_op.verb == OP_UPGRADE;
     if (gets_new)
         a->floor = a->sent_op.named || r->is_quorum_member ? 0 : r->highest;
+}
+
+void redis_op_set_floor(const struct redis *r, struct redis_op *a)
+{
+    set_floor(r, a);
 }
 
 bool redis_op_raise(struct redis *r, struct redis_op *a, enum op_verb verb, nanos now)
@@ -525,6 +541,10 @@ void redis_op_send(struct redis *r, struct redis_op *a, nanos now)
     hf_status status = redis_key_cache_find(r, a->sent_op.name, a->sent_op.name_len, &cached);
     if (status != HF_OK) {
         redis_op_fail(r, a, now, status, error_text());
+        return;
+    }
+    if (a->is_joined) {
+        redis_joint_send(r, a, connection, now);
         return;
     }
     bool plain = may_be_plain(r, a, now);

@@ -23,10 +23,7 @@ static const struct script_verb *verb_of(const struct redis *r, enum script_id s
     return &redis_script_verbs[is_other ? of_quorum[script] : script];
 }
 
-/* Returns the number of keys that a call names. A message to an inbox works only on a server where
- * scripts may use keys that the call does not name. So a client with an inbox names two of the
- * lock's keys only: each further key would cost the server 0.1 us. */
-static unsigned keys_of(const struct redis *r)
+unsigned redis_keys_of_lock(const struct redis *r)
 {
     _Static_assert(REDIS_KEYS_QUORUM < 10, "add_call() writes one digit");
     if (r->is_quorum_member || r->cluster.is_on)
@@ -75,7 +72,7 @@ static void add_call(struct redis *r, enum script_id script, unsigned keys, unsi
     if (!to)
         return;
 
-    assert(words->len + 3 <= CALL_MOST);
+    assert(words->len + 3 <= CALL_MOST && keys < 10);
     to = (char *)mempcpy(to, words->bytes, words->len);
     *to++ = (char)('0' + keys);
     *to++ = '\r';
@@ -83,8 +80,26 @@ static void add_call(struct redis *r, enum script_id script, unsigned keys, unsi
     resp_command_end(c, to);
 }
 
+/* The words end with the length of a number of one digit; here the number may be longer. */
+void redis_script_begin_several(struct redis *r, enum script_id script, unsigned keys,
+                                unsigned arguments)
+{
+    static const char one_digit[] = "$1\r\n";
+    const struct script_verb *verb = verb_of(r, script);
+    const struct script_words *words = r->by_scripts ? &verb->evalsha : &verb->fcall;
+
+    resp_command_begin(&r->command, 3 + keys + r->by_scripts + arguments);
+    resp_command_words(&r->command, words->bytes, words->len - (sizeof one_digit - 1));
+    resp_command_number(&r->command, keys);
+}
+
+void redis_script_keys(struct redis *r, const struct cached_keys *cached)
+{
+    resp_command_words(&r->command, cached->words.bytes, cached->words.len);
+}
+
 /* EVALSHA: writes the verb behind the keys, because one script runs several verbs. */
-static void add_verb(struct redis *r, enum script_id script)
+void redis_script_verb(struct redis *r, enum script_id script)
 {
     const struct script_words *word = &verb_of(r, script)->word;
 
@@ -96,10 +111,10 @@ bool redis_script_begin_uncached(struct redis *r, enum script_id script,
                                  const struct redis_keys *keys, unsigned arguments)
 {
     assert(script < SCRIPT_VERBS);
-    add_call(r, script, keys_of(r), arguments);
+    add_call(r, script, redis_keys_of_lock(r), arguments);
     resp_command_word(&r->command, keys->lock, keys->lock_len);
-    add_companions(&r->command, keys, keys_of(r) - 1);
-    add_verb(r, script);
+    add_companions(&r->command, keys, redis_keys_of_lock(r) - 1);
+    redis_script_verb(r, script);
     return !r->command.failed;
 }
 
@@ -114,7 +129,7 @@ void redis_script_begin_index(struct redis *r, enum script_id script, unsigned a
         resp_command_text(&r->command, key);
     }
 
-    add_verb(r, script);
+    redis_script_verb(r, script);
 }
 
 /* ---- The cache ---- */
@@ -137,8 +152,8 @@ static hf_status fill(const struct redis *r, struct cached_keys *cached, const c
 
     resp_command_word(c, keys.lock, keys.lock_len);
     cached->lock_len = c->len;
-    add_companions(c, &keys, keys_of(r) - 1);
-    cached->two_len = cached->lock_len + (c->len - cached->lock_len) / (keys_of(r) - 1);
+    add_companions(c, &keys, redis_keys_of_lock(r) - 1);
+    cached->two_len = cached->lock_len + (c->len - cached->lock_len) / (redis_keys_of_lock(r) - 1);
     if (c->failed) {
         resp_command_free(c);
         return error_set(HF_NO_MEMORY, "no memory to send");
@@ -195,9 +210,9 @@ void redis_key_cache_unlist(struct redis *r)
 void redis_script_begin(struct redis *r, enum script_id script, const struct cached_keys *cached,
                         unsigned arguments)
 {
-    add_call(r, script, keys_of(r), arguments);
+    add_call(r, script, redis_keys_of_lock(r), arguments);
     resp_command_words(&r->command, cached->words.bytes, cached->words.len);
-    add_verb(r, script);
+    redis_script_verb(r, script);
 }
 
 void redis_script_begin_two_keys(struct redis *r, enum script_id script,
@@ -205,7 +220,7 @@ void redis_script_begin_two_keys(struct redis *r, enum script_id script,
 {
     add_call(r, script, 2, arguments);
     resp_command_words(&r->command, cached->words.bytes, cached->two_len);
-    add_verb(r, script);
+    redis_script_verb(r, script);
 }
 
 void redis_script_begin_one_key(struct redis *r, enum script_id script,
@@ -213,7 +228,7 @@ void redis_script_begin_one_key(struct redis *r, enum script_id script,
 {
     add_call(r, script, 1, arguments);
     resp_command_words(&r->command, cached->words.bytes, cached->lock_len);
-    add_verb(r, script);
+    redis_script_verb(r, script);
 }
 
 void redis_key_cache_free(struct redis *r)

@@ -214,7 +214,8 @@ static void submit(void *self, struct engine_op *op, nanos now)
         a->sent_op = *op;
         if (!a->first_ttl_ms)
             a->first_ttl_ms = op->ttl_ms;
-        redis_op_submit(r, a, now);
+        if (!op->of_several || !redis_joint_submit(r, a))
+            redis_op_submit(r, a, now);
         rest(r);
         return;
     }

@@ -116,7 +116,10 @@ struct request {
         };
     };
     enum request_kind kind;
-    uint8_t verb;        /* enum op_verb; REQ_STEP: enum admin_verb */
+    uint8_t verb; /* enum op_verb; REQ_STEP: enum admin_verb */
+    /* REQ_VERB: number of requests behind this one that were sent in the same call; their replies
+     * come in one list */
+    uint8_t joined;
     struct redis_op *op; /* NULL: no op waits for the reply, or the op is gone */
     int64_t ttl_ms;      /* ttl that the request asks for */
     bool measures; /* the request measures the round trip, because no other was in flight when it
@@ -280,6 +283,10 @@ struct redis_op {
     bool notified;                  /* the op was notified to poll, and has not asked since */
     /* the op was granted, and its next request says that the client knows */
     bool knows_grant;
+    /* joint_acquire.c */
+    bool is_ahead;          /* the op was sent before the client submits it */
+    bool has_reply;         /* is_ahead: held_back is the reply for when the client submits it */
+    bool is_joined;         /* until the op is sent: joined or joins is valid */
     int64_t arrival_number; /* its number in the server's queue; 0: not queued */
     struct redis_admin *admin;
     struct library_care *care;
@@ -294,9 +301,12 @@ struct redis_op {
 
     /* The fields below are not cleared when the struct is used for another op. */
     char id[REDIS_ID_TEXT + 1];
+    /* is_joined: the op that is sent in one call with this one, and the op before it; or NULL */
+    struct redis_op *joined, *joins;
     struct engine_op
         sent_op; /* copy of *op at the last submit: the client changes *op at any time */
-    struct engine_reply held_back; /* reported when enough replicas have acknowledged it */
+    /* reported when enough replicas have acknowledged it, or when the client submits the op */
+    struct engine_reply held_back;
 };
 
 /* What the terms of an ACQUIRE are made of. The terms are all its words behind the id. Settings are
@@ -412,6 +422,10 @@ void redis_connection_dial(struct redis *r, struct redis_connection *connection,
 /* Sends r->command and adds the request to the queue. Returns false if the connection broke. */
 bool redis_connection_send(struct redis *r, struct redis_connection *connection,
                            struct request request, nanos now);
+/* Adds a request that was sent in the same call as the one before. Returns false if the connection
+ * broke. */
+bool redis_connection_join(struct redis *r, struct redis_connection *connection,
+                           struct request request, nanos now);
 /* Closes a connection that cannot be used any more, and replies to all ops in flight on it. */
 __attribute__((format(printf, 5, 6))) void
 redis_connection_drop(struct redis *r, struct redis_connection *connection, hf_status status,
@@ -521,9 +535,28 @@ struct resting_op *redis_resting_op_of(struct redis *r, const char id[REDIS_ID_T
 /* Returns the next op with the same id. */
 struct resting_op *redis_resting_op_next(const struct resting_op *one);
 
+/* ---- joint_acquire.c ---- */
+
+/* The client submits the op, which is one of several. Returns true if the server has answered the
+ * op already, and the reply is reported. */
+bool redis_joint_submit(struct redis *r, struct redis_op *a);
+/* The op is not sent together with others any more. */
+void redis_joint_part(struct redis_op *a);
+/* Sends the call that acquires for the op and for those that are joined to it. */
+void redis_joint_send(struct redis *r, struct redis_op *a, struct redis_connection *connection,
+                      nanos now);
+/* Keeps the reply to an op that is ahead. */
+void redis_joint_keep(struct redis_op *a, const struct engine_reply *reply);
+/* The call ended before the server asked for this op. is_unknown: or in the middle of that. */
+void redis_joint_unasked(struct redis *r, struct redis_op *a, bool is_unknown);
+
 /* ---- command_encode.c ---- */
 
 void redis_op_submit(struct redis *r, struct redis_op *a, nanos now);
+/* Adds the arguments of the verb acquire behind the id. */
+void redis_op_add_terms(struct redis *r, const struct redis_op *a);
+/* An ACQUIRE or UPGRADE is being sent: sets the token that its grant must exceed. */
+void redis_op_set_floor(const struct redis *r, struct redis_op *a);
 /* Updates a->op->connections. */
 void redis_op_set_connections(struct redis *r, struct redis_op *a);
 /* The connection has come up, or is being greeted: sends the ops that waited for that. */
@@ -570,6 +603,16 @@ void redis_script_begin(struct redis *r, enum script_id script, const struct cac
                         unsigned arguments);
 void redis_script_begin_two_keys(struct redis *r, enum script_id script,
                                  const struct cached_keys *cached, unsigned arguments);
+/* Begins a call for several locks with `keys` keys in all; redis_script_keys() and then
+ * redis_script_verb() follow. */
+void redis_script_begin_several(struct redis *r, enum script_id script, unsigned keys,
+                                unsigned arguments);
+void redis_script_keys(struct redis *r, const struct cached_keys *cached);
+void redis_script_verb(struct redis *r, enum script_id script);
+/* Returns the number of keys that a call names for one lock. A message to an inbox works only on a
+ * server where scripts may use keys that the call does not name. So a client with an inbox names
+ * two of the lock's keys only: each further key would cost the server 0.1 us. */
+unsigned redis_keys_of_lock(const struct redis *r);
 /* Begins a call about the index of names (scripts/name_index.lua). */
 void redis_script_begin_index(struct redis *r, enum script_id script, unsigned arguments);
 /* Returns true if the name is certainly in the index. */

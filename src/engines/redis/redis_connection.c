@@ -157,7 +157,8 @@ bool redis_connection_need(struct redis *r, struct redis_connection *connection,
     return true;
 }
 
-static bool add_request(struct redis_connection *connection, const struct request *request)
+__attribute__((always_inline)) static inline bool add_request(struct redis_connection *connection,
+                                                              const struct request *request)
 {
     if (!pipeline_add(&connection->queue, request, sizeof *request))
         return false;
@@ -187,6 +188,16 @@ bool redis_connection_send(struct redis *r, struct redis_connection *connection,
         redis_connection_drop(r, connection, HF_UNAVAILABLE, now, "cannot send on this connection");
     else
         redis_connection_drop(r, connection, HF_NO_MEMORY, now, "no memory to send");
+    return false;
+}
+
+bool redis_connection_join(struct redis *r, struct redis_connection *connection,
+                           struct request request, nanos now)
+{
+    request.sent_at = now;
+    if (add_request(connection, &request))
+        return true;
+    redis_connection_drop(r, connection, HF_NO_MEMORY, now, "no memory to send");
     return false;
 }
 
@@ -272,8 +283,9 @@ static void on_listening(struct redis *r, struct redis_connection *connection,
 }
 
 /* Takes the request that the reply is for out of the queue, and updates the counters. */
-static struct request take_request(struct redis *r, struct redis_connection *connection,
-                                   const struct resp_reply *resp, nanos now)
+__attribute__((always_inline)) static inline struct request
+take_request(struct redis *r, struct redis_connection *connection, const struct resp_reply *resp,
+             nanos now)
 {
     struct request request;
     pipeline_take(&connection->queue, &request, sizeof request);
@@ -294,34 +306,33 @@ static struct request take_request(struct redis *r, struct redis_connection *con
     return request;
 }
 
-static void on_resp(struct redis *r, struct redis_connection *connection,
-                    const struct resp_reply *resp, nanos now)
+__attribute__((always_inline)) static inline void
+on_answer(struct redis *r, struct redis_connection *connection, const struct request *request,
+          const struct resp_reply *resp, nanos now)
 {
-    struct request request = take_request(r, connection, resp, now);
-
-    switch (request.kind) {
+    switch (request->kind) {
     case REQ_VERB:
-        if (request.op)
-            redis_op_on_resp(r, &request, resp, now);
+        if (request->op)
+            redis_op_on_resp(r, request, resp, now);
         break;
     case REQ_STEP:
-        if (request.op && request.verb == ADMIN_DIAGNOSE)
-            redis_diagnose_answer(r, &request, resp);
-        else if (request.op && admin_is_for_servers((enum admin_verb)request.verb))
-            redis_library_answer(r, &request, resp, now);
-        else if (request.op)
-            redis_admin_answer(r, &request, resp, now);
+        if (request->op && request->verb == ADMIN_DIAGNOSE)
+            redis_diagnose_answer(r, request, resp);
+        else if (request->op && admin_is_for_servers((enum admin_verb)request->verb))
+            redis_library_answer(r, request, resp, now);
+        else if (request->op)
+            redis_admin_answer(r, request, resp, now);
         break;
     case REQ_WAIT:
-        connection->unclaimed -= !request.op;
+        connection->unclaimed -= !request->op;
         redis_durable_answer(r, resp, now);
         break;
     case REQ_POP:
         on_pop(r, connection, resp, now);
         break;
     case REQ_TAKE_BACK:
-        if (request.op)
-            redis_durable_taken_back(r, &request, resp, now);
+        if (request->op)
+            redis_durable_taken_back(r, request, resp, now);
         break;
     case REQ_UNDO:
         connection->unclaimed--;
@@ -330,19 +341,52 @@ static void on_resp(struct redis *r, struct redis_connection *connection,
         break;
     case REQ_PRESENCE:
         connection->unclaimed--;
-        redis_presence_answer(r, &request, resp, now);
+        redis_presence_answer(r, request, resp, now);
         break;
     case REQ_LISTEN:
-        on_listening(r, connection, &request, resp, now);
+        on_listening(r, connection, request, resp, now);
         break;
     case REQ_RIGHTS:
-        redis_greeting_answer(r, connection, request.kind, resp, now);
+        redis_greeting_answer(r, connection, request->kind, resp, now);
         if (connection->state != CONNECTION_DOWN)
-            redis_greeting_rights(r, connection, &request, resp, now);
+            redis_greeting_rights(r, connection, request, resp, now);
         break;
     default:
-        redis_greeting_answer(r, connection, request.kind, resp, now);
+        redis_greeting_answer(r, connection, request->kind, resp, now);
     }
+}
+
+/* The reply to a call for several ops: a list with the reply to each, which is shorter if the call
+ * ended before the last; or one error. A reply that makes no sense is left to the first op. */
+__attribute__((noinline)) static void on_joint_resp(struct redis *r,
+                                                    struct redis_connection *connection,
+                                                    const struct request *first,
+                                                    const struct resp_reply *resp, nanos now)
+{
+    const struct resp_reader *reader = connection->replies;
+    bool is_list = resp->type == RESP_LIST && resp->len > 0 && resp->len <= 1u + first->joined;
+    bool is_unknown = resp->type == RESP_ERROR && redis_error_reply(r, resp).outcome_unknown;
+
+    on_answer(r, connection, first, is_list ? resp_item(resp, 0) : resp, now);
+    /* If the connection was dropped meanwhile, each op has heard of that. */
+    for (uint32_t i = 1; i <= first->joined && connection->replies == reader; i++) {
+        const struct resp_reply *item = is_list ? resp_item(resp, i) : NULL;
+        struct request request = take_request(r, connection, resp, now);
+        if (item || !request.op)
+            on_answer(r, connection, &request, item, now);
+        else
+            redis_joint_unasked(r, request.op, is_unknown);
+    }
+}
+
+static void on_resp(struct redis *r, struct redis_connection *connection,
+                    const struct resp_reply *resp, nanos now)
+{
+    struct request request = take_request(r, connection, resp, now);
+    if (request.joined)
+        on_joint_resp(r, connection, &request, resp, now);
+    else
+        on_answer(r, connection, &request, resp, now);
 
     if (connection->state == CONNECTION_GREETING && connection->queue.count == 0)
         redis_greeting_end(r, connection, now);

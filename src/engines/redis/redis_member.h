@@ -11,7 +11,8 @@ enum { REDIS_CONNECTIONS = 3 }; /* number of connections to one server */
         .ttl_min_ms = 100, .ttl_max_ms = 24 * 3600 * 1000, .drift_ppm = 10000, .drift_ms = 2,      \
         .kinds = 1u << HF_EXCLUSIVE | 1u << HF_SEMAPHORE | 1u << HF_READ | 1u << HF_WRITE,         \
         .offers = ENGINE_QUEUES | ENGINE_REPLIES_LATER | ENGINE_CAN_DETACH | ENGINE_REENTRANT |    \
-                  ENGINE_CAN_RESIZE | ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT | ENGINE_FINDS_HOLDS   \
+                  ENGINE_CAN_RESIZE | ENGINE_CAN_BREAK | ENGINE_CAN_CONVERT | ENGINE_FINDS_HOLDS | \
+                  ENGINE_JOINS                                                                     \
     }
 
 extern const struct wire_engine_type redis_wire_engine;

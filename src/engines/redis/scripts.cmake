@@ -4,7 +4,7 @@
 # server keeps a third less, and a comment can be reworded without a new version of the library.
 # What differs between the ways to load it is two lines at its head (scripts.h).
 set(dir ${CMAKE_CURRENT_LIST_DIR}/scripts)
-set(parts name_index straight counter hold_notes holds waiters admit acquire release extend convert operator inspect
+set(parts name_index straight counter hold_notes holds waiters admit acquire acquire_several release extend convert operator inspect
     places index_verbs acl_check verbs)
 
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dir}/holdfast.lua)
@@ -54,7 +54,7 @@ endforeach()
 string(APPEND out "};\n\n")
 
 string(APPEND out "const struct script_verb redis_script_verbs[SCRIPT_VERBS] = {\n")
-foreach(verb acquire:CLAIMING extend:KEEPING release:KEEPING convert:KEEPING break:KEEPING
+foreach(verb acquire:CLAIMING acquire_several:CLAIMING extend:KEEPING release:KEEPING convert:KEEPING break:KEEPING
         resize:CLAIMING inspect:READING rights:READING quorum_acquire:CLAIMING
         quorum_release:KEEPING quorum_inspect:READING names:KEEPING index:KEEPING)
     string(REPLACE ":" ";" pair ${verb})

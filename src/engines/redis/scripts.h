@@ -21,6 +21,7 @@ struct script_text {
 
 enum script_id {
     SCRIPT_ACQUIRE,
+    SCRIPT_ACQUIRE_SEVERAL,
     SCRIPT_EXTEND,
     SCRIPT_RELEASE,
     SCRIPT_CONVERT,

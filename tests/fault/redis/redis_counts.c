@@ -367,6 +367,71 @@ static void test_greeting(void **state)
            (uintmax_t)first.bytes, (uintmax_t)second.bytes, (uintmax_t)second.request);
 }
 
+/* ---- Several names at once ---- */
+
+enum { SEVERAL = 5 };
+
+struct several {
+    char name[SEVERAL][16];
+    struct hf_request request[SEVERAL];
+    const struct hf_request *pointer[SEVERAL];
+    hf_lease *lease[SEVERAL];
+};
+
+static void name_several(struct several *s)
+{
+    for (int i = 0; i < SEVERAL; i++) {
+        s->request[i] = crew_request(i, SEVERAL, s->name[i]);
+        s->pointer[i] = &s->request[i];
+    }
+}
+
+static void release_several(struct several *s)
+{
+    for (int i = 0; i < SEVERAL; i++)
+        must_release(s->lease[i]);
+}
+
+/* Free names are one script, and one round trip, however many they are. */
+static void test_several(void **state)
+{
+    (void)state;
+    struct several s;
+    hf_client *client = scene_client();
+    name_several(&s);
+    assert_int_equal(hf_acquire_many(client, s.pointer, SEVERAL, 0, s.lease), HF_OK);
+    release_several(&s);
+
+    struct client_commands before = count_commands();
+    assert_int_equal(hf_acquire_many(client, s.pointer, SEVERAL, 0, s.lease), HF_OK);
+    judge_count("redis-several-scripts", (double)commands_since(&before).scripts);
+    release_several(&s);
+    await_silence();
+}
+
+/* The names before the one that is held are taken, it is waited for, and those behind it are one
+ * script again. Until then anybody may have those. */
+static void test_several_wait(void **state)
+{
+    (void)state;
+    enum { HELD = 2 };
+    struct several s;
+    hf_client *client = scene_client();
+    struct actor *holder = scene_actor();
+    name_several(&s);
+    actor_holds(holder, 0, &(struct want){.name = s.name[HELD], .ttl_ms = 60000});
+    struct client_commands before = count_commands();
+    assert_int_equal(hf_acquire_many(client, s.pointer, SEVERAL, 300, s.lease), HF_TIMEOUT);
+    for (int i = 0; i < SEVERAL; i++)
+        assert_null(s.lease[i]);
+    for (int i = 0; i < SEVERAL; i++)
+        assert_int_equal(server_count(scene.server, "EXISTS lock:l%d", i), i == HELD);
+    /* one to take them, one to leave the queue, and one for each name that was held, or more if
+     * the waiter polls on a busy machine */
+    assert_in_range(commands_since(&before).scripts, 2 + HELD, 4 + HELD);
+    assert_int_equal(actor_does(holder, ORDER_RELEASE, 0).status, HF_OK);
+}
+
 /* ---- Requests that need no token ---- */
 
 static const struct want any_token = {.name = "l0", .flags = HF_TOKENLESS};
@@ -561,6 +626,9 @@ int main(int argc, char **argv)
         SENTENCE("1,000 waiters on 100 locks in one process use two connections", test_connections),
         SENTENCE("whoever comes second sends less than 1 KB, and brings no script that is there",
                  test_greeting),
+        SENTENCE("several free names are one script", test_several),
+        SENTENCE("behind a name that is held nothing is taken, and nothing is left behind",
+                 test_several_wait),
         SENTENCE("without a token it is a command and a short script", test_tokenless),
         SENTENCE("also for many names that share handles", test_tokenless_many),
         SENTENCE("and who waits behind one without a token is handed it all the same",

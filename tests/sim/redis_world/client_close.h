@@ -6,7 +6,8 @@
 
 static bool is_of(const struct attempt_of_user *a, unsigned number)
 {
-    return a->process == number && a->life == w.process[number].life && a->alive && !a->adopts;
+    return a->process == number && a->life == w.process[number].life &&
+           (a->alive || a->op.is_ahead) && !a->adopts;
 }
 
 /* Without the time to ask, who waits is told at once. */

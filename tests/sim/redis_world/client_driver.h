@@ -190,6 +190,8 @@ static void submit(struct attempt_of_user *a, const struct claim_move *move, nan
             .what = H_EXTENDS, .who = (unsigned)(a - w.attempt), .reach = a->longest});
     }
     redis_wire_engine.submit(p->engine, &a->op, local);
+    if (move->verb == OP_ACQUIRE)
+        a->op.next = NULL;
 }
 
 /* The timer comes when its process's clock shows a->wake_at, and that much later. */

@@ -192,11 +192,10 @@ static void print_tally(void)
            N(foreigners), N(breaks), N(resizes), N(upgrades), N(downgrades), N(extends), N(cancels),
            N(reentries), N(barges), N(stored));
     printf("# %llu stored late, %llu without a token, %llu left behind settled, %llu taken up, "
-           "%llu wanted two names, %llu "
-           "not acknowledged, "
+           "%llu wanted two names, %llu asked for both at once, %llu not acknowledged, "
            "%llu failovers after "
            "acknowledgement\n",
-           N(stored_late), N(plain), N(settled), N(adopted), N(several), N(unreplicated),
+           N(stored_late), N(plain), N(settled), N(adopted), N(several), N(joint), N(unreplicated),
            N(kept_failovers));
     printf("# %llu times bytes came of a connection that its client had turned away from, %llu "
            "times news were read "
@@ -217,7 +216,7 @@ static bool all_happened(void)
            t->ghosts && t->kills && t->restarts && t->wipes && t->failovers && t->steps &&
            t->fulls && t->flushes && t->foreigners && t->breaks && t->resizes && t->upgrades &&
            t->downgrades && t->extends && t->cancels && t->reentries && t->barges && t->stored &&
-           t->stored_late && t->plain && t->settled && t->adopted && t->several &&
+           t->stored_late && t->plain && t->settled && t->adopted && t->several && t->joint &&
            t->unreplicated && t->kept_failovers && t->orders && t->unread && t->refused &&
            t->rights;
 }

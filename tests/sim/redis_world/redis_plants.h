@@ -49,6 +49,10 @@
       "    ' ' .. r.grace .. ' ' .. r.ttl .. ' ' .. r.units .. ' ' .. r.capacity .. ' ' .. "       \
       "r.kind .. ' ' ..\n"                                                                         \
       "    r.owner .. ' ' .. r.box .. ' ' .. r.meta)\n")                                           \
+    X(NOT_IN_ORDER, "not-in-order", "several names are taken beyond one that is not free",         \
+      "    if type(answer) ~= 'string' then break end\n", "")                                      \
+    X(ONE_TOKEN, "one-token", "names that are taken together get the token of the first",          \
+      "    answers[i + 1] = answer\n", "    answers[i + 1] = answers[1] or answer\n")              \
     X(LOST_PUSH, "lost-push", "a waiter never looks for itself", NULL, NULL)                       \
     X(BARGE, "barge", "a newcomer passes the queue",                                               \
       "    if number and number < tonumber(stamp) then return stamp end\n",                        \

@@ -4,6 +4,8 @@
 #include "redis_history.h"
 
 static int make_attempt(unsigned process, unsigned user); /* -1: there is room for no more */
+static void prepare(unsigned id, bool is_ahead);
+static void start(unsigned id);
 static void begin(unsigned id);
 static void plan_wish(unsigned id, enum claim_input wish, nanos after);
 
@@ -50,7 +52,7 @@ static void user_got_it(unsigned id)
         plan_wish(id, INPUT_FORFEIT, after_forfeit);
     if (converts && convertible && w.options.faults & FAULT_CONVERT)
         plan_wish(id, INPUT_CONVERT, after_convert);
-    if (a->several && a->other < 0)
+    if (wants_other(a))
         ask_other_name(id); /* which is held from then on, until both are given back */
     else
         plan_wish(id, INPUT_RELEASE, a->hold_for);
@@ -249,13 +251,14 @@ static void shape_ask(struct attempt_of_user *a)
     a->units = writes_no_more(a) ? 1 : op->units;
 }
 
-static void begin(unsigned id)
+/* Who asks ahead waits until it is told to stop: how long that takes is up to those before. */
+static void prepare(unsigned id, bool is_ahead)
 {
     struct attempt_of_user *a = &w.attempt[id];
     const struct process *p = &w.process[a->process];
     nanos local = local_time(p, w.now);
     nanos possible[] = {0, draw_time(w.ttl / 4), draw_time(7 * w.ttl), TIME_NEVER};
-    nanos wait = possible[draw(4)], cancel_after = draw_time(12 * w.ttl);
+    nanos wait = is_ahead ? TIME_NEVER : possible[draw(4)], cancel_after = draw_time(12 * w.ttl);
     bool cancels = !draw(8), barges = !draw(12), detaches = !draw(10);
     struct claim_terms terms = {.auto_renew = draw(3) > 0, .shared = w.owners};
     terms.max_hold_ms = draw(6) ? 0 : draw((uint32_t)(2 * w.ttl / NANOS_OF_MS(1)));
@@ -285,7 +288,19 @@ static void begin(unsigned id)
     if (wait == TIME_NEVER || (cancels && w.options.faults & FAULT_CANCEL))
         plan_wish(id, INPUT_CANCEL, cancel_after);
     tell_ask(id, a->other, false);
+}
+
+static void start(unsigned id)
+{
     apply(id, (struct claim_event){.in = INPUT_START});
+}
+
+static void begin(unsigned id)
+{
+    prepare(id, false);
+    if (w.attempt[id].several && w.attempt[id].other < 0)
+        name_other(id);
+    start(id);
 }
 
 static int make_attempt(unsigned process, unsigned user)

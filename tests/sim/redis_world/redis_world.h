@@ -65,6 +65,7 @@ enum {
     X(DETACH, "detach")     /* users leave their hold behind */                                    \
     X(ADOPT, "adopt")       /* somebody takes up a hold that was left behind */                    \
     X(SEVERAL, "several")   /* users who want two names, all or none */                            \
+    X(JOINT, "joint")       /* some of these say which name they want next */                      \
     X(BARGE, "barge")       /* users who do not queue */                                           \
     X(PLAIN, "plain")       /* users who need no token, and take what is free without a script */  \
     X(UNREAD,                                                                                      \
@@ -217,7 +218,7 @@ struct tally {
         lates, parts, stalls, suspends, jumps, closes, ghosts, kills, restarts, wipes, failovers,
         steps, fulls, flushes, foreigners, breaks, resizes, upgrades, downgrades, extends, cancels,
         unread, reentries, detached, barges, plain, dials, scripts, stored, stored_late, adopted,
-        several, unreplicated, settled, kept_failovers, orders, refused, rights;
+        several, joint, unreplicated, settled, kept_failovers, orders, refused, rights;
 };
 
 enum kind { EXCLUSIVE, REENTRANT, SEMAPHORE, READ_WRITE, READ_WRITE_AGAIN, KINDS };

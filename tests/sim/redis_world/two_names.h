@@ -9,21 +9,47 @@ static unsigned first_name(void)
     return w.options.plant == PLANT_UNORDERED ? draw(NAMES) : 0;
 }
 
-/* Whoever has the first one asks for the second, by the same deadline. */
-static void ask_other_name(unsigned id)
+static bool make_other(unsigned id)
 {
     int second = make_attempt(w.attempt[id].process, w.attempt[id].user);
-    if (second < 0) {
-        plan_wish(id, INPUT_RELEASE, 0);
-        return;
-    }
+    if (second < 0)
+        return false;
     struct attempt_of_user *a = &w.attempt[second];
     w.attempt[id].other = second;
     a->other = (int)id;
     a->several = a->ended = true;
     a->name = !w.attempt[id].name;
     tally.several++;
-    begin((unsigned)second);
+    return true;
+}
+
+/* Says which name comes next, so that the engine may ask for both at once. */
+static void name_other(unsigned id)
+{
+    bool joins = w.options.faults & FAULT_JOINT && draw(2);
+    if (!joins || !make_other(id))
+        return;
+    tally.joint++;
+    prepare((unsigned)w.attempt[id].other, true);
+    w.attempt[id].op.next = &w.attempt[w.attempt[id].other].op;
+    w.attempt[id].op.of_several = w.attempt[w.attempt[id].other].op.of_several = true;
+}
+
+/* Is this the first name of both, and was the second not asked for yet? */
+static bool wants_other(const struct attempt_of_user *a)
+{
+    return a->several && (a->other < 0 || w.attempt[a->other].claim.state == CLAIM_NEW);
+}
+
+/* Whoever has the first one asks for the second, by the same deadline. */
+static void ask_other_name(unsigned id)
+{
+    if (w.attempt[id].other >= 0)
+        start((unsigned)w.attempt[id].other);
+    else if (make_other(id))
+        begin((unsigned)w.attempt[id].other);
+    else
+        plan_wish(id, INPUT_RELEASE, 0);
 }
 
 /* What happened to one of both happens to the other. */

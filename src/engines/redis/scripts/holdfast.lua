@@ -85,6 +85,7 @@ local SPREAD_MS = 1000 -- if a hold ends by itself, its waiters ask again within
 -- include waiters.lua
 -- include admit.lua
 -- include acquire.lua
+-- include acquire_several.lua
 -- include release.lua
 -- include extend.lua
 -- include convert.lua

@@ -10,6 +10,7 @@ if VERSION then
       callback = callback, flags = { ... } }
   end
   register('acquire', acquire)
+  register('acquire_several', acquire_several)
   register('extend', extend, 'allow-oom')
   register('release', release, 'allow-oom')
   register('convert', convert, 'allow-oom')
@@ -29,7 +30,8 @@ if seen then
     extend = extend_in_full }
   return in_full[verb](KEYS, ARGV, seen)
 end
-local verbs = { convert = convert, ['break'] = break_hold, resize = resize, inspect = inspect,
-  rights = rights, quorum_acquire = quorum_acquire, quorum_release = quorum_release,
-  quorum_inspect = quorum_inspect, names = list_names, index = build_index }
+local verbs = { acquire_several = acquire_several, convert = convert, ['break'] = break_hold,
+  resize = resize, inspect = inspect, rights = rights, quorum_acquire = quorum_acquire,
+  quorum_release = quorum_release, quorum_inspect = quorum_inspect, names = list_names,
+  index = build_index }
 return verbs[verb](KEYS, ARGV)

@@ -1,0 +1,197 @@
+/* joint_acquire.c - acquires several locks in one call of the server.
+ *
+ * A client that takes several names submits the op of one name when it holds the names before. With
+ * each op it says which comes next. So the engine joins them: it sends one call for all of them
+ * (scripts/acquire_several.lua), which the server ends at the first lock that is not free. The ops
+ * behind the first are *ahead*: the client has not submitted them. Each has a request of its own in
+ * the pipeline, so a lost connection or reply is noted for each.
+ *
+ * A grant or a place in the queue is kept until the client submits the op. After anything else the
+ * op is sent again then, by itself. If the client does not want the lock any more it submits LEAVE,
+ * which is sent only if the server may have the op. */
+#include "redis.h"
+
+#include <assert.h>
+
+enum { JOINED_MOST = 32 }; /* locks in one call, which keeps the server from other clients */
+
+static void link_ops(struct redis_op *a, struct redis_op *next)
+{
+    if (!a->is_joined)
+        a->joins = NULL;
+    a->joined = next;
+    next->joins = a;
+    next->joined = NULL;
+    a->is_joined = next->is_joined = true;
+}
+
+void redis_joint_part(struct redis_op *a)
+{
+    if (!a->is_joined)
+        return;
+    if (a->joins) {
+        a->joins->joined = NULL;
+        a->joins->is_joined = a->joins->joins;
+    }
+    if (a->joined) {
+        a->joined->joins = NULL;
+        a->joined->is_joined = a->joined->joined;
+    }
+    a->is_joined = false;
+}
+
+/* Grants that replicas must acknowledge, and servers of a quorum, have requests of their own. The
+ * locks of a cluster lie in different slots. */
+static bool may_join(const struct redis *r)
+{
+    return !r->durable && !r->is_quorum_member && !r->cluster.is_on;
+}
+
+/* Returns the state of an op that can be sent ahead of its submit; NULL: it cannot. */
+static struct redis_op *prepare(struct redis *r, struct engine_op *op)
+{
+    const struct cached_keys *cached;
+    if (redis_key_cache_find(r, op->name, op->name_len, &cached) != HF_OK)
+        return NULL;
+
+    struct redis_op *a = redis_op_find_or_make(r, op);
+    bool is_new = a && !a->sent && !a->unsent && !a->is_joined;
+    if (!is_new)
+        return NULL;
+
+    a->sent_op = *op;
+    a->sent_op.verb = OP_ACQUIRE;
+    a->first_ttl_ms = op->ttl_ms;
+    a->is_ahead = op->is_ahead = true;
+    return a;
+}
+
+static void join(struct redis *r, struct redis_op *first)
+{
+    struct redis_op *last = first;
+    struct engine_op *op = first->sent_op.next;
+    for (unsigned count = 1; op && count < JOINED_MOST; op = op->next, count++) {
+        struct redis_op *a = prepare(r, op);
+        if (!a)
+            return;
+        link_ops(last, a);
+        last = a;
+    }
+}
+
+bool redis_joint_submit(struct redis *r, struct redis_op *a)
+{
+    bool acquires = a->sent_op.verb == OP_ACQUIRE;
+    bool is_answered = a->is_ahead && a->has_reply && acquires;
+    redis_joint_part(a);
+    a->is_ahead = a->has_reply = a->op->is_ahead = false;
+    if (is_answered) {
+        redis_op_reply(r, a, &a->held_back);
+        return true;
+    }
+    if (acquires && a->sent_op.next && may_join(r))
+        join(r, a);
+    return false;
+}
+
+static unsigned count_behind(const struct redis_op *a)
+{
+    unsigned count = 0;
+    for (const struct redis_op *b = a->joined; b; b = b->joined)
+        count++;
+    return count;
+}
+
+static void write_call(struct redis *r, struct redis_op *a)
+{
+    unsigned count = 1 + count_behind(a);
+    redis_script_begin_several(r, SCRIPT_ACQUIRE_SEVERAL, count * redis_keys_of_lock(r), count * 5);
+    for (const struct redis_op *b = a; b; b = b->joined) {
+        const struct cached_keys *cached;
+        if (redis_key_cache_find(r, b->sent_op.name, b->sent_op.name_len, &cached) == HF_OK)
+            redis_script_keys(r, cached);
+        else
+            r->command.failed = true;
+    }
+    redis_script_verb(r, SCRIPT_ACQUIRE_SEVERAL);
+    for (const struct redis_op *b = a; b; b = b->joined) {
+        resp_command_word(&r->command, b->id, REDIS_ID_TEXT);
+        redis_op_add_terms(r, b);
+    }
+}
+
+static struct request request_of(struct redis *r, struct redis_op *a)
+{
+    return (struct request){.kind = REQ_VERB,
+                            .verb = OP_ACQUIRE,
+                            .op = a,
+                            .patience = redis_op_timing(r, a)->op_timeout,
+                            .ttl_ms = a->sent_op.ttl_ms};
+}
+
+/* Parts the op from the one behind it, and returns that one; NULL: it is the last. */
+static struct redis_op *take_next(struct redis_op *a)
+{
+    struct redis_op *next = a->is_joined ? a->joined : NULL;
+    redis_joint_part(a);
+    return next;
+}
+
+/* The call could not be sent, or only some of it: `a` and those behind it may have left. */
+static void note_unsent(struct redis_op *a)
+{
+    for (; a; a = take_next(a))
+        a->sent = a->cut = true;
+}
+
+void redis_joint_send(struct redis *r, struct redis_op *a, struct redis_connection *connection,
+                      nanos now)
+{
+    assert(a->joined && a->sent_op.verb == OP_ACQUIRE);
+    write_call(r, a);
+    struct request request = request_of(r, a);
+    request.joined = (uint8_t)count_behind(a);
+    struct redis_op *b = take_next(a);
+    redis_op_set_floor(r, a);
+    a->sent = true;
+    a->unsent = false;
+    a->acquiring++;
+    if (!redis_connection_send(r, connection, request, now)) {
+        note_unsent(b);
+        a->acquiring--;
+        redis_op_fail_with(r, a, connection, now);
+        return;
+    }
+    redis_op_set_connections(r, a);
+    for (; b; b = take_next(b)) {
+        redis_op_set_floor(r, b);
+        b->sent = true;
+        b->acquiring++;
+        if (!redis_connection_join(r, connection, request_of(r, b), now)) {
+            b->acquiring--;
+            note_unsent(b);
+            return;
+        }
+        redis_op_set_connections(r, b);
+    }
+}
+
+void redis_joint_keep(struct redis_op *a, const struct engine_reply *reply)
+{
+    a->has_reply = reply->kind == REPLY_GRANTED || reply->kind == REPLY_QUEUED;
+    if (!a->has_reply)
+        return;
+    a->held_back = *reply;
+    a->held_back.text = NULL;
+    a->held_back.holder = NULL;
+}
+
+void redis_joint_unasked(struct redis *r, struct redis_op *a, bool is_unknown)
+{
+    assert(a->sent && a->acquiring);
+    a->acquiring--;
+    a->cut |= is_unknown;
+    if (a->is_ahead && !is_unknown)
+        a->sent = false;
+    redis_op_set_connections(r, a);
+}
