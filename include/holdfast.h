@@ -556,8 +556,9 @@ HF_API HF_MUST_CHECK hf_status hf_show_start(hf_client *client, const char *name
 struct hf_server_state {
     size_t size;
     const char *where; /* the server: host:port */
-    hf_status status;  /* HF_OK: it answered; else text says why it did not */
-    bool counts;       /* its vote counts; false: text says why not, and when it will again */
+    hf_status status;  /* HF_OK: the server answered; otherwise `text` says why it did not */
+    /* the vote of the server counts; false: `text` says why not, and when it counts again */
+    bool counts;
     /* the holder there; NULL: nobody holds the lock there, or the server did not answer */
     const struct hf_row *holder;
     const char *text; /* "" if there is nothing more to say */

@@ -111,7 +111,8 @@ class lease
     lease &operator=(const lease &) = delete;
     ~lease() { hf_lease_free(handle_); }
 
-    /* Still held, as far as this process knows: one load, for inner loops. */
+    /* Returns true while the lease is held, as far as this process knows: one load, for inner
+     * loops. */
     bool held() const noexcept { return handle_ && hf_lease_ok(handle_); }
     explicit operator bool() const noexcept { return held(); }
     /* The time that is certainly left; zero: none. */
@@ -122,14 +123,15 @@ class lease
     /* Rises with every grant of the name: the number by which a database refuses a late write. */
     std::uint64_t token() const noexcept { return handle_ ? hf_lease_token(handle_) : 0; }
     std::string name() const { return handle_ ? hf_lease_name(handle_) : ""; }
-    /* A descriptor that becomes readable when the lease is lost. The library closes it. */
+    /* Returns a descriptor that becomes readable when the lease is lost. The library closes it. */
     int fd() const noexcept { return handle_ ? hf_lease_fd(handle_) : -1; }
 
     /* At least `ttl` from now; zero: the lease's own ttl. Never shortens. */
     void extend(milliseconds ttl = {}) { detail::check(hf_extend(handle(), ttl.count())); }
-    /* The sole reader becomes the writer, with a new token; throws errc::BUSY beside others. */
+    /* Makes the sole reader the writer, with a new token; throws errc::BUSY if there are other
+     * readers. */
     void upgrade() { detail::check(hf_upgrade(handle())); }
-    /* The writer becomes a reader, with the same token. */
+    /* Makes the writer a reader, with the same token. */
     void downgrade() { detail::check(hf_downgrade(handle())); }
 
     /* Releases and waits for the reply. Throws errc::NOT_HELD if the lease had been lost before,
@@ -215,7 +217,7 @@ inline bool is_busy(hf_status status)
 class client
 {
   public:
-    /* From $HOLDFAST_URL, else `local:`. */
+    /* Opens $HOLDFAST_URL, else `local:`. */
     client() : client(nullptr) {}
     explicit client(const std::string &url) : client(url.c_str()) {}
     explicit client(const char *url, const hf_client_options *options = nullptr)
@@ -244,7 +246,8 @@ class client
         return lease(handle);
     }
 
-    /* Empty if the lock is busy or the wait is over; throws for everything else. */
+    /* Returns an empty value if the lock is busy or the wait is over; throws for everything
+     * else. */
     [[nodiscard]] std::optional<lease> try_acquire(const request &want) const
     {
         hf_lease *handle = nullptr;
@@ -255,8 +258,8 @@ class client
         return lease(handle);
     }
 
-    /* Several names, all or none, without deadlock; leases in the order of the requests. If one
-     * is lost, all are. */
+    /* Acquires several names, all or none, without deadlock; the leases are in the order of the
+     * requests. If one is lost, all are. */
     [[nodiscard]] std::vector<lease> acquire_all(const std::vector<request> &wants,
                                                  milliseconds wait = forever) const
     {

@@ -47,7 +47,7 @@ void http_leave_address(struct http *http, struct address *address);
 
 /* ---- connection.c ---- */
 
-/* NULL if out of memory; fd is closed then. */
+/* Makes the connection of a socket. NULL if out of memory; fd is closed then. */
 struct connection *connection_new(struct http *http, int fd, bool tls);
 void connection_free(struct connection *c);
 void connection_set_timer(struct connection *c, int64_t ms);

@@ -83,7 +83,7 @@ void http_drain(struct http *http);
 size_t http_connections(const struct http *http);
 void *http_arg(const struct http *http); /* Returns `arg` of the options. */
 
-/* An answer is any number of header fields, then the body. */
+/* Adds a header field to an answer, which is any number of fields and then the body. */
 __attribute__((format(printf, 3, 4))) void exchange_field(struct exchange *x, const char *name,
                                                           const char *format, ...);
 void exchange_answer(struct exchange *x, int status, const char *type, const void *body,

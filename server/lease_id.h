@@ -21,7 +21,7 @@ bool lease_text_read(const char *exported, struct lease_facts *facts);
 /* Makes the id of a lease. granted_ms: milliseconds since 1970, or 0 if unknown. */
 bool lease_id_print(const char *exported, int64_t granted_ms, char id[LEASE_ID_MAX]);
 
-/* Returns false if `id` is not such an id. */
+/* Reads an id. Returns false if it is not the id of a lease. */
 bool lease_id_read(const char *id, size_t len, char exported[HF_EXPORT_MAX], int64_t *granted_ms);
 
 /* Bytes as base64url, ended by a NUL. Both return false if the buffer is too small or the text

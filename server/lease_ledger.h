@@ -40,8 +40,8 @@ void lease_ledger_free(struct lease_ledger *ledger);
 uint64_t lease_ledger_add(struct lease_ledger *ledger, const char *exported, const hf_lease *lease,
                           const struct hf_request *request);
 
-/* NULL if another instance granted the lease, or if it ended long ago. Valid until the loop
- * continues. */
+/* Returns the entry of a lease. NULL if another instance granted the lease, or if it ended long
+ * ago. Valid until the loop continues. */
 struct ledger_entry *lease_ledger_find(const struct lease_ledger *ledger, const char *exported);
 struct ledger_entry *lease_ledger_find_key(const struct lease_ledger *ledger, uint64_t key);
 

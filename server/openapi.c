@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define DEFINITIONS "#/$defs/"             /* where schemas are in docs/json-schema.json */
-#define COMPONENTS "#/components/schemas/" /* where they are in the document */
+#define COMPONENTS "#/components/schemas/" /* where schemas are in the document */
 
 /* What an operation is made from: its route and the parsed files. */
 struct source {

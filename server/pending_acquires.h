@@ -87,7 +87,7 @@ void wait_done(hf_lease *lease, hf_status outcome, void *wait);
 
 /* ---- idempotency.c ---- */
 
-/* Returns false after it answered. */
+/* Reads the Idempotency-Key of a request. Returns false after it answered with a refusal. */
 bool idempotency_read(struct exchange *x, struct wait *wait, json_t *body);
 /* Returns the wait under the same key in this instance, or NULL. */
 struct wait *idempotency_shared(struct leases *leases, const struct wait *wanted);

@@ -30,7 +30,7 @@ struct stream {
 
 /* A change as it is kept: in one piece of memory, because most are never sent to a page. */
 struct past_change {
-    uint64_t end_of_hold; /* hash of its name, its token, and whether it is an end */
+    uint64_t end_of_hold; /* hash of name and token of the change, and whether it is an end */
     struct lease_change change;
     char text[]; /* the texts of `change` */
 };

@@ -275,7 +275,7 @@ static inline void lease_unref(struct hf_lease *lease)
 /* Unlocks a lease that was never held or has ended, and drops the reference. */
 void lease_drop(struct hf_lease *lease);
 
-/* Drops the reference if it is the last one. Returns whether it was. */
+/* Drops the reference if it is the last one. Returns true if it was. */
 bool lease_pool_last(struct hf_lease *lease);
 
 /* State of a walk through all leases of a client; zero at first. */
@@ -318,7 +318,7 @@ void callbacks_free(struct hf_client *client); /* Frees those in the pool. */
 /* Notes that a callback of the lease is due. The lease's lock is held. */
 void callbacks_due(struct hf_lease *lease, enum callback_kind callback);
 
-/* Runs callbacks that are due, at least one and at most a batch. Returns whether there were any. */
+/* Runs callbacks that are due, at least one and at most a batch. Returns true if there were any. */
 bool callbacks_run(struct hf_client *client);
 bool callbacks_are_due(struct hf_client *client);
 

@@ -406,7 +406,7 @@ void consul_sessions_close(struct consul *c);
 void consul_entry_ended(struct consul_entry *entry);
 void consul_entry_submit(struct consul *c, struct engine_op *op, nanos now);
 void consul_entry_forget(struct consul *c, struct engine_op *op);
-/* Sends what the entry's verb needs next, if nothing of it is in flight. */
+/* Sends what the entry's verb needs next, unless a call for it is in flight. */
 void consul_entry_advance(struct consul *c, struct consul_entry *entry, nanos now);
 /* Calls consul_entry_advance() for all entries. */
 void consul_entries_advance(struct consul *c, nanos now);

@@ -124,7 +124,7 @@ void consul_admins_advance(struct consul *c, nanos now)
     struct consul_admin *next;
     if (consul_commands(c)->state != CONNECTION_UP)
         return;
-    /* The list must show the releases that this client sent before it. */
+    /* A list waits for the releases that this client sent before it, so that it shows them. */
     if (c->deleting) {
         c->has_backlog = c->admins != NULL;
         return;

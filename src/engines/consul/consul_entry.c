@@ -489,7 +489,7 @@ nanos consul_entries_tick(struct consul *c, nanos now)
     return next;
 }
 
-/* ---- The door ---- */
+/* ---- Requests of the client ---- */
 
 /* LEAVE or RELEASE replaces a request in flight. That request gets its reply first. */
 static void answer_overtaken(struct consul *c, struct consul_entry *entry)

@@ -249,7 +249,8 @@ static void finish(struct consul *c, struct consul_entry *entry, bool was_held)
         consul_entry_advance(c, entry, c->last_now);
 }
 
-/* A deposed leader answers a default read from old data, which may lack a key that exists. */
+/* Handles the reply to a read of the queue. A deposed leader answers a default read from old data,
+ * which may lack a key that exists. */
 static void on_read(struct consul *c, struct consul_entry *entry, enum call_kind kind,
                     const struct consul_reply *reply, nanos now)
 {

@@ -368,7 +368,7 @@ void etcd_sessions_close(struct etcd *e);
 
 void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now);
 void etcd_entry_forget(struct etcd *e, struct engine_op *op);
-/* Sends what the entry's verb needs next, if nothing of it is in flight. */
+/* Sends what the entry's verb needs next, unless a call for it is in flight. */
 void etcd_entry_advance(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* Calls etcd_entry_advance() for all entries. */
 void etcd_entries_advance(struct etcd *e, nanos now);

@@ -212,7 +212,7 @@ static void lose(struct io *io, const struct io_connection *connection, hf_statu
 {
     char why[ERROR_TEXT_MAX]; /* a copy, because `text` is freed with the connection */
     snprintf(why, sizeof why, "%s", text);
-    /* first, because the engine may dial again when it is notified */
+    /* The connection is closed first, because the engine may dial again when it is notified. */
     io_hang_up(io, connection->number);
     io->type->connection_down(io->engine, connection->number, status, why, now);
     io_settle(io);

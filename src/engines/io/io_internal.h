@@ -202,7 +202,7 @@ struct io {
     pthread_t background_thread; /* valid if `entered` */
     bool entered;                /* the background thread is inside the engine */
     bool has_background_work;    /* the background thread must return to the client */
-    /* the same wish as has_background_work, but set without the lock */
+    /* like has_background_work, for a thread that does not have the lock */
     _Atomic bool background_woken;
     char bytes[IO_READ_SIZE]; /* buffer for one read */
 };

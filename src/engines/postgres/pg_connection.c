@@ -300,8 +300,8 @@ static void prepare(struct postgres *p, const char *name, const char *sql, nanos
         greet(p, PG_REQ_PREPARE, name, sql, now);
 }
 
-/* The schema exists: sets up the session. Behind a pooler no setting is made: it could reach the
- * sessions of other clients. */
+/* Sets up the session once the schema exists. Behind a pooler it makes no setting, because a
+ * setting could reach the sessions of other clients. */
 static void finish_setup(struct postgres *p, nanos now)
 {
     char sql[200];
@@ -487,8 +487,8 @@ static void on_installed(struct postgres *p, const struct pg_reply *reply, nanos
     if (!reply->sqlstate)
         return;
 
-    /* 40001: under its default isolation this session does not see the version of the other client
-     */
+    /* 40001: the default isolation of this session hides the version that another client
+     * installed */
     bool exists = strncmp(reply->sqlstate, "42P0", 4) == 0 ||
                   strcmp(reply->sqlstate, "42710") == 0 || strcmp(reply->sqlstate, "23505") == 0 ||
                   strcmp(reply->sqlstate, "40001") == 0;

@@ -367,7 +367,7 @@ struct redis {
     char self[REDIS_ID_TEXT + 1]; /* random id of this client */
     char about[160];              /* " pid host ": the middle of meta */
     struct reply_holder hold_ahead;        /* holder in the reply that is being decoded */
-    char holder_words[HF_LABEL_MAX + 128]; /* the same in words, for a quorum */
+    char holder_words[HF_LABEL_MAX + 128]; /* hold_ahead as text, for a quorum */
     size_t about_len;
     uint64_t highest; /* highest token that this client was ever given */
     char run_id[41];  /* process of the server that answered last; "": unknown */

@@ -1,4 +1,4 @@
-/* quorum.c - votes of N servers folded into one verdict. */
+/* quorum.c - counts the votes of N servers. */
 #include "quorum.h"
 
 #include <assert.h>

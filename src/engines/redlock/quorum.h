@@ -1,4 +1,4 @@
-/* quorum.h - votes of N servers folded into one verdict. Pure.
+/* quorum.h - counts the votes of N servers. Pure.
  *
  * A majority of all N servers is needed, even if some may not vote. A server that restarted a
  * moment ago is asked, but its yes does not count (VOTE_UNCOUNTED). */

@@ -1,4 +1,4 @@
-/* redlock.c - the engine for a quorum of independent servers: its door. */
+/* redlock.c - the engine for a quorum of independent servers: the functions of its table. */
 #include "redlock.h"
 
 #include "base/error.h"

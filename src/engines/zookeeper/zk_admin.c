@@ -500,7 +500,7 @@ void zk_admins_advance(struct zk_session *s, nanos now)
         next = admin->next;
         if (admin->begun || admin->session != s)
             continue;
-        /* The list must show the releases that this client sent before it. */
+        /* A list waits for the releases that this client sent before it, so that it shows them. */
         if (s->zk->deleting) {
             s->zk->has_backlog = true;
             return;

@@ -523,7 +523,7 @@ void zk_entries_advance(struct zk *zk, nanos now)
     }
 }
 
-/* ---- The door ---- */
+/* ---- Requests of the client ---- */
 
 /* LEAVE or RELEASE replaces a request in flight. That request gets its reply first. */
 static void answer_overtaken(struct zk *zk, struct zk_entry *entry)

@@ -317,7 +317,7 @@ static inline connection_set zk_session_bit(const struct zk_session *session)
 
 void zk_entry_submit(struct zk *zk, struct engine_op *op, nanos now);
 void zk_entry_forget(struct zk *zk, struct engine_op *op);
-/* Sends what the entry's verb needs next, if nothing of it is in flight. */
+/* Sends what the entry's verb needs next, unless a call for it is in flight. */
 void zk_entry_advance(struct zk *zk, struct zk_entry *entry, nanos now);
 /* Calls zk_entry_advance() for all entries of a session. */
 void zk_session_advance(struct zk_session *session, nanos now);
