@@ -17,21 +17,21 @@ deep() {
 # enters ENGINE: the whole story on $HOLDFAST_URL.
 enters() {
     local outer inner
-    exits "$1: the same owner enters what it holds" 7 timeout 20 "$HOLDFAST" run -n --ttl 1s --owner backup job -- \
-        "$HOLDFAST" run -n --ttl 1s --owner backup job -- sh -c 'exit 7'
+    exits "$1: the same owner enters what it holds" 7 timeout 20 "$HOLDFAST" run -n --ttl 5s --owner backup job -- \
+        "$HOLDFAST" run -n --ttl 5s --owner backup job -- sh -c 'exit 7'
     ok "$1: after which the lock is free" eventually deep job 0
-    read -r outer inner < <("$HOLDFAST" run -n --ttl 1s --owner backup job -- sh -c 'echo $HOLDFAST_TOKEN $("$0" run -n --ttl 1s \
+    read -r outer inner < <("$HOLDFAST" run -n --ttl 5s --owner backup job -- sh -c 'echo $HOLDFAST_TOKEN $("$0" run -n --ttl 5s \
         --owner backup job -c "echo \$HOLDFAST_TOKEN")' "$HOLDFAST")
     is "$1: both levels have one token" "$inner" "$outer"
-    "$HOLDFAST" run --ttl 1s --owner backup job -- sh -c '"$0" run -n --ttl 1s --owner backup job true && "$0" run -n --ttl 1s --owner other job true' \
+    "$HOLDFAST" run --ttl 5s --owner backup job -- sh -c '"$0" run -n --ttl 5s --owner backup job true && "$0" run -n --ttl 5s --owner other job true' \
         "$HOLDFAST" 2>said
     is "$1: another owner is kept out, also after the inner level was released" $? 75
-    exits "$1: so is who gives no owner" 75 "$HOLDFAST" run --ttl 1s --owner backup job -- "$HOLDFAST" run -n --ttl 1s job true
+    exits "$1: so is who gives no owner" 75 "$HOLDFAST" run --ttl 5s --owner backup job -- "$HOLDFAST" run -n --ttl 5s job true
     eventually deep job 0
-    "$HOLDFAST" acquire --ttl 1s --owner script job >first && "$HOLDFAST" acquire -n --ttl 1s --owner script job >second
+    "$HOLDFAST" acquire --ttl 5s --owner script job >first && "$HOLDFAST" acquire -n --ttl 5s --owner script job >second
     is "$1: acquire enters too" "$? $(jq .token first)" "0 $(jq .token second)"
     ok "$1: each has a lease of its own" "$HOLDFAST" release <first
-    exits "$1: so the lock is held until the last one is released" 75 "$HOLDFAST" run -n --ttl 1s job true
+    exits "$1: so the lock is held until the last one is released" 75 "$HOLDFAST" run -n --ttl 5s job true
     ok "$1: which releases it" "$HOLDFAST" release <second
     ok "$1: then it is free" eventually deep job 0
 }
@@ -64,7 +64,7 @@ for _ in 2 3; do
     start_redis || exit 70
     quorum+=,127.0.0.1:$REDIS_PORT
 done
-export HOLDFAST_URL="redlock://$quorum?max_ttl=1s"
-ok "three servers are old enough to count" eventually "$HOLDFAST" run -n --ttl 1s ready true
+export HOLDFAST_URL="redlock://$quorum?max_ttl=5s"
+ok "three servers are old enough to count" eventually "$HOLDFAST" run -n --ttl 5s ready true
 enters redlock
 done_testing

@@ -15,24 +15,25 @@ slowest_start() {
     done
     echo $most
 }
-# A busy machine may delay one of fifty: only the worst of them may be measured again, up to twice, and then may take what
-# the few processes that it takes have taken beside it. All else holds each time.
+# A busy machine may delay one of fifty: only the worst of them may be measured again, up to twice. It and the median may take
+# what the few processes that it takes have taken just before. All else holds each time.
 # G28
 for ((tries = 1; tries <= 3; tries++)); do
+    start=$(slowest_start)
+    limit=$((5 * start > MOST_US ? 5 * start : MOST_US))
+    echo "# the slowest of fifty other processes: $start us"
     result=$("$TEST_BIN/succession" "$HOLDFAST" "$TEST_BIN/heir" "$SCRATCH/report.$tries" "$ROUNDS" 20 2>errors)
     like "every round had a successor" "$result" '^median_us [0-9]+ worst_us [0-9]+ survivors [0-9]+$'
     read -r _ median _ worst _ survivors <<<"$result"
     echo "# kill -9 of the front while 20 wait, $ROUNDS times: median $median us, worst $worst us until the next command runs"
-    ok "the median is below 20 ms" test "$median" -lt $MOST_US
+    ok "the median is below 20 ms, or five times what a process takes to start" test "$median" -lt $limit
     is "no descendant of the old command is alive when the next one begins" "$survivors" 0
     ok "killed all at once, fronts leave nothing behind" eventually rows holder throne 0
     is "nor anybody who waits" "$("$HOLDFAST" list --json)" "[]"
-    [ "${worst:-$MOST_US}" -ge $MOST_US ] || break
+    [ "${worst:-$limit}" -ge $limit ] || break
 done
 echo "# measurements needed for the worst: $((tries > 3 ? 3 : tries))"
-start=$(slowest_start)
-echo "# the slowest of fifty other processes: $start us"
-ok "the worst is below 20 ms, or five times what a process takes to start" test "$worst" -lt $((5 * start > MOST_US ? 5 * start : MOST_US))
+ok "the worst is, too" test "$worst" -lt $limit
 cat report.* >report
 while read -r _ _ _ self grandchild; do
     eventually gone "$self" && eventually gone "$grandchild" || echo "$self $grandchild"

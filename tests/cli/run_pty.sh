@@ -3,6 +3,7 @@
 . "$(dirname "$0")/../lib/cli_tap.sh"
 
 PTY=$TEST_BIN/pty
+needs_terminal
 export HOLDFAST TERM=xterm PS1='PROMPT> ' ENV=
 shell=(bash --norc --noprofile -i)
 # Prints whether the command's group has the terminal.

@@ -2,6 +2,7 @@
 # top_pty.sh - `top` on a terminal: choosing, filtering, sorting, one lock with its past, revoking; and what `list` can leave out.
 . "$(dirname "$0")/../lib/cli_tap.sh"
 PTY=$TEST_BIN/pty
+needs_terminal
 export HOLDFAST TERM=xterm
 HOLDFAST_URL="$HOLDFAST_URL?history=5"
 long=$(printf 'n%.0s' {1..60})

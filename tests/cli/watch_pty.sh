@@ -3,6 +3,7 @@
 . "$(dirname "$0")/../lib/cli_tap.sh"
 
 PTY=$TEST_BIN/pty
+needs_terminal
 export HOLDFAST TERM=xterm
 "$HOLDFAST" acquire --ttl 12s --label shrinking short >/dev/null
 "$HOLDFAST" run --label $'b\xc3\xa4r' job -- sleep 1000 2>/dev/null &
