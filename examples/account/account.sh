@@ -27,6 +27,15 @@ withdraw() {
     sql "BEGIN; SELECT holdfast.fence('account', $1); UPDATE account SET balance = balance - $2;
          SELECT pg_sleep(${3:-0}); COMMIT"
 }
+# is_inside: waits until a transaction of somebody else is in its pause.
+is_inside() {
+    local tries
+    for ((tries = 0; tries < 200; tries++)); do
+        [ "$(sql "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")" = 0 ] || return 0
+        sleep 0.05
+    done
+    fail "no transaction began"
+}
 
 sql "DROP TABLE IF EXISTS account; CREATE TABLE account (balance int); INSERT INTO account VALUES (100)" >/dev/null || fail "no database"
 
@@ -44,10 +53,11 @@ esac
 [ "$(sql 'SELECT balance FROM account')" = 70 ] || fail "the balance is wrong"
 
 # A teller that stands still in the middle of its transaction: its lease ends, and still nobody gets in before it commits.
-token=$(acquire 500ms)
-withdraw "$token" 20 2 >/dev/null &
+token=$(acquire 2s)
+withdraw "$token" 20 5 >/dev/null &
 anna=$!
-sleep 1
+is_inside
+sleep 2
 "$holdfast" -u "$url" run -n account -- true 2>/dev/null && fail "somebody got in beside an open transaction"
 echo "anna   is in the middle of her transaction, her lease is over, and ben still has to wait"
 balance=$("$holdfast" -u "$url" run -w 10s account -- psql -X -q -At -d "$url" -c 'SELECT balance FROM account')
@@ -56,9 +66,9 @@ echo "ben    sees what anna wrote: $balance"
 [ "$balance" = 50 ] || fail "the balance is $balance"
 
 # A change that is one transaction needs no lease: within() keeps the leases out.
-sql "BEGIN; SELECT holdfast.within('account'); UPDATE account SET balance = balance - 50; SELECT pg_sleep(1.5); COMMIT" >/dev/null &
+sql "BEGIN; SELECT holdfast.within('account'); UPDATE account SET balance = balance - 50; SELECT pg_sleep(4); COMMIT" >/dev/null &
 carl=$!
-sleep 0.5
+is_inside
 "$holdfast" -u "$url" run -n account -- true 2>/dev/null && fail "a lease was granted beside within()"
 wait $carl
 [ "$(sql 'SELECT balance FROM account')" = 0 ] || fail "the balance is wrong at the end"
