@@ -161,10 +161,16 @@ static inline void cell_walk_waited(nanos time)
     cell_walk.began += cell_walk.began > 0 ? time : 0;
 }
 
+/* Returns true if a walk of this op was ended early. */
+static inline bool cell_walks_ended(void)
+{
+    return cell_walk.began == WALK_OVER;
+}
+
 /* Returns the most steps of a walk that begins now. */
 static inline uint32_t cell_walk_most(struct table *t)
 {
-    return __builtin_expect(cell_walk.began == WALK_OVER, false) ? 0 : table_cells(t);
+    return __builtin_expect(cell_walks_ended(), false) ? 0 : table_cells(t);
 }
 
 /* The rare half of cell_walk_goes_on(). Returns false if the walk is over; then the table counts as

@@ -21,6 +21,21 @@ static hf_status blame_owner(struct table *t, uint32_t shard)
                      (long long)pid, how, shard);
 }
 
+/* A repair whose walks were ended has rebuilt some lists only, and a lock may look free that is
+ * held. Then the mark stays at the mutex, and the next one to lock it repairs again. */
+static hf_status repair_locked(struct table *t, uint32_t shard)
+{
+    shard_repair(t, shard);
+    if (cell_walks_ended()) {
+        shard_unlock(t, shard);
+        return error_set(HF_DAMAGED, "%s: part %u of the table was not repaired in time", t->path,
+                         shard);
+    }
+
+    robust_mutex_make_consistent(&t->shards[shard].mutex);
+    return HF_OK;
+}
+
 static hf_status settle_lock(struct table *t, uint32_t shard, enum robust_mutex_result locked)
 {
     assert(shard <= LOCAL_REGISTRY);
@@ -29,9 +44,8 @@ static hf_status settle_lock(struct table *t, uint32_t shard, enum robust_mutex_
         return HF_OK;
 
     case ROBUST_MUTEX_OWNER_DIED:
-        shard_repair(t, shard);
-        robust_mutex_make_consistent(&t->shards[shard].mutex);
-        return HF_OK;
+        return repair_locked(t, shard);
+
     default:
         return blame_owner(t, shard);
     }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -110,6 +111,28 @@ static void test_burial_put_off(void **state)
     assert_int_equal(wait.status, HF_OK);
     hf_lease_free(wait.lease);
     assert_int_equal(hf_close(newcomer, 1000), HF_OK);
+}
+
+static void test_repair_cut_short(void **state)
+{
+    (void)state;
+    struct actor *holder = actor_start();
+    actor_holds(holder, 0, &(struct want){.name = "x", .ttl_ms = 60000});
+
+    enter_part_of("x");
+    struct shard *shard = &table.shards[shard_of("x")];
+    atomic_fetch_or(&shard->mutex.word, FUTEX_OWNER_DIED);
+    shard_unlock(&table, shard_of("x"));
+
+    nanos wait = NANOS_OF_MS(1000);
+    cell_walk.began = WALK_OVER; /* the walks in other parts have used up the time of the call */
+    assert_int_equal(shard_lock_next(&table, shard_of("x"), &wait), HF_DAMAGED);
+    assert_non_null(strstr(hf_error_text(), "was not repaired in time"));
+    table_close(&table);
+
+    hf_lease *lease = NULL;
+    struct hf_request request = request_of(&(struct want){.name = "x"});
+    assert_int_equal(hf_acquire(stage_client(), &request, &lease), HF_BUSY);
 }
 
 static void *extend(void *lease)
@@ -413,6 +436,8 @@ int main(void)
         STAGED(
             "a dead client whose burial was put off is buried although somebody joined meanwhile",
             test_burial_put_off),
+        STAGED("a repair that was cut short is made again: no hold is forgotten",
+               test_repair_cut_short),
         STAGED("a caller that cannot get through on one lease keeps no other from being renewed",
                test_others_are_renewed),
         STAGED("a detached hold that was granted while its part was shut outlives its client",
