@@ -121,8 +121,8 @@ void wait_granted(struct wait *wait);
 
 /* ---- release_job.c ---- */
 
-/* Releases a lease and the lock of its key. Takes over their handles, and those of record and note.
- * `again`: the next request under the key must use another attempt. */
+/* Releases a lease and the lock of its idempotency key, and frees the handles of both and of the
+ * key's record and note. `again`: the next request under the key must use another attempt. */
 void release_job(struct leases *leases, hf_lease *lease, struct idempotency *idempotency,
                  bool again);
 bool lease_leave_behind(hf_lease *lease); /* Makes the lease outlive its handle. */

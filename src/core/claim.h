@@ -92,7 +92,7 @@ struct claim {
 struct claim_event {
     enum claim_input in;
     nanos now;
-    const struct engine_reply *reply; /* inputs that are replies */
+    const struct engine_reply *reply; /* the reply, if the input is one */
     int64_t ttl_ms;                   /* EXTEND: ttl to extend to; 0: the claim's own */
     enum op_verb verb;                /* CONVERT: OP_UPGRADE or OP_DOWNGRADE */
     hf_status status;                 /* CANCEL, LOST_ALL: the reason */

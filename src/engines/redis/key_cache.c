@@ -80,7 +80,8 @@ static void add_call(struct redis *r, enum script_id script, unsigned keys, unsi
     resp_command_end(c, to);
 }
 
-/* The words end with the length of a number of one digit; here the number may be longer. */
+/* The words end with "$1", for a number of one digit. Here the number may be longer, so that end is
+ * left out. */
 void redis_script_begin_several(struct redis *r, enum script_id script, unsigned keys,
                                 unsigned arguments)
 {

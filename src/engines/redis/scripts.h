@@ -51,7 +51,7 @@ struct script_words {
 struct script_verb {
     const char *name;
     enum script_text_id text;           /* SCRIPT LOAD: which script runs this verb */
-    struct script_words fcall, evalsha; /* the call up to the number of keys, a single digit */
+    struct script_words fcall, evalsha; /* the call before the number of keys, which is one digit */
     struct script_words word;           /* EVALSHA: the first argument */
 };
 
