@@ -382,6 +382,16 @@ void cluster_fix(const struct cluster_servers *c, unsigned any)
     assert_true(run_cli(words) || run_cli(words)); /* the first one may meet keys that have ended */
 }
 
+void cluster_await_replica(const struct cluster_servers *c, unsigned primary, unsigned replica)
+{
+    int64_t end = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    int64_t told = server_info_number(c->server[primary], "replication", "master_repl_offset");
+    while (server_info_number(c->server[replica], "replication", "slave_repl_offset") < told) {
+        assert_true(now_ns() < end);
+        nap_us(5000);
+    }
+}
+
 void cluster_await_promotion(const struct cluster_servers *c, unsigned index)
 {
     await_info(c->server[index], "replication", "role:master");

@@ -56,5 +56,7 @@ void cluster_reshard(const struct cluster_servers *c, unsigned from, unsigned to
 void cluster_fix(const struct cluster_servers *c, unsigned any);
 /* Returns the folder with the certificates of all servers and clients. */
 const char *cluster_tls(const struct cluster_servers *c);
+/* Waits until the replica has all that the primary was told so far. */
+void cluster_await_replica(const struct cluster_servers *c, unsigned primary, unsigned replica);
 /* Waits until that server is a primary. */
 void cluster_await_promotion(const struct cluster_servers *c, unsigned index);

@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS = 4, TTL_MS = 10000, CLOCK_S = 3, LISTENING_US = 1200000, PATIENCE_MS = 10000 };
+enum {
+    WORKERS = 4,
+    TTL_MS = 10000,
+    CLOCK_S = 3,
+    LISTENING_US = 1200000,
+    PATIENCE_MS = 60000,
+    LONG_TTL_MS = 60000
+};
 
 static struct watched watched;
 static hf_client *client[WORKERS + 2];
@@ -85,7 +92,7 @@ static struct worker_totals work_through(const char *command)
 
     struct worker_totals totals = workers_end();
     assert_int_equal(totals.unserved, 0);
-    assert_true(totals.writes > 100);
+    assert_true(totals.writes > 10);
     assert_true(totals.longest_ms < PATIENCE_MS);
     return totals;
 }
@@ -130,9 +137,9 @@ static void test_restart_without_data(void **state)
     nap_us(LISTENING_US);
     int64_t began = now_ns();
     server_restart(watched.server[0], false);
-    hf_lease *next =
-        must_acquire(other, &(struct want){.name = "job", .ttl_ms = TTL_MS, .wait_ms = 20000});
-    while (!loss.times && ms_since(began) < TTL_MS)
+    hf_lease *next = must_acquire(
+        other, &(struct want){.name = "job", .ttl_ms = TTL_MS, .wait_ms = PATIENCE_MS});
+    while (!loss.times && ms_since(began) < PATIENCE_MS)
         nap_us(1000);
 
     print_message("# restarted empty: the holder heard of its loss after %lld ms\n",
@@ -166,18 +173,20 @@ static void test_clock_ahead(void **state)
         hold_noting(c, &(struct want){.name = "renewed", .ttl_ms = TTL_MS, .flags = HF_AUTO_RENEW},
                     &renewed_loss);
     nap_us(LISTENING_US);
-    hf_lease *plain = hold_noting(c, &(struct want){.name = "plain", .ttl_ms = TTL_MS}, NULL);
+    hf_lease *plain = hold_noting(c, &(struct want){.name = "plain", .ttl_ms = LONG_TTL_MS}, NULL);
     promote_with_clock(CLOCK_S);
 
-    hf_client *other = open_client("");
-    int64_t end = now_ns() + TTL_MS * INT64_C(1000000);
-    struct sight seen = see(other, "plain");
-    while (seen.holders && now_ns() < end) {
+    struct server *new = watched_primary(&watched);
+    int64_t end = now_ns() + PATIENCE_MS * INT64_C(1000000), left, record;
+    do { /* the belief first: the record ends while the reply is on its way */
+        left = hf_lease_left_ms(plain);
+        record = server_count(new, "PTTL lock:plain");
         nap_us(20000);
-        seen = see(other, "plain");
-    }
-    assert_int_equal(seen.holders, 0);
-    assert_false(hf_lease_ok(plain));
+    } while (left > record && now_ns() < end);
+    print_message("# the record ends in %lld ms, the belief in %lld ms\n", (long long)record,
+                  (long long)left);
+    assert_true(record > 0 && left > 0 && left <= record);
+    assert_true(record < LONG_TTL_MS - CLOCK_S * 1000); /* the clock cost the record its time */
     assert_true(hf_lease_ok(renewed));
     assert_int_equal(renewed_loss.times, 0);
     hf_lease_free(plain);
@@ -215,8 +224,8 @@ static void test_replicas_missing(void **state)
 {
     (void)state;
     start_trio(NULL);
-    hf_client *both = open_client("?replicas=2&replica_timeout=300ms"),
-              *one = open_client("?replicas=1&replica_timeout=300ms");
+    hf_client *both = open_client("?replicas=2&replica_timeout=2s"),
+              *one = open_client("?replicas=1&replica_timeout=20s");
     must_release(must_acquire(both, &(struct want){.name = "both", .ttl_ms = TTL_MS}));
     server_kill9(watched.server[2]);
 
