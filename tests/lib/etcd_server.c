@@ -23,6 +23,7 @@ struct etcd_server {
     const char *heartbeat_ms; /* the election takes ten of them */
     const char *election_ms;
     const char *const *args;
+    const char *group; /* number of the group that it runs as; NULL: the test's */
     bool is_paused;
 };
 
@@ -61,8 +62,11 @@ void etcd_needed(void)
 static void spawn(struct etcd_server *s)
 {
     char urls[2][64];
-    const char *argv[ARGS_MAX] = {program(), "--name", s->name, "--data-dir", "data"};
-    size_t count = 5;
+    const char *argv[ARGS_MAX] = {
+        "/usr/bin/setpriv", "--regid", s->group,     "--keep-groups", program(),
+        "--name",           s->name,   "--data-dir", "data"};
+    const size_t as_group = 4; /* words that run it as that group */
+    size_t count = 9;
     snprintf(urls[0], sizeof urls[0], "http://127.0.0.1:%u", s->port);
     snprintf(urls[1], sizeof urls[1], "http://127.0.0.1:%u", s->peer_port);
     const char *options[] = {
@@ -76,7 +80,7 @@ static void spawn(struct etcd_server *s)
         argv[count++] = *arg;
 
     s->is_paused = false;
-    server_process_start(&s->process, argv);
+    server_process_start(&s->process, argv + (s->group ? 0 : as_group));
 }
 
 /* Asks for /health over a connection of its own. */
@@ -207,6 +211,12 @@ void etcd_restart(struct etcd_server *s, bool keep_data)
     assert_true(launch(s));
 }
 
+void etcd_use_group(struct etcd_server *s, const char *group)
+{
+    s->group = group;
+    etcd_restart(s, true);
+}
+
 void etcd_servers_end(void)
 {
     while (servers) {
@@ -230,6 +240,11 @@ void etcd_continue(struct etcd_server *s)
 }
 
 /* ---- Where it is ---- */
+
+uint16_t etcd_peer_port(const struct etcd_server *s)
+{
+    return s->peer_port;
+}
 
 uint16_t etcd_port(const struct etcd_server *s)
 {

@@ -26,6 +26,7 @@ void etcd_cluster_start(struct etcd_server *node[ETCD_NODES]);
 int etcd_leader(struct etcd_server *const node[ETCD_NODES]);
 
 uint16_t etcd_port(const struct etcd_server *s); /* stays the same after a restart */
+uint16_t etcd_peer_port(const struct etcd_server *s);
 pid_t etcd_pid(const struct etcd_server *s);
 const char *etcd_directory(const struct etcd_server *s);
 
@@ -33,6 +34,9 @@ void etcd_kill9(struct etcd_server *s);
 void etcd_stop(struct etcd_server *s); /* SIGTERM, and waits for its end */
 /* Starts the server again on the same ports, and kills it first if it is up. */
 void etcd_restart(struct etcd_server *s, bool keep_data);
+/* Restarts the server as a process of that group, by number, so that rules of nftables can tell
+ * which connections are the server's own. Only root may. */
+void etcd_use_group(struct etcd_server *s, const char *group);
 /* SIGSTOP. A node that is paused is not asked who leads. */
 void etcd_pause(struct etcd_server *s);
 void etcd_continue(struct etcd_server *s);
