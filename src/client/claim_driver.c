@@ -219,6 +219,7 @@ static inline bool submit(struct hf_lease *lease, struct claim_effect effect, na
     struct engine_op *op = &lease->op;
     op->verb = effect.verb;
     op->may_be_in_flight = effect.may_be_in_flight;
+    op->is_renewal = effect.is_renewal;
     op->lost = lease->lost_status != HF_OK;
     op->in_background = !lease->callers;
     bool is_background = background_is_me(lease->client);

@@ -116,6 +116,7 @@ struct claim_move claim_step(struct claim *claim, const struct claim_event *even
     return (struct claim_move){
         .verb = effect.verb,
         .may_be_in_flight = effect.may_be_in_flight,
+        .is_renewal = effect.is_renewal,
         .ttl = effect.ttl,
         .report = effect.report,
         .status = effect.status,

@@ -104,6 +104,7 @@ struct claim_effect {
     enum op_verb verb : 8; /* verb to submit now; OP_NONE: nothing */
     enum claim_report report : 8;
     bool may_be_in_flight; /* that verb must leave a tombstone */
+    bool is_renewal;       /* EXTEND: no caller asked for it */
     hf_status
         status; /* with a report: its status; without one: HF_OK, or why the event was refused */
     nanos ttl;  /* EXTEND: for how long */
@@ -112,7 +113,7 @@ _Static_assert(sizeof(struct claim_effect) == 16, "an effect must fit into two r
 
 struct claim_move {
     enum op_verb verb;
-    bool may_be_in_flight;
+    bool may_be_in_flight, is_renewal;
     nanos ttl;
     enum claim_report report;
     hf_status status;

@@ -132,6 +132,7 @@ static struct claim_effect send_extend(struct claim *claim, nanos ttl, bool aske
 {
     struct claim_effect move = send(claim, OP_EXTEND, asked, now);
     move.ttl = ttl;
+    move.is_renewal = !asked;
     return move;
 }
 

@@ -36,10 +36,10 @@
  *
  * Files: etcd.c the functions of engine.h and the URL; etcd_connection.c connections and calls;
  * etcd_session.c sessions and the epoch; etcd_entry.c requests for locks; etcd_replies.c their
- * replies; etcd_convert.c upgrade and downgrade; etcd_resize.c the capacity of a resized semaphore;
- * etcd_view.c lists and watches; etcd_value.c keys and values; etcd_lock_delay.c the setting of
- * that name; etcd_admin.c list and break; etcd_diagnose.c findings; etcd_messages.c messages;
- * protobuf.c and http2.c the wire. */
+ * replies; etcd_renewal.c renewals of all holds of a session together; etcd_convert.c upgrade and
+ * downgrade; etcd_resize.c the capacity of a resized semaphore; etcd_view.c lists and watches;
+ * etcd_value.c keys and values; etcd_lock_delay.c the setting of that name; etcd_admin.c list and
+ * break; etcd_diagnose.c findings; etcd_messages.c messages; protobuf.c and http2.c the wire. */
 #pragma once
 #include "core/entry_order.h"
 #include "core/timing.h"
@@ -88,6 +88,7 @@ struct etcd_entry;
 struct etcd_name;
 struct etcd_session;
 struct etcd_admin;
+struct etcd_proof; /* etcd_renewal.c */
 
 /* ---- Calls ---- */
 
@@ -102,11 +103,11 @@ enum call_kind {
     CALL_REFRESH,      /* reads the list for a waiter */
     CALL_CLAIM,        /* writes the entry of a shared hold */
     CALL_VERIFY,       /* checks that the entry exists */
+    CALL_PROVE,        /* checks the entries of many holds, for their renewal */
     CALL_MOVE,         /* checks that the entry exists, and moves it to another session */
     CALL_SETTLE,       /* notes the token in the entry, for lists */
     CALL_CONVERT_READ, /* reads the list for an upgrade */
     CALL_CONVERT,      /* makes a reader the writer, or a writer a reader */
-    CALL_RECHECK,      /* checks that the entry of a hold still exists once its watch has begun */
     CALL_DELETE,
     CALL_GUARD,        /* lock_delay: writes the guard, and reads those of others */
     CALL_ORPHAN_LEASE, /* lock_delay: a lease for guards whose holds ended without a release */
@@ -132,6 +133,7 @@ struct etcd_call {
     struct etcd_name *name;
     struct etcd_name *deletes_in; /* CALL_DELETE: the name that counts it in `deleting` */
     struct etcd_admin *admin;
+    struct etcd_proof *proof; /* CALL_PROVE */
 };
 
 struct etcd_connection {
@@ -160,6 +162,7 @@ struct etcd_session {
     uint64_t kept_term, kept_member;
     /* number of the last call that was sent before that keepalive was answered */
     uint64_t kept_call;
+    nanos round_at; /* when to prove its holds; 0: not planned */
 };
 
 /* ---- Names ---- */
@@ -245,6 +248,10 @@ struct etcd_entry {
     nanos good_until;
     uint64_t created, changed, token;
     uint64_t seen_at; /* newest revision at which the hold's entry was seen */
+    /* send time of the newest keepalive behind which a proof has shown the entry; 0: none */
+    nanos shown_at;
+    struct etcd_proof *proof; /* the proof in flight that has the entry; NULL: none */
+    unsigned proof_at;        /* its place there */
     uint64_t
         /* for a request that does not wait: revision of the list that decided; 0: none */
         try_revision;
@@ -364,6 +371,33 @@ nanos etcd_session_tick(struct etcd *e, nanos now);
 void etcd_session_attach(struct etcd_entry *entry, struct etcd_session *session);
 void etcd_sessions_close(struct etcd *e);
 
+static inline struct etcd_entry *etcd_entry_of_member(struct session_member *member)
+{
+    return (struct etcd_entry *)(void *)((char *)member - offsetof(struct etcd_entry, member));
+}
+
+/* ---- etcd_renewal.c ---- */
+
+/* EXTEND by the client itself: returns true if the hold is proven well enough to be renewed.
+ * Otherwise the entry's session begins a round, unless one is in flight. */
+bool etcd_renewal_need(struct etcd *e, struct etcd_entry *entry, nanos now);
+/* Returns true if a keepalive sent at that time is young enough for such an EXTEND. */
+bool etcd_renewal_is_recent(const struct etcd_session *session, nanos proven_at, nanos now);
+/* Returns the earliest send time of a keepalive that is young enough. */
+nanos etcd_renewal_since(const struct etcd_session *session, nanos now);
+/* A read or write of the hold's entry alone has shown it. */
+void etcd_renewal_show(struct etcd_entry *entry, const struct message *message);
+/* The hold's entry may have been deleted unseen: reads it soon, together with others. */
+void etcd_renewal_read_soon(struct etcd_entry *entry, nanos now);
+/* A keepalive was answered: continues the round. */
+void etcd_renewal_kept(struct etcd *e, struct etcd_session *session, nanos now);
+/* The entry is no hold of its session any more. */
+void etcd_renewal_leave(struct etcd_entry *entry);
+void etcd_renewal_on_reply(struct etcd *e, struct etcd_call *call, struct message *message,
+                           nanos now);
+nanos etcd_renewal_tick(struct etcd *e, nanos now);
+void etcd_proof_free(struct etcd_proof *proof);
+
 /* ---- etcd_entry.c ---- */
 
 void etcd_entry_submit(struct etcd *e, struct engine_op *op, nanos now);
@@ -380,8 +414,6 @@ void etcd_entries_reap(struct etcd *e); /* Drops the entries that are done. */
 void etcd_entry_send_claim(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_entry_send_verify(struct etcd *e, struct etcd_entry *entry, nanos now);
 void etcd_entry_send_delete(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* Reads the entry of a hold that has nothing in flight. */
-void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* Fails the requests that were not sent, because the server cannot be reached. */
 void etcd_entries_fail_unsent(struct etcd *e, const struct etcd_connection *connection);
 void etcd_entries_notify_waiters(struct etcd *e);
@@ -414,6 +446,8 @@ void etcd_entry_continue_grant(struct etcd *e, struct etcd_entry *entry, nanos n
 void etcd_entry_again(struct etcd *e, struct etcd_entry *entry, nanos now);
 /* Handles that the entry is gone: the hold or the place is lost. */
 void etcd_entry_lose(struct etcd *e, struct etcd_entry *entry);
+/* Copies what a read of a hold's entry says into the client's entry. */
+void etcd_entry_take(struct etcd *e, struct etcd_entry *entry, const struct key_value *pair);
 /* Copies what the stored entry says into the client's entry. */
 void etcd_entry_note(struct etcd_entry *entry, const struct key_value *pair);
 /* Replies EXTENDED, for the ttl or for the time that is left. */

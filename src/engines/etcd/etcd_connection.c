@@ -64,6 +64,7 @@ static void free_call(struct etcd_call *call)
         call->connection->etcd->deleting--;
     }
 
+    etcd_proof_free(call->proof);
     free(call);
 }
 
@@ -374,6 +375,9 @@ static void dispatch(struct etcd_call *call, struct message *m, nanos now)
     case CALL_RAISE_EPOCH:
     case CALL_PROVE_DOOR:
         etcd_session_on_reply(e, call, m, now);
+        break;
+    case CALL_PROVE:
+        etcd_renewal_on_reply(e, call, m, now);
         break;
     case CALL_READ_VIEW:
         etcd_view_on_read(e, call, m, now);

@@ -69,6 +69,8 @@ void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage)
     assert(stage != ENTRY_HELD || entry->session);
     entry->stage = stage;
     session_set_waits(&entry->member, stage == ENTRY_QUEUED);
+    if (stage != ENTRY_HELD)
+        etcd_renewal_leave(entry);
     if (stage == ENTRY_NONE)
         entry->is_watched = false;
     if (stage == ENTRY_NONE)
@@ -255,16 +257,6 @@ void etcd_entry_send_verify(struct etcd *e, struct etcd_entry *entry, nanos now)
     etcd_entry_send(e, entry, CALL_VERIFY, now);
 }
 
-void etcd_entry_send_recheck(struct etcd *e, struct etcd_entry *entry, nanos now)
-{
-    struct range_request own = {.key = etcd_value_key(entry)};
-    pb_clear(&e->message);
-    message_txn_range(&e->message, TXN_THEN, &own);
-    etcd_entry_send(e, entry, CALL_RECHECK, now);
-    if (entry->call)
-        etcd_call_claim_none(entry->call);
-}
-
 /* The condition is the time of the key's last change, not of its creation: otherwise a late move
  * could attach the entry to an older lease again. */
 static void send_rewrite(struct etcd *e, struct etcd_entry *entry, enum call_kind kind,
@@ -386,7 +378,8 @@ static struct etcd_session *session_to_extend(struct etcd *e, const struct etcd_
                            entry->session->base.is_private ? &entry->sent.attempt : NULL);
 }
 
-/* Goes on with an EXTEND: first a keepalive, then a quorum read that shows the entry. */
+/* Goes on with an EXTEND: first a keepalive, then a quorum read that shows the entry. Renewals by
+ * the client itself share both (etcd_renewal.c). */
 static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     bool checks = entry->verb == OP_CHECK && entry->session && entry->session->base.proven_at;
@@ -402,9 +395,16 @@ static void advance_extend(struct etcd *e, struct etcd_entry *entry, nanos now)
         return;
     }
     bool moves = session != entry->session;
+    if (entry->sent.is_renewal && !moves) {
+        if (etcd_renewal_need(e, entry, now))
+            etcd_entry_reply_extended(e, entry, now);
+        return;
+    }
     if (moves && (!etcd_session_need(e, session, now)))
         return;
-    if (!etcd_session_keep(e, session, entry->asked_at - ETCD_SHARE, now))
+    nanos since =
+        entry->sent.is_renewal ? etcd_renewal_since(session, now) : entry->asked_at - ETCD_SHARE;
+    if (!etcd_session_keep(e, session, since, now))
         return;
     if (moves)
         send_rewrite(e, entry, CALL_MOVE, session, now);

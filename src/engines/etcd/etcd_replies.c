@@ -251,6 +251,7 @@ static void on_place(struct etcd *e, struct etcd_entry *entry, struct message *m
     entry->created = entry->changed = m->header.revision;
     etcd_entry_set_stage(entry, ENTRY_QUEUED);
     etcd_session_prove(entry->session, m);
+    etcd_renewal_show(entry, m);
     bool complete =
         message_next_response(&m->responses, &put) && message_next_response(&m->responses, &all);
     etcd_resize_take(entry->name, m->responses, m->header.revision);
@@ -452,6 +453,7 @@ static void on_claimed(struct etcd *e, struct etcd_entry *entry, struct message 
         entry->changed = entry->token = m->header.revision;
         entry->confirmed |= entry->kind == HF_SEMAPHORE;
         etcd_session_prove(entry->session, m);
+        etcd_renewal_show(entry, m);
     } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
 
                pair.created == entry->created) {
@@ -471,7 +473,10 @@ void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos n
 {
     assert(entry->name);
     nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
-    nanos good = session_end(&entry->session->base) - entry->asked_at;
+    bool is_renewal = entry->verb == OP_EXTEND && entry->sent.is_renewal;
+    const struct session *session = &entry->session->base;
+    nanos end = is_renewal ? entry->shown_at + session->length : session_end(session);
+    nanos good = end - entry->asked_at;
     bool checks = entry->verb != OP_EXTEND && entry->good_until;
     if (checks && good > entry->good_until - entry->asked_at)
         /* Other holds may have renewed the session. */
@@ -488,6 +493,18 @@ void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos n
         etcd_view_watch_entry(e, entry, now);
 }
 
+static bool is_proven(const struct etcd_entry *entry, nanos now)
+{
+    const struct etcd_session *session = entry->session;
+    if (!session || !session->base.proven_at)
+        return false;
+    if (entry->verb != OP_EXTEND)
+        return true;
+    if (entry->sent.is_renewal)
+        return etcd_renewal_is_recent(session, entry->shown_at, now);
+    return session->base.proven_at >= entry->asked_at - ETCD_SHARE;
+}
+
 /* The read has shown the entry. Replies to an EXTEND if the keepalive is proven, too. Sends a
  * conversion unless the entry already has the wanted kind. */
 static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
@@ -495,10 +512,7 @@ static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
     assert(entry->name);
     bool converts = etcd_converts(entry->verb);
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK || converts;
-    bool is_proven = entry->session && entry->session->base.proven_at &&
-                     (entry->verb != OP_EXTEND ||
-                      entry->session->base.proven_at >= entry->asked_at - ETCD_SHARE);
-    bool is_done = is_proven && (!converts || etcd_is_converted(entry));
+    bool is_done = is_proven(entry, now) && (!converts || etcd_is_converted(entry));
 
     if (!extends)
         etcd_entry_advance(e, entry, now);
@@ -515,6 +529,16 @@ static uint64_t noted_token(const struct etcd_entry *entry, const struct key_val
     struct slice tail = {entry->id, ETCD_ID_TEXT};
     bool noted = etcd_value_read(&value, pair, tail) && value.token;
     return noted ? value.token : pair->created;
+}
+
+void etcd_entry_take(struct etcd *e, struct etcd_entry *entry, const struct key_value *pair)
+{
+    bool takes = entry->verb == OP_ACQUIRE || entry->verb == OP_NONE;
+    learn(e, entry, pair);
+    uint64_t noted = noted_token(entry, pair);
+    /* An upgrade of unknown outcome may have raised the token. */
+    if (!takes && noted > entry->token)
+        entry->token = noted;
 }
 
 static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
@@ -535,14 +559,11 @@ static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message
         return;
     }
 
-    learn(e, entry, &pair);
+    etcd_entry_take(e, entry, &pair);
     entry->seen_at = m->header.revision;
-    uint64_t noted = noted_token(entry, &pair);
-    /* An upgrade of unknown outcome may have raised the token. */
-    if (!takes && noted > entry->token)
-        entry->token = noted;
     if (entry->session)
         etcd_session_prove(entry->session, m);
+    etcd_renewal_show(entry, m);
     on_seen(e, entry, now);
 }
 
@@ -556,6 +577,7 @@ static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_sessi
         entry->changed = entry->seen_at = m->header.revision;
         etcd_session_attach(entry, to);
         etcd_session_prove(to, m);
+        etcd_renewal_show(entry, m);
         on_seen(e, entry, now);
     } else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair) &&
 
@@ -578,19 +600,6 @@ static void on_settled(struct etcd *e, struct etcd_entry *entry, struct message 
     else if (message_next_response(&m->responses, &own) && message_next_pair(&own.pairs, &pair))
         etcd_entry_note(entry, &pair);
 
-    etcd_entry_advance(e, entry, now);
-}
-
-/* Makes the client check a hold whose entry was deleted. */
-static void on_rechecked(struct etcd *e, struct etcd_entry *entry, struct message *m, nanos now)
-{
-    assert(entry->name);
-    struct message own;
-    struct key_value pair;
-    bool is_there = message_next_response(&m->responses, &own) &&
-                    message_next_pair(&own.pairs, &pair) && pair.created == entry->created;
-    if (!is_there && entry->stage == ENTRY_HELD)
-        e->host->recheck(e->host->ctx);
     etcd_entry_advance(e, entry, now);
 }
 
@@ -677,9 +686,6 @@ void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message 
         break;
     case CALL_SETTLE:
         on_settled(e, entry, m, now);
-        break;
-    case CALL_RECHECK:
-        on_rechecked(e, entry, m, now);
         break;
     case CALL_GUARD:
     case CALL_ORPHAN_LEASE:

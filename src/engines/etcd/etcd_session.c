@@ -50,6 +50,10 @@ struct etcd_session *etcd_session_adopt(struct etcd *e, const struct etcd_entry 
 
 void etcd_session_attach(struct etcd_entry *entry, struct etcd_session *session)
 {
+    if (session == entry->session)
+        return;
+    etcd_renewal_leave(entry);
+    entry->shown_at = 0;
     session_attach(&entry->member, session ? &session->base : NULL);
     entry->session = session;
 }
@@ -200,11 +204,6 @@ static void prove_door(struct etcd *e, nanos now)
 
 /* ---- Losing ---- */
 
-static struct etcd_entry *entry_of_member(struct session_member *member)
-{
-    return (struct etcd_entry *)(void *)((char *)member - offsetof(struct etcd_entry, member));
-}
-
 static void lose_entry(struct etcd *e, struct etcd_entry *entry)
 {
     assert(entry->name);
@@ -227,6 +226,7 @@ void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
     (void)now;
     session_end_all(&session->base);
     session->lease = 0;
+    session->round_at = 0;
 
     if (session == e->door) {
         e->epoch_is_set = false;
@@ -234,7 +234,7 @@ void etcd_session_lost(struct etcd *e, struct etcd_session *session, nanos now)
     }
 
     while (session->base.members)
-        lose_entry(e, entry_of_member(session->base.members));
+        lose_entry(e, etcd_entry_of_member(session->base.members));
 }
 
 /* ---- Replies ---- */
@@ -265,6 +265,7 @@ static void on_kept(struct etcd *e, struct etcd_call *call, const struct message
     session->kept_call = e->calls;
     if (session == e->door && e->epoch_is_set)
         prove_door(e, now);
+    etcd_renewal_kept(e, session, now);
 }
 
 static void on_door_read(struct etcd *e, struct message *m, nanos now)
@@ -327,7 +328,9 @@ nanos etcd_session_tick(struct etcd *e, nanos now)
     session_list_drop_unused(&e->sessions, has_call, e);
     if (commands(e)->state != CONNECTION_UP)
         return TIME_NEVER;
-    return session_list_renew(e->sessions, now, renew, e);
+    nanos round = etcd_renewal_tick(e, now);
+    nanos renewal = session_list_renew(e->sessions, now, renew, e);
+    return round < renewal ? round : renewal;
 }
 
 void etcd_sessions_close(struct etcd *e)

@@ -577,12 +577,11 @@ static void on_resize_event(struct etcd *e, struct etcd_name *name, const struct
 
 /* If the watch began after the entry was last seen, a deletion may have been missed: read the
  * entry. */
-static void on_entry_watched(struct etcd *e, struct etcd_entry *entry, uint64_t revision, nanos now)
+static void on_entry_watched(struct etcd_entry *entry, uint64_t revision, nanos now)
 {
-    bool is_idle = entry->stage == ENTRY_HELD && entry->verb == OP_NONE && !entry->call;
-    bool may_send = commands(e)->state == CONNECTION_UP && entry->op;
-    if (revision > entry->seen_at && is_idle && may_send)
-        etcd_entry_send_recheck(e, entry, now);
+    bool is_hold = entry->stage == ENTRY_HELD && entry->session && entry->op;
+    if (revision > entry->seen_at && is_hold)
+        etcd_renewal_read_soon(entry, now);
 }
 
 /* Handles that the entry of a hold was deleted, but not by its release. */
@@ -593,7 +592,7 @@ static void on_entry_event(struct etcd *e, struct etcd_entry *entry, struct watc
     struct watch_event event;
     bool deleted = false;
     if (m->created)
-        on_entry_watched(e, entry, m->header.revision, now);
+        on_entry_watched(entry, m->header.revision, now);
     while (message_next_event(&m->events, &event))
         deleted |= event.deleted;
     bool releases = entry->verb == OP_RELEASE || entry->verb == OP_LEAVE;

@@ -388,6 +388,63 @@ static void test_data_lost(void **state)
     etcd_client_close(other);
 }
 
+/* ---- Renewals ---- */
+
+/* Calls of that method that the server has received so far. */
+static long calls_of(const char *method)
+{
+    char command[200], line[400];
+    long calls = 0;
+    snprintf(command, sizeof command, "curl -s http://127.0.0.1:%u/metrics", etcd_port(server));
+    FILE *metrics = popen(command, "r");
+    assert_non_null(metrics);
+    while (fgets(line, sizeof line, metrics)) {
+        bool is_received = strncmp(line, "grpc_server_msg_received_total{", 31) == 0;
+        const char *value = strchr(line, '}');
+        if (is_received && value && strstr(line, method))
+            calls += atol(value + 1);
+    }
+    assert_int_equal(pclose(metrics), 0);
+    return calls;
+}
+
+/* A round has one keepalive and a transaction for each 100 holds, and there are three in a ttl. */
+static void test_shared_renewals(void **state)
+{
+    (void)state;
+    enum { HOLDS = 250, ROUNDS = 6, PROOFS = 3 };
+    static hf_lease *lease[HOLDS];
+    static struct loss loss[HOLDS];
+    hf_client *client = direct_client();
+    for (int i = 0; i < HOLDS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "kept-%d", i);
+        lease[i] = hold(client, name, HF_AUTO_RENEW, &loss[i]);
+    }
+
+    nap_ms(TTL_MS); /* until each hold is in its session, and watched */
+    long kept = calls_of("\"LeaseKeepAlive\""), read = calls_of("\"Txn\"");
+    nap_ms(2 * TTL_MS);
+    kept = calls_of("\"LeaseKeepAlive\"") - kept;
+    read = calls_of("\"Txn\"") - read;
+    print_message("# %d holds in two ttls: %ld keepalives, %ld transactions\n", HOLDS, kept, read);
+    assert_in_range(kept, 3, ROUNDS + 1);
+    assert_in_range(read, 3, (ROUNDS + 1) * PROOFS);
+
+    /* A proof that finds a key gone tells its holder and no other. */
+    int64_t at = now_ns();
+    etcdctl(server, "del --prefix fault/kept-7/");
+    await_loss(&loss[7], at);
+    for (int i = 0; i < HOLDS; i++) {
+        assert_int_equal(atomic_load(&loss[i].times), i == 7);
+        if (i == 7)
+            hf_lease_free(lease[i]);
+        else
+            must_release(lease[i]);
+    }
+    etcd_client_close(client);
+}
+
 /* ---- Names ---- */
 
 static void test_names(void **state)
@@ -427,6 +484,8 @@ int main(void)
         SENTENCE("a server that is stopped and comes back keeps the hold", test_stopped_politely),
         SENTENCE("a server that comes back empty: the holder is told, and the waiter is next",
                  test_data_lost),
+        SENTENCE("250 holds are renewed by three keepalives and nine reads in a ttl",
+                 test_shared_renewals),
         SENTENCE("names that look alike share nothing", test_names),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

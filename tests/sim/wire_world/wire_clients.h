@@ -170,6 +170,7 @@ static void apply(struct attempt *a, struct claim_event event)
         return;
     a->op.verb = move.verb;
     a->op.may_be_in_flight = move.may_be_in_flight;
+    a->op.is_renewal = move.is_renewal;
     if (move.verb == OP_EXTEND)
         a->op.ttl_ms = move.ttl / NANOS_OF_MS(1);
     WORLD_ENGINE.submit(c->engine, &a->op, event.now);
