@@ -5,11 +5,6 @@ export HOLDFAST_URL=local:$SCRATCH/table
 unset HOLDFAST_TTL HOLDFAST_WAIT HOLDFAST_GRACE HOLDFAST_MAX_HOLD NO_COLOR
 cd "$SCRATCH" || exit 1
 
-# missing_terminal: succeeds where no pseudo terminal can be made, as in a chroot, and says why.
-missing_terminal() {
-    ! "$TEST_BIN/pty" -- true >/dev/null 2>"$SCRATCH/no_terminal" && echo "needs a pseudo terminal: $(tail -n 1 "$SCRATCH/no_terminal")"
-}
-
 # needs_terminal: ends a script that cannot do without one, skipped with the reason.
 needs_terminal() {
     local why

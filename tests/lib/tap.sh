@@ -67,6 +67,12 @@ why_not() {
     echo "needs root or user namespaces: $(tail -n 1 "$SCRATCH/why_not")"
 }
 
+# missing_terminal: succeeds where no pseudo terminal can be made, as in a chroot, and says why.
+missing_terminal() {
+    ! script -qec true /dev/null </dev/null >/dev/null 2>"$SCRATCH/no_terminal" &&
+        echo "needs a pseudo terminal: $(tail -n 1 "$SCRATCH/no_terminal")"
+}
+
 done_testing() {
     echo "1..$tests_done"
 }

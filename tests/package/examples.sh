@@ -62,6 +62,8 @@ manage() {
 }
 if [ "$(id -u)" -ne 0 ]; then
     skip "the timer, started by systemd, runs the job under the lock" "needs root: a control group for systemd"
+elif ! grep -q ' cgroup2\? ' /proc/self/mounts; then
+    skip "the timer, started by systemd, runs the job under the lock" "needs control groups: none are mounted"
 elif ! apart=$(namespaces -m); then
     skip "the timer, started by systemd, runs the job under the lock" "$(why_not)"
 else

@@ -414,14 +414,14 @@ death() {
     local -a leases
     local i ended=0 extended=0
     for i in $(seq 1 100); do
-        acquire "dead$i" '{"ttlMs":60000}'
+        acquire "dead$i" '{"ttlMs":600000}'
         leases[i]=$LEASE
     done
     kill -KILL "$SERVICE_PID"
     wait "$SERVICE_PID" 2>/dev/null
     BASE=$OTHER
     for i in $(seq 1 100); do
-        ask PATCH "/v1/leases/${leases[i]}" '{"ttlMs":70000}'
+        ask PATCH "/v1/leases/${leases[i]}" '{"ttlMs":700000}'
         extended=$((extended + (STATUS == 200)))
         ask DELETE "/v1/leases/${leases[i]}"
         ended=$((ended + (STATUS == 204)))

@@ -18,7 +18,7 @@ export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 /** A test for each place, with a client that is closed afterwards. */
 export function everywhere(sentence, body, only = () => true) {
   for (const url of urls.filter(only))
-    test(`${scheme(url)}: ${sentence}`, { timeout: 30000 }, async (t) => {
+    test(`${scheme(url)}: ${sentence}`, { timeout: 120000 }, async (t) => {
       const client = new Client(url);
       try {
         await body(client, url, t);
