@@ -175,11 +175,18 @@ static bool is_background_thread(const struct io *io)
     return io->entered && pthread_equal(io->background_thread, pthread_self());
 }
 
+/* An event loop sends the requests of one turn together. A large batch goes out in parts:
+ * otherwise the server would idle while the loop makes the batch, and then the loop while the
+ * server replies. With 64 in flight and a processor for each, parts of 16 made a pair 1.7 times
+ * faster; parts of 8 gained the same, parts of 32 less. On one processor the size makes no
+ * difference. */
+enum { BATCH_PART = 16 };
+
 /* Flushes the request of an op without a caller, unless more follow, and makes sure that a thread
  * reads its reply. */
 static void start_in_background(struct io *io, const struct engine_op *op)
 {
-    if (!op->batched)
+    if (!op->batched || io->unsent >= BATCH_PART)
         io_flush_connections(io);
     io_offer(io, op->connections);
     io_loop_announce(io, op->connections);
