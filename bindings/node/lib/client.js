@@ -68,6 +68,7 @@ class Client extends EventEmitter {
    * lease was lost meanwhile, rejects with a LostError that has the result beside it. */
   async using(name, options, work) {
     if (typeof options === 'function') [options, work] = [{}, options];
+    if (typeof work !== 'function') throw new HoldfastError('HF_INVALID', 'work: not a function');
     const lease = await this.acquire(name, options);
     let result;
     try {
@@ -150,7 +151,10 @@ class Client extends EventEmitter {
 
   /** Most calls come this way. It makes only one promise besides that of the wait, because each
    * promise costs time. */
-  async #acquire(name, options) {
+  async #acquire(name, given) {
+    const options = given ?? {};
+    if (typeof options !== 'object')
+      throw new HoldfastError('HF_INVALID', `options: ${typeof options} is not an object`);
     const { signal } = options;
     signal?.throwIfAborted();
     const wait = this.#waitOf(options);

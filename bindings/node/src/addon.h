@@ -36,6 +36,12 @@ struct addon_client {
     pthread_t thread;        /* the JavaScript thread */
     bool collects;           /* hf_process runs: its events go into `first` */
     struct event *first, **last;
+    struct {
+        int64_t spin_us; /* the setting `spin`: microseconds to wait for a reply */
+        unsigned begun;  /* number of requests begun since events were dispatched last */
+        unsigned misses; /* number of times in a row that no reply came within spin_us */
+        unsigned skips;  /* number of calls left that do not spin, because of misses */
+    } near;
     bool answers_at_once;
     unsigned references;
     unsigned waits; /* promises that keep the process alive */

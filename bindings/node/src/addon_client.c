@@ -191,6 +191,8 @@ static hf_status open_library(struct addon_client *client, const char *url,
         return status;
     (void)hf_client_capabilities(client->hf, &capabilities);
     client->answers_at_once = capabilities.can & HF_CAN_ANSWER_AT_ONCE;
+    const char *source;
+    (void)hf_client_setting(client->hf, "spin", &client->near.spin_us, &source);
     return HF_OK;
 }
 

@@ -1,9 +1,13 @@
 // bars.mjs - what a lock costs beside npm redlock, in one warmed process: slices of 100 ms in turns, so that a change of load
 // meets both. The figures are printed; the bars are asserted.
 //
+// Redlock's bars are met with client and server on one processor and on two: left alone they share one or not, as it happens.
+//
 //     HF_TEST_URLS='local:… redis://…' node bars.mjs     needs redlock5 and ioredis of npm in node_modules
 //
 // Not with node:test: its hooks run at every promise, which costs more than a lock on this machine.
+import { execFileSync } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Redis from 'ioredis';
 import npm from 'redlock5';
@@ -44,9 +48,28 @@ async function inTurns(kinds, inFlight) {
   return Object.fromEntries(Object.entries(seen).map(([name, costs]) => [name, median(costs)]));
 }
 
+const pin = (pid, processors) => execFileSync('taskset', ['-acp', processors, String(pid)], { stdio: 'ignore' });
+
+/** Where the server runs and where this process does. */
+function places() {
+  const all = `0-${availableParallelism() - 1}`;
+  const one = [['on one processor', '0', '0']];
+  return availableParallelism() > 1 ? [...one, ['on two processors', '0', '1'], ['wherever they run', all, all]] : one;
+}
+
 async function besideRedlock(inFlight, bar) {
-  const client = new Client(server);
   const redis = new Redis(server);
+  const pid = (await redis.info('server')).match(/process_id:(\d+)/)[1];
+  for (const [where, ofServer, here] of places()) {
+    pin(pid, ofServer);
+    pin(process.pid, here);
+    await besideRedlockHere(redis, inFlight, bar, where);
+  }
+  await redis.quit();
+}
+
+async function besideRedlockHere(redis, inFlight, bar, where) {
+  const client = new Client(server);
   const redlock = new NpmRedlock([redis], { retryCount: 0 });
   const names = Array.from({ length: inFlight }, () => fresh());
   const { holdfast, redlock: theirs } = await inTurns({
@@ -54,9 +77,8 @@ async function besideRedlock(inFlight, bar) {
     redlock: async (i) => (await redlock.acquire(['theirs' + names[i]], 10000)).release(),
   }, inFlight);
   await client.close();
-  await redis.quit();
-  say(`${inFlight} in flight: ${(holdfast / theirs).toFixed(2)} of the time of npm redlock`);
-  ok(`${inFlight} in flight: at most ${bar} of the time of npm redlock`, holdfast <= bar * theirs);
+  say(`${inFlight} in flight, ${where}: ${(holdfast / theirs).toFixed(2)} of the time of npm redlock`);
+  ok(`${inFlight} in flight, ${where}: at most ${bar} of the time of npm redlock`, holdfast <= bar * theirs);
 }
 
 async function onThisMachine() {

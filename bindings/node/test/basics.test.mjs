@@ -57,7 +57,19 @@ test('a bad URL throws in the constructor, and an unknown option in the call', a
     await assert.rejects(client.acquire('a', options), (error) => error.code === 'HF_INVALID' && error.message.includes(word));
   for (const name of [7, '', 'a\0b', 'x'.repeat(513), 'half \ud800'])
     await assert.rejects(client.acquire(name), isRejected('HF_INVALID'));
+  for (const options of [5000, '5s', true, () => {}])
+    await assert.rejects(client.acquire('a', options), (error) => error.code === 'HF_INVALID' && error.message.includes('options'));
+  for (const work of [undefined, null, {}, 'work'])
+    await assert.rejects(client.using('a', {}, work), isRejected('HF_INVALID'));
+  assert.equal(client.counters().asked, 0);
   await client.close();
+});
+
+everywhere('null stands for no options', async (client) => {
+  const name = fresh();
+  await (await client.acquire(name, null)).release();
+  await (await client.tryAcquire(name, null)).release();
+  assert.equal(await client.using(name, null, async () => 7), 7);
 });
 
 everywhere('a lock is held by one, and its token rises', async (client) => {

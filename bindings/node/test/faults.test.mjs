@@ -6,7 +6,7 @@ import test from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Client, LostError } from 'holdfast';
-import { block, command, everywhere, eventually, fresh, sleep, startOther } from './support.mjs';
+import { block, command, everywhere, eventually, fresh, scheme, sleep, startOther, urls } from './support.mjs';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc');
@@ -103,6 +103,25 @@ test('8 releases on a server that is stopped do not delay fs.readFile', { timeou
     process.kill(stopped.pid, 'SIGCONT');
     await client.close();
   }
+});
+
+// The addon takes replies that come soon without going back to the loop. It must stop doing so after a while, here, where
+// all of them come soon.
+test('a loop of pairs leaves the event loop to others', { timeout: 30000 }, async () => {
+  const url = urls.find((url) => scheme(url) === 'redis');
+  const client = new Client(`${url}?spin=1ms`);
+  const name = fresh();
+  let pairs = 0, before = 0, most = 0;
+  const turn = () => {
+    most = Math.max(most, pairs - before);
+    before = pairs;
+    if (pairs < 3000) setImmediate(turn);
+  };
+  await (await client.acquire(name)).release();
+  setImmediate(turn);
+  for (; pairs < 3000; pairs++) await (await client.acquire(name)).release();
+  assert.ok(Math.max(most, pairs - before) < 60, `${most} pairs in one turn of the loop`);
+  await client.close();
 });
 
 test('8 calls of list() and a close() on a server that is stopped do not delay fs.readFile', { timeout: 30000 }, async () => {

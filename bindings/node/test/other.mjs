@@ -3,6 +3,7 @@
 //     other.mjs hold URL NAME END      prints {token}, then ends: see ENDS
 //     other.mjs worker URL NAME END    the same in a worker thread, then prints {workerEnded}
 //     other.mjs wait URL NAME          prints {token} when it has waited for it, and ends with an open client
+//     other.mjs idle URL NAME          prints {token}, and only waits for its lease to be lost
 //     other.mjs contend URL NAME MS    tries every 20 ms and prints {after} when it gets the lock, or {after: null}
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { fileURLToPath } from 'node:url';
@@ -35,6 +36,14 @@ async function wait(url, name) {
   say({ token: lease.token });
 }
 
+/** The work waits for nothing but the loss of its lease. */
+function idle(url, name) {
+  void new Client(url).using(name, { ttl: 20000 }, (signal, lease) => {
+    say({ token: lease.token });
+    return new Promise((resolve) => signal.addEventListener('abort', resolve));
+  });
+}
+
 async function contend(url, name, ms) {
   const client = new Client(url);
   const begun = performance.now();
@@ -58,4 +67,4 @@ function worker(...words) {
 }
 
 const [what, ...words] = isMainThread ? process.argv.slice(2) : ['hold', ...workerData];
-await { hold, wait, contend, worker }[what](...words);
+await { hold, wait, idle, contend, worker }[what](...words);

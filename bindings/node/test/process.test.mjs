@@ -56,3 +56,11 @@ everywhere('an open client lets the process end, a pending wait does not', async
   assert.deepEqual((await other.ended)[0], 0, other.errors);
   await isFree(client, name);
 });
+
+everywhere('work that only waits for the loss of its lease lets the process end, which releases the lease', async (client, url) => {
+  const name = fresh();
+  const other = startOther('idle', url, name);
+  assert.ok((await other.line()).token > 0);
+  assert.deepEqual((await other.ended)[0], 0, other.errors);
+  await isFree(client, name);
+});
