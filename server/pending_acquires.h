@@ -82,7 +82,8 @@ bool wait_read(struct exchange *x, struct wait *wait, json_t *body);
 void wait_start_lock(struct wait *wait);
 void wait_refused(struct wait *wait);              /* Answers all requesters and frees the wait. */
 void leases_watch_renewals(struct leases *leases); /* Starts checking for renewals. */
-/* The hf_done_fn of every acquire of a wait: key lock, record, lock, note. */
+/* The hf_done_fn of every acquire that a wait makes: of the key's lock, record and note, and of the
+ * lock itself. */
 void wait_done(hf_lease *lease, hf_status outcome, void *wait);
 
 /* ---- idempotency.c ---- */

@@ -25,7 +25,7 @@
 #define CONNECT_AT_ONCE 50
 
 struct worker {
-    uint64_t counted, all; /* number of cycles that ended in time; of all cycles */
+    uint64_t counted, all; /* number of cycles that ended in time, and number of all cycles */
     double cpu_us;
     int64_t rss_kb;
     struct times cycles, handoffs;

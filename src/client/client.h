@@ -135,7 +135,7 @@ struct hf_lease {
     bool muted;     /* the caller does not have the handle yet, so on_lost must not run */
 
     /* Guarded by the client's lock: */
-    /* in the queue of notified leases; in the queue of leases with a callback due */
+    /* in the queue of notified leases; in the queue of leases that have a callback to run */
     bool is_notified, in_call;
     uint8_t due_callbacks; /* bits of enum callback_kind */
 
@@ -313,7 +313,7 @@ void lease_pool_free(struct hf_client *client);
 hf_status callbacks_ensure(struct hf_lease *lease);
 /* Returns the lease's callbacks to the pool. Called under the client's lock. */
 void callbacks_return(struct hf_lease *lease);
-void callbacks_free(struct hf_client *client); /* Frees those in the pool. */
+void callbacks_free(struct hf_client *client); /* Frees the callbacks in the pool. */
 
 /* Notes that a callback of the lease is due. The lease's lock is held. */
 void callbacks_due(struct hf_lease *lease, enum callback_kind callback);

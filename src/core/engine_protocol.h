@@ -87,7 +87,7 @@ struct engine_op {
     bool tokenless; /* the caller needs no token, so NO_TOKEN may stand for it */
     bool named;     /* the caller gave owner or attempt, so other requests may have the same */
     bool may_be_in_flight; /* an earlier op of this attempt may still arrive: leave a tombstone */
-    bool is_renewal;       /* EXTEND: the client's own; two thirds of the ttl are enough */
+    bool is_renewal;       /* EXTEND: no caller asked for it; two thirds of the ttl are enough */
     bool batched;          /* more may follow: the submitter calls flush() after the last */
     /* The engine's: it knows this op already, as the `next` of another. The client must submit it:
      * ACQUIRE, or LEAVE if it does not want the lock any more. The engine sets false then. */

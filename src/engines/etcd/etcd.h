@@ -162,7 +162,7 @@ struct etcd_session {
     uint64_t kept_term, kept_member;
     /* number of the last call that was sent before that keepalive was answered */
     uint64_t kept_call;
-    nanos round_at; /* when to prove its holds; 0: not planned */
+    nanos round_at; /* time of the next round; 0: none is planned */
 };
 
 /* ---- Names ---- */
@@ -248,10 +248,10 @@ struct etcd_entry {
     nanos good_until;
     uint64_t created, changed, token;
     uint64_t seen_at; /* newest revision at which the hold's entry was seen */
-    /* send time of the newest keepalive behind which a proof has shown the entry; 0: none */
+    /* send time of the newest keepalive after which the entry was seen to exist; 0: none */
     nanos shown_at;
     struct etcd_proof *proof; /* the proof in flight that has the entry; NULL: none */
-    unsigned proof_at;        /* its place there */
+    unsigned proof_at;        /* index of the entry in `proof` */
     uint64_t
         /* for a request that does not wait: revision of the list that decided; 0: none */
         try_revision;
@@ -378,20 +378,20 @@ static inline struct etcd_entry *etcd_entry_of_member(struct session_member *mem
 
 /* ---- etcd_renewal.c ---- */
 
-/* EXTEND by the client itself: returns true if the hold is proven well enough to be renewed.
- * Otherwise the entry's session begins a round, unless one is in flight. */
+/* Called for an EXTEND that no caller asked for. Returns true if the hold was proven recently
+ * enough to be renewed. Otherwise the entry's session begins a round, unless one is in flight. */
 bool etcd_renewal_need(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* Returns true if a keepalive sent at that time is young enough for such an EXTEND. */
+/* Returns true if a keepalive sent at `proven_at` is recent enough for such an EXTEND. */
 bool etcd_renewal_is_recent(const struct etcd_session *session, nanos proven_at, nanos now);
-/* Returns the earliest send time of a keepalive that is young enough. */
+/* Returns the earliest send time of a keepalive that is recent enough. */
 nanos etcd_renewal_since(const struct etcd_session *session, nanos now);
-/* A read or write of the hold's entry alone has shown it. */
+/* Notes that a request about this entry alone has shown that it exists. */
 void etcd_renewal_show(struct etcd_entry *entry, const struct message *message);
-/* The hold's entry may have been deleted unseen: reads it soon, together with others. */
+/* Plans to read the entry of a hold soon, together with others: it may have been deleted unseen. */
 void etcd_renewal_read_soon(struct etcd_entry *entry, nanos now);
-/* A keepalive was answered: continues the round. */
+/* Continues the round, because a keepalive was answered. */
 void etcd_renewal_kept(struct etcd *e, struct etcd_session *session, nanos now);
-/* The entry is no hold of its session any more. */
+/* Takes the entry out of its proof, because it is no longer a hold of its session. */
 void etcd_renewal_leave(struct etcd_entry *entry);
 void etcd_renewal_on_reply(struct etcd *e, struct etcd_call *call, struct message *message,
                            nanos now);

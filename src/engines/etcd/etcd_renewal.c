@@ -1,15 +1,15 @@
 /* etcd_renewal.c - renews all holds of a session together, in *rounds*.
  *
  * A round is one keepalive of the session, and then reads that show the entries of its holds: up to
- * PROOF_MAX entries in one transaction. It compares when each entry was last changed, and reads
- * only if one of them differs. A hold whose entry a proof has shown is renewed from when the
- * keepalive was sent.
+ * PROOF_MAX entries in one transaction, which is a *proof*. The transaction compares when each
+ * entry was last changed, and reads the entries only if one of them differs. A hold whose entry
+ * exists is renewed, counted from when the keepalive was sent.
  *
  * The client renews each hold by an EXTEND of its own. Such an EXTEND is answered at once if the
- * proof of its hold is younger than a third of the session's length. That leaves two thirds, so the
- * next round begins when the proof is a third old, without waiting for another EXTEND. However many
- * holds there are, a session has three rounds in its length. An extend of the caller gets a
- * keepalive of its own: it asks for the whole ttl from now on.
+ * keepalive of its hold's proof is younger than a third of the session's length, so at least two
+ * thirds of it are left. When it gets older the next round begins, without waiting for another
+ * EXTEND. However many holds there are, a session has three rounds in its length. An extend that a
+ * caller asks for gets a keepalive of its own, because it needs the whole ttl from now on.
  *
  * A hold that begins to be watched joins the next round early: its entry may have been deleted
  * between the last time that it was seen and the beginning of the watch. */
@@ -21,9 +21,9 @@
 /* A transaction of etcd has 128 parts at most. */
 enum { PROOF_MAX = 100 };
 
-/* One transaction of a round. */
+/* A transaction that reads entries of a round. */
 struct etcd_proof {
-    nanos kept_at; /* send time of the keepalive that it proves */
+    nanos kept_at; /* send time of the round's keepalive */
     unsigned count;
     struct etcd_entry *entry[PROOF_MAX]; /* NULL: not a hold of the session any more */
     enum { FOUND, FOUND_ELSEWHERE /* on another lease */, FOUND_NONE } found[PROOF_MAX];
@@ -89,7 +89,7 @@ static void send_proof(struct etcd *e, struct etcd_session *session, struct etcd
     call->proof = proof;
 }
 
-/* Reads the entries of all holds that the newest keepalive has not proven yet. */
+/* Reads the entries of all holds that were not seen since the newest keepalive. */
 static void prove(struct etcd *e, struct etcd_session *session, nanos now)
 {
     nanos kept_at = newest_keepalive(session);
@@ -99,7 +99,7 @@ static void prove(struct etcd *e, struct etcd_session *session, nanos now)
         if (!needs_proof(entry, kept_at))
             continue;
         if (!proof && !(proof = calloc(1, sizeof *proof)))
-            return; /* No memory: the next EXTEND tries again. */
+            return; /* no memory: the next EXTEND tries again */
 
         proof->kept_at = kept_at;
         entry->proof = proof;
@@ -135,7 +135,7 @@ static void advance_round(struct etcd *e, struct etcd_session *session, nanos no
     if (!is_due || session->base.state != SESSION_ALIVE || commands(e)->state != CONNECTION_UP)
         return;
     if (!etcd_session_keep(e, session, etcd_renewal_since(session, now), now))
-        return; /* The reply to the keepalive continues. */
+        return; /* the reply to the keepalive continues the round */
 
     session->round_at = 0;
     prove(e, session, now);
@@ -204,8 +204,8 @@ void etcd_renewal_show(struct etcd_entry *entry, const struct message *m)
         entry->shown_at = session->base.proven_at;
 }
 
-/* Reads the entries that a proof has compared in vain: the responses are in the order of the
- * entries. Nobody is told yet, because replies may change the proof. */
+/* Reads the reply to a proof that found an entry changed. The responses are in the order of the
+ * entries. No op gets its reply here, because that may change the proof. */
 static void read_entries(struct etcd *e, struct etcd_session *session, struct etcd_proof *proof,
                          struct message *m)
 {
@@ -228,7 +228,8 @@ static void read_entries(struct etcd *e, struct etcd_session *session, struct et
     }
 }
 
-/* The entry of a hold is gone. Returns true if its client is to be told and has asked nothing. */
+/* Handles that the entry of a hold is gone: fails its EXTEND, if there is one. Returns true if no
+ * request of the hold awaits a reply, so that the client must be told to check its holds. */
 static bool on_missing(struct etcd *e, struct etcd_entry *entry)
 {
     if (entry->verb == OP_EXTEND)
@@ -241,7 +242,7 @@ static void on_shown(struct etcd *e, struct etcd_entry *entry, nanos kept_at,
 {
     assert(entry->session);
     entry->seen_at = m->header.revision;
-    /* Otherwise the term has changed since the keepalive: another one is needed. */
+    /* If the leader has changed since the keepalive, another keepalive is needed. */
     if (entry->session->base.proven_at >= kept_at)
         entry->shown_at = kept_at;
     if (entry->verb == OP_EXTEND)

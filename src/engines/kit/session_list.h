@@ -17,8 +17,8 @@ void *session_list_find_or_make(struct session **list, int64_t seconds, const st
 void session_list_drop_unused(struct session **list,
                               bool (*is_in_flight)(void *ctx, const struct session *session),
                               void *ctx);
-/* Calls `renew` for the sessions with waiters that are due; extends renew those that have holds.
- * Returns when to call it again. */
+/* Calls `renew` for the sessions with waiters that are due. Sessions with holds are renewed by the
+ * EXTENDs of their holds. Returns when to call it again. */
 nanos session_list_renew(struct session *list, nanos now,
                          void (*renew)(void *ctx, struct session *session, nanos now), void *ctx);
 void session_list_free(struct session **list);

@@ -1,19 +1,19 @@
 /* joint_acquire.c - acquires several locks in one call of the server.
  *
- * A client that takes several names submits the op of one name when it holds the names before. With
- * each op it says which comes next. So the engine joins them: it sends one call for all of them
- * (scripts/acquire_several.lua), which the server ends at the first lock that is not free. The ops
- * behind the first are *ahead*: the client has not submitted them. Each has a request of its own in
- * the pipeline, so a lost connection or reply is noted for each.
+ * A client that takes several names submits the op of a name when it holds all names before it, and
+ * each op says which one comes next. So the engine can send one call for all of them
+ * (scripts/acquire_several.lua), which ends at the first lock that is not free. All ops but the
+ * first are then *ahead*: they were sent, and the client has not submitted them yet. Each has a
+ * request of its own in the pipeline, so a lost connection or reply is noted for each.
  *
- * A grant or a place in the queue is kept until the client submits the op. After anything else the
- * op is sent again then, by itself. If the client does not want the lock any more it submits LEAVE,
- * which is sent only if the server may have the op. */
+ * A grant or a place in the queue is kept until the client submits the op. After any other outcome
+ * the op is sent again when it is submitted. If the client does not want the lock any more it
+ * submits LEAVE, which is sent only if the server may have the op. */
 #include "redis.h"
 
 #include <assert.h>
 
-enum { JOINED_MOST = 32 }; /* locks in one call, which keeps the server from other clients */
+enum { JOINED_MOST = 32 }; /* most locks in one call: while it runs other clients wait */
 
 static void link_ops(struct redis_op *a, struct redis_op *next)
 {
@@ -40,8 +40,8 @@ void redis_joint_part(struct redis_op *a)
     a->is_joined = false;
 }
 
-/* Grants that replicas must acknowledge, and servers of a quorum, have requests of their own. The
- * locks of a cluster lie in different slots. */
+/* Returns true if ops may be joined. Grants that replicas must acknowledge, and servers of a
+ * quorum, need other requests. The locks of a cluster lie in different slots. */
 static bool may_join(const struct redis *r)
 {
     return !r->durable && !r->is_quorum_member && !r->cluster.is_on;
@@ -129,7 +129,7 @@ static struct request request_of(struct redis *r, struct redis_op *a)
                             .ttl_ms = a->sent_op.ttl_ms};
 }
 
-/* Parts the op from the one behind it, and returns that one; NULL: it is the last. */
+/* Separates the op from the next one, and returns the next one; NULL: there is none. */
 static struct redis_op *take_next(struct redis_op *a)
 {
     struct redis_op *next = a->is_joined ? a->joined : NULL;
@@ -137,7 +137,8 @@ static struct redis_op *take_next(struct redis_op *a)
     return next;
 }
 
-/* The call could not be sent, or only some of it: `a` and those behind it may have left. */
+/* Notes for `a` and the ops behind it that the server may have them, although the call could not be
+ * sent as a whole. */
 static void note_unsent(struct redis_op *a)
 {
     for (; a; a = take_next(a))

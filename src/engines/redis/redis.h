@@ -537,17 +537,18 @@ struct resting_op *redis_resting_op_next(const struct resting_op *one);
 
 /* ---- joint_acquire.c ---- */
 
-/* The client submits the op, which is one of several. Returns true if the server has answered the
- * op already, and the reply is reported. */
+/* Handles that the client submits an op, which may be ahead. Returns true if the server has
+ * answered it already; then the reply is reported. */
 bool redis_joint_submit(struct redis *r, struct redis_op *a);
-/* The op is not sent together with others any more. */
+/* Takes the op out of the group with which it would be sent. */
 void redis_joint_part(struct redis_op *a);
 /* Sends the call that acquires for the op and for those that are joined to it. */
 void redis_joint_send(struct redis *r, struct redis_op *a, struct redis_connection *connection,
                       nanos now);
 /* Keeps the reply to an op that is ahead. */
 void redis_joint_keep(struct redis_op *a, const struct engine_reply *reply);
-/* The call ended before the server asked for this op. is_unknown: or in the middle of that. */
+/* Handles that the call ended without an answer for this op. `is_unknown`: the server may have
+ * executed a part of it. */
 void redis_joint_unasked(struct redis *r, struct redis_op *a, bool is_unknown);
 
 /* ---- command_encode.c ---- */

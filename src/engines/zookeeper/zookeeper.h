@@ -69,7 +69,7 @@ enum {
     ZK_SHARED_MAX = 16,
     ZK_TOUCHES = 32,        /* number of answered requests that a session remembers */
     ZK_PING_PART = 16,      /* a session with places is pinged after 1/16 of its timeout */
-    ZK_IDLE_PART = 4,       /* a session without places is pinged after 1/4 */
+    ZK_IDLE_PART = 4,       /* a session without places is pinged after 1/4 of its timeout */
     ZK_WAITERS_MAX = 10000, /* longest queue of a name: lists grow with it */
     /* requests in flight; a server stops reading at its own globalOutstandingLimit */
     ZK_IN_FLIGHT_MAX = 1000,

@@ -33,7 +33,7 @@ end
 local function is_early(keys, p, now, ahead)
   if redis.call('EXISTS', keys[1]) == 1 then return false end
   local since = tonumber(redis.call('HGET', keys[4], '=') or 0)
-  -- the last hold ended by time, so nobody noted the end; or the clock stepped back
+  -- nobody noted the end, because the last hold expired; or the clock stepped back
   if since == 0 or since > now then
     since = now
     redis.call('HSET', keys[4], '=', whole(now))
