@@ -1,6 +1,7 @@
 // now.js - the view Now: troubles, chains of waiters, and a row for every lock, the most urgent one
 // first.
 import { showFigures } from './board.js';
+import { openBreaking } from './breaking.js';
 import { chainStarts, circleWords, drawChains, isDeadlocked } from './chains.js';
 import { $, drain, keepRows, make, makeBar, makeRow, makeTicking, setText } from './elements.js';
 import { anyChosen, chosenOrder, fits, offerHosts } from './filters.js';
@@ -31,9 +32,31 @@ function makeName(name) {
   return link;
 }
 
+// Makes the button of a row. A single holder is the victim. Of several the user must choose one, so
+// the button leads to the view of the lock, where each holder has a button of its own.
+function makeRowBreak(parts) {
+  const button = make('button', null, { type: 'button', class: 'small' });
+  button.addEventListener('click', () => {
+    const { name, holders } = parts.lock;
+    if (holders.length === 1) openBreaking(holders[0]);
+    else location.hash = '#/lock/' + encodeURIComponent(name);
+  });
+  return button;
+}
+
+// Another program's lock has no token by which a hold could be named.
+function updateBreak(button, { name, holders }) {
+  const isBreakable = holders.some((row) => row.token), several = holders.length > 1;
+  if (button.hidden !== !isBreakable) button.hidden = !isBreakable;
+  if (!isBreakable) return;
+  setText(button, several ? 'Break one…' : 'Break…');
+  const label = several ? `Choose which of the ${holders.length} holders of ${name} to break` : `Break the hold of ${who(holders[0])} on ${name}`;
+  if (button.label !== label) button.setAttribute('aria-label', button.label = label);
+}
+
 function createRow(lock) {
-  const { row, cells } = makeRow(['Name', 'Kind', 'In use', 'Holder', 'Held since', 'Held for', 'Time left', 'Waiting', 'Token']);
-  const [name, kind, used, holder, since, held, left, waiting, token] = cells;
+  const { row, cells } = makeRow(['Name', 'Kind', 'In use', 'Holder', 'Held since', 'Held for', 'Time left', 'Waiting', 'Token', '']);
+  const [name, kind, used, holder, since, held, left, waiting, token, action] = cells;
   const parts = { row, kind, used, since, who: make('span'), where: make('small'), held: makeTicking(), left: makeTicking(), bar: makeBar(), waiting: makeTicking(), token };
   name.className = 'name';
   name.append(makeName(lock.name));
@@ -43,6 +66,9 @@ function createRow(lock) {
   left.append(parts.left, parts.bar);
   waiting.append(parts.waiting);
   token.className = 'token';
+  parts.button = makeRowBreak(parts);
+  action.className = 'action';
+  action.append(parts.button);
   row.addEventListener('contentvisibilityautostatechange', (event) => look(parts, !event.skipped));
   if (!('oncontentvisibilityautostatechange' in row)) inSight.add(parts);
   return parts;
@@ -58,6 +84,7 @@ function updateRow(parts, lock) {
   setText(parts.since, first && !first.foreign ? clock(state.at - first.sinceMs) : '–');
   setText(parts.token, first?.token || '–');
   parts.bar.hidden = !first;
+  updateBreak(parts.button, lock);
   if (parts.stuck !== lock.isDeadlocked) parts.row.classList.toggle('stuck', parts.stuck = lock.isDeadlocked);
 }
 

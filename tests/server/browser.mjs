@@ -151,6 +151,31 @@ async function breaksOneOfThree() {
   await go(page, '#/');
 }
 
+// The board's own buttons: a single holder is the victim, and of several none is chosen for the user.
+async function breaksFromTheBoard() {
+  const sole = await acquire('printer/sole', { ttlMs: 60000, label: 'a lonely job' });
+  const shared = [];
+  for (const i of [1, 2]) shared.push(await acquire('printer/shared', { ttlMs: 60000, capacity: 2, label: 'desk ' + i }));
+  await until(page, () => document.querySelectorAll('#locks tbody tr').length === 2);
+  const button = (name) => row(page, name).locator('button:visible');
+  result((await button('printer/sole').getAttribute('aria-label')) === 'Break the hold of a lonely job @ 127.0.0.1 on printer/sole', 'the button of a row names its victim', await button('printer/sole').getAttribute('aria-label'));
+  await button('printer/sole').click();
+  const facts = await text(page, '#b-facts');
+  result(['printer/sole', 'a lonely job', sole.token, 'Held for'].every((word) => facts.includes(word)), 'and opens the dialog with it', facts);
+  await page.locator('#b-name').fill('printer/sole');
+  await page.locator('#b-reason').fill('paper jam');
+  await page.locator('#b-go').click();
+  await until(page, () => !document.getElementById('breaking').open);
+  result((await ask('GET', '/v1/leases/' + sole.leaseId)).status === 410, 'that hold is broken');
+  await button('printer/shared').click();
+  await until(page, () => document.querySelectorAll('#holders tbody tr').length === 2);
+  result((await page.evaluate(() => location.hash)) === '#/lock/printer%2Fshared' && !(await page.locator('#breaking').isVisible()), 'a lock with two holders leads to its view, where each has a button');
+  for (const { leaseId } of shared) result((await ask('GET', '/v1/leases/' + leaseId)).status === 200, 'both go on');
+  for (const { leaseId } of shared) await ask('DELETE', '/v1/leases/' + leaseId);
+  await go(page, '#/');
+  await until(page, () => document.querySelectorAll('#locks tbody tr').length === 0);
+}
+
 async function breaks({ first, waiting }) {
   await openBreaking('deploy/wrong');
   result(await page.locator('#b-go').isDisabled(), 'nor is another name with a reason');
@@ -344,6 +369,7 @@ await shrinks();
 await writes();
 await breaks(await oneLock());
 await breaksOneOfThree();
+await breaksFromTheBoard();
 await deadlock();
 await keyboard();
 await crowd();
