@@ -97,6 +97,8 @@ void answer_busy(struct exchange *x, const struct lock_state *lock_state, const 
     json_object_set_new(all, "waiters", json_integer(lock_state->waiters));
     json_object_set_new(all, "holder", lock_state->holder ? lock_state->holder : json_null());
     int64_t seconds = (again_ms + 999) / 1000;
-    exchange_field(x, "Retry-After", "%lld", (long long)(seconds < 1 ? 1 : seconds));
+    char digits[DIGITS_MAX];
+    digits_print((uint64_t)(seconds < 1 ? 1 : seconds), digits);
+    exchange_field(x, "Retry-After", digits);
     answer_problem(x, 409, "busy", detail, all);
 }

@@ -1,7 +1,6 @@
 /* caller_label.c - prints and splits labels of the form "LABEL @ CALLER". */
 #include "caller_label.h"
 #include "auth_tokens.h"
-#include <stdio.h>
 #include <string.h>
 
 #define MARK "@ "
@@ -15,16 +14,22 @@ const char *caller_name(const struct exchange *x)
 
 void caller_label_print(const char *label, const char *caller, char text[HF_LABEL_MAX + 1])
 {
-    const char *blank = *label ? " " : "";
-    int len = snprintf(text, HF_LABEL_MAX + 1, "%s%s" MARK "%s", label, blank, caller);
+    size_t len = strlen(label), caller_len = strlen(caller), blank = len > 0;
+    size_t mark_len = blank + strlen(MARK) + caller_len;
 
-    if (len > HF_LABEL_MAX)
-        snprintf(text, HF_LABEL_MAX + 1, "%s", label);
+    len = len < HF_LABEL_MAX ? len : HF_LABEL_MAX;
+    memcpy(text, label, len);
+    text[len] = 0;
+    if (len + mark_len > HF_LABEL_MAX)
+        return;
+
+    strcpy(text + len, blank ? " " MARK : MARK);
+    strcpy(text + len + mark_len - caller_len, caller);
 }
 
 struct caller_label caller_label_read(const char *text)
 {
-    struct caller_label found = {.label = ""};
+    struct caller_label found;
     const char *mark = NULL;
 
     for (const char *at = text; (at = strstr(at, MARK)); at++)
@@ -33,7 +38,12 @@ struct caller_label caller_label_read(const char *text)
 
     size_t len = mark ? (size_t)(mark - text) : strlen(text);
     len -= mark && len > 0; /* the blank before the mark */
-    snprintf(found.label, sizeof found.label, "%.*s", (int)len, text);
-    snprintf(found.caller, sizeof found.caller, "%s", mark ? mark + strlen(MARK) : "");
+    len = len < sizeof found.label ? len : sizeof found.label - 1;
+    memcpy(found.label, text, len);
+    found.label[len] = 0;
+    const char *caller = mark ? mark + strlen(MARK) : "";
+    size_t caller_len = strnlen(caller, sizeof found.caller - 1);
+    memcpy(found.caller, caller, caller_len);
+    found.caller[caller_len] = 0;
     return found;
 }

@@ -9,7 +9,7 @@ static const char POLICY[] =
 
 static void answer_asset(struct exchange *x, const struct asset *asset)
 {
-    exchange_field(x, "Content-Security-Policy", "%s", POLICY);
+    exchange_field(x, "Content-Security-Policy", POLICY);
     exchange_field(x, "X-Content-Type-Options", "nosniff");
     exchange_field(x, "Referrer-Policy", "no-referrer");
     exchange_field(x, "Cache-Control", "no-cache");

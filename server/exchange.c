@@ -1,9 +1,8 @@
 /* exchange.c - an exchange from its request to the end of its answer. */
 #include "connection.h"
+#include "flat_json.h"
 #include <event2/bufferevent_ssl.h>
 #include <openssl/rand.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,17 +45,14 @@ struct exchange *exchange_new(struct connection *c, size_t bytes)
 {
     struct exchange *x = calloc(1, sizeof *x);
     char *text = x ? calloc(1, bytes + 1) : NULL;
-    struct evbuffer *extra = text ? evbuffer_new() : NULL;
 
-    if (!extra) {
-        free(text);
+    if (!text) {
         free(x);
         return NULL;
     }
 
     x->text = text;
     x->body = text + bytes;
-    x->extra = extra;
     x->http = c->http;
     x->connection = c;
     x->began_ms = clock_ms();
@@ -74,44 +70,101 @@ void exchange_settle(struct http *http, struct exchange *x, bool delivered)
     if (x->settled)
         x->settled(x, delivered);
     http->o.ended(http->o.arg, x, delivered);
-    evbuffer_free(x->extra);
+    free(x->fields);
     free(x->text);
     free(x);
 }
 
 /* ---- Answering ---- */
 
-void exchange_field(struct exchange *x, const char *name, const char *format, ...)
+void exchange_field(struct exchange *x, const char *name, const char *value)
 {
-    va_list arguments;
+    size_t name_len = strlen(name), value_len = strlen(value);
+    char *fields = realloc(x->fields, x->fields_len + name_len + value_len + 4);
 
-    va_start(arguments, format);
-    evbuffer_add_printf(x->extra, "%s: ", name);
-    evbuffer_add_vprintf(x->extra, format, arguments);
-    evbuffer_add(x->extra, "\r\n", 2);
-    va_end(arguments);
+    if (!fields)
+        return;
+
+    char *at = fields + x->fields_len;
+    memcpy(at, name, name_len);
+    memcpy(at + name_len, ": ", 2);
+    memcpy(at + name_len + 2, value, value_len);
+    memcpy(at + name_len + 2 + value_len, "\r\n", 2);
+    x->fields = fields;
+    x->fields_len += name_len + value_len + 4;
 }
 
-static void write_head(struct exchange *x, int status, const char *type)
+/* An answer as pieces, which are copied into the output at once. */
+struct answer {
+    struct piece part[20];
+    size_t count, bytes;
+};
+
+static void add_bytes(struct answer *answer, const void *bytes, size_t len)
+{
+    if (len == 0)
+        return;
+    answer->part[answer->count++] = (struct piece){bytes, len};
+    answer->bytes += len;
+}
+
+static void add_text(struct answer *answer, const char *text)
+{
+    add_bytes(answer, text, strlen(text));
+}
+
+static void put(struct exchange *x, const struct answer *answer)
+{
+    struct evbuffer *out = bufferevent_get_output(x->connection->bev);
+    struct evbuffer_iovec space;
+
+    if (evbuffer_reserve_space(out, (ev_ssize_t)answer->bytes, &space, 1) != 1)
+        return;
+
+    char *at = space.iov_base;
+    for (size_t i = 0; i < answer->count; i++) {
+        memcpy(at, answer->part[i].at, answer->part[i].len);
+        at += answer->part[i].len;
+    }
+    space.iov_len = answer->bytes;
+    evbuffer_commit_space(out, &space, 1);
+}
+
+/* `digits` gets the status and must live as long as `answer`. */
+static void add_head(struct answer *answer, struct exchange *x, int status, const char *type,
+                     char digits[DIGITS_MAX])
 {
     struct connection *c = x->connection;
-    struct evbuffer *out = bufferevent_get_output(c->bev);
 
     x->status = status;
     bool is_last = c->http->draining ||
                    (c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     if (is_last)
         x->closes = true;
-    const char *stays = x->head.is_http10 ? "Connection: keep-alive\r\n" : "";
-    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nX-Request-Id: %s\r\n%s%s%s%s", status,
-                        http_reason(status), x->id, type ? "Content-Type: " : "", type ? type : "",
-                        type ? "\r\n" : "", x->closes ? "Connection: close\r\n" : stays);
-    evbuffer_add_buffer(out, x->extra);
+
+    add_text(answer, "HTTP/1.1 ");
+    add_bytes(answer, digits, digits_print((uint64_t)status, digits));
+    add_text(answer, " ");
+    add_text(answer, http_reason(status));
+    add_text(answer, "\r\nX-Request-Id: ");
+    add_text(answer, x->id);
+    if (type) {
+        add_text(answer, "\r\nContent-Type: ");
+        add_text(answer, type);
+    }
+    if (x->closes)
+        add_text(answer, "\r\nConnection: close");
+    else if (x->head.is_http10)
+        add_text(answer, "\r\nConnection: keep-alive");
+    add_text(answer, "\r\n");
+    add_bytes(answer, x->fields, x->fields_len);
 }
 
 void exchange_answer(struct exchange *x, int status, const char *type, const void *body, size_t len)
 {
     struct connection *c = x->connection;
+    struct answer answer = {.count = 0};
+    char digits[DIGITS_MAX], length[DIGITS_MAX];
 
     if (!c) {
         x->status = status;
@@ -120,23 +173,30 @@ void exchange_answer(struct exchange *x, int status, const char *type, const voi
     }
 
     event_del(c->timer);
-    write_head(x, status, type);
-    struct evbuffer *out = bufferevent_get_output(c->bev);
-    if (status != 204)
-        evbuffer_add_printf(out, "Content-Length: %zu\r\n", len);
-    evbuffer_add(out, "\r\n", 2);
+    add_head(&answer, x, status, type, digits);
+    if (status != 204) {
+        add_text(&answer, "Content-Length: ");
+        add_bytes(&answer, length, digits_print(len, length));
+        add_text(&answer, "\r\n");
+    }
+    add_text(&answer, "\r\n");
     bool has_body = len > 0 && status != 204 && !piece_is(x->head.method, "HEAD");
     if (has_body)
-        evbuffer_add(out, body, len);
+        add_bytes(&answer, body, len);
+    put(x, &answer);
     connection_flush(c);
 }
 
 void exchange_stream(struct exchange *x, const char *type)
 {
+    struct answer answer = {.count = 0};
+    char digits[DIGITS_MAX];
+
     x->streams = true;
     x->closes = true;
-    write_head(x, 200, type);
-    evbuffer_add(bufferevent_get_output(x->connection->bev), "\r\n", 2);
+    add_head(&answer, x, 200, type, digits);
+    add_text(&answer, "\r\n");
+    put(x, &answer);
 }
 
 bool exchange_push(struct exchange *x, const char *text, size_t len)

@@ -41,17 +41,25 @@ static void on_settled(struct exchange *x, bool delivered)
         end_grant(grant);
 }
 
+#define LEASES_PATH "/v1/leases/"
+enum { ANSWER_MAX = LEASE_ID_MAX + 6 * HF_NAME_MAX + 256 }; /* a character escaped has six bytes */
+
 static void answer_granted(struct exchange *x, const struct grant *grant, const struct wait *wait)
 {
-    char token[24];
+    char token[DIGITS_MAX], location[sizeof LEASES_PATH + LEASE_ID_MAX], text[ANSWER_MAX];
+    struct flat_json json = flat_json_begin(text, sizeof text);
 
-    snprintf(token, sizeof token, "%llu", (unsigned long long)hf_lease_token(grant->lease));
-    exchange_field(x, "Location", "/v1/leases/%s", grant->id);
-    answer_json(x, 201,
-                json_pack("{s:s, s:s, s:s, s:s, s:I, s:b}", "leaseId", grant->id, "name",
-                          wait->name, "kind", hf_kind_name(wait->request.kind), "token", token,
-                          "expiresInMs", (json_int_t)hf_lease_left_ms(grant->lease), "autoRenew",
-                          (int)(wait->replayed ? auto_renew_has(grant->id) : wait->renews)));
+    digits_print(hf_lease_token(grant->lease), token);
+    flat_json_text(&json, "leaseId", grant->id);
+    flat_json_text(&json, "name", wait->name);
+    flat_json_text(&json, "kind", hf_kind_name(wait->request.kind));
+    flat_json_text(&json, "token", token);
+    flat_json_number(&json, "expiresInMs", hf_lease_left_ms(grant->lease));
+    flat_json_bool(&json, "autoRenew", wait->replayed ? auto_renew_has(grant->id) : wait->renews);
+    strcpy(location, LEASES_PATH);
+    strcpy(location + strlen(LEASES_PATH), grant->id);
+    exchange_field(x, "Location", location);
+    answer_flat_json(x, 201, &json);
 }
 
 static bool print_grant(struct grant *grant, const struct wait *wait)

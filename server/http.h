@@ -32,7 +32,8 @@ struct exchange {
     int64_t began_ms;
     int status; /* status of the answer; 0 until it is answered */
     bool streams, closes;
-    struct evbuffer *extra; /* further header fields of the answer */
+    char *fields; /* further header fields of the answer; NULL: none */
+    size_t fields_len;
 
     const struct route *route; /* route of the request; NULL until it is found */
     struct piece arguments[2]; /* parts of the path that match {...} of the route, not decoded */
@@ -84,8 +85,7 @@ size_t http_connections(const struct http *http);
 void *http_arg(const struct http *http); /* Returns `arg` of the options. */
 
 /* Adds a header field to an answer, which is any number of fields and then the body. */
-__attribute__((format(printf, 3, 4))) void exchange_field(struct exchange *x, const char *name,
-                                                          const char *format, ...);
+void exchange_field(struct exchange *x, const char *name, const char *value);
 void exchange_answer(struct exchange *x, int status, const char *type, const void *body,
                      size_t len);
 

@@ -17,6 +17,13 @@ static void answer_with(struct exchange *x, int status, const char *type, json_t
     free(text);
 }
 
+void answer_flat_json(struct exchange *x, int status, struct flat_json *json)
+{
+    size_t len = flat_json_end(json);
+    exchange_field(x, "Cache-Control", "no-store");
+    exchange_answer(x, status, TYPE_JSON, len ? json->text : "{}", len ? len : 2);
+}
+
 void answer_json(struct exchange *x, int status, json_t *json)
 {
     answer_with(x, status, TYPE_JSON, json);

@@ -32,11 +32,6 @@ static struct ledger_entry **bucket_of(const struct lease_ledger *ledger, uint64
     return (struct ledger_entry **)&ledger->buckets[key % BUCKETS_OF_LEDGER];
 }
 
-struct ledger_entry *lease_ledger_find(const struct lease_ledger *ledger, const char *exported)
-{
-    return lease_ledger_find_key(ledger, text_hash(exported));
-}
-
 struct ledger_entry *lease_ledger_find_key(const struct lease_ledger *ledger, uint64_t key)
 {
     struct ledger_entry *entry = *bucket_of(ledger, key);

@@ -42,7 +42,6 @@ uint64_t lease_ledger_add(struct lease_ledger *ledger, const char *exported, con
 
 /* Returns the entry of a lease. NULL if another instance granted the lease, or if it ended long
  * ago. Valid until the loop continues. */
-struct ledger_entry *lease_ledger_find(const struct lease_ledger *ledger, const char *exported);
 struct ledger_entry *lease_ledger_find_key(const struct lease_ledger *ledger, uint64_t key);
 
 /* Note an extension and an end. They do nothing if the entry is NULL or has ended. */

@@ -29,6 +29,7 @@ struct holding {
      * is attached for this request */
     struct auto_renewed *auto_renewed;
     char text[HF_EXPORT_MAX];
+    uint64_t key;             /* hash of `text` */
     struct lease_facts facts; /* parsed from `text` */
     int64_t granted_ms;       /* time of the grant in milliseconds since 1970; 0 if unknown */
     int64_t ttl_ms, slack_ms, left_ms, took_ms;
@@ -131,11 +132,17 @@ void lease_ops_forget_lines(void)
         (void)lease_ops_has_line(own_lines->token);
 }
 
+/* NULL: the ledger does not have the lease. */
+static struct ledger_entry *entry_of(const struct holding *h)
+{
+    return lease_ledger_find_key(h->server->ledger, h->key);
+}
+
 /* Returns the time since the grant; -1: unknown. The time in the id comes from another
  * instance's clock, so it is used only if this instance did not grant the lease. */
 static int64_t held_ms(const struct holding *h)
 {
-    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    const struct ledger_entry *entry = entry_of(h);
     int64_t ms = entry ? clock_ms() - entry->granted_ms : wall_ms() - h->granted_ms;
     if (!entry && h->granted_ms <= 0)
         return -1;
@@ -146,7 +153,7 @@ static int64_t held_ms(const struct holding *h)
  * instance knows, if that is earlier. */
 static int64_t held_until_end_ms(const struct holding *h)
 {
-    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    const struct ledger_entry *entry = entry_of(h);
     int64_t ms = held_ms(h), most = entry ? entry->ends_ms - entry->granted_ms : h->facts.ttl_ms;
     return ms < most ? ms : most;
 }
@@ -154,7 +161,7 @@ static int64_t held_until_end_ms(const struct holding *h)
 /* Chooses the correlation id of the request, or else that of the grant. */
 static void choose_correlation(const struct holding *h, char text[HF_CORRELATION_MAX + 1])
 {
-    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    const struct ledger_entry *entry = entry_of(h);
     if (correlation_given(h->x, text))
         return;
     snprintf(text, HF_CORRELATION_MAX + 1, "%s", entry ? entry->correlation : h->x->id);
@@ -164,7 +171,7 @@ static void write_line(const struct holding *h, enum hf_log_level level, const c
                        int64_t held)
 {
     char correlation[HF_CORRELATION_MAX + 1];
-    const struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    const struct ledger_entry *entry = entry_of(h);
     bool extends = h->action == ACTION_EXTEND;
 
     struct caller_label labels = caller_label_read(entry ? entry->label : "");
@@ -199,7 +206,7 @@ static void report_release(const struct holding *h, const char *label, int64_t h
 
 static void note_extended(const struct holding *h)
 {
-    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    struct ledger_entry *entry = entry_of(h);
 
     int64_t slack_ms = entry ? entry->ends_ms - h->began_ms : h->slack_ms;
     histogram_note(&h->server->metrics.renew_slack, (double)slack_ms / 1000);
@@ -210,10 +217,10 @@ static void note_extended(const struct holding *h)
 
 static void note_released(const struct holding *h)
 {
-    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
+    struct ledger_entry *entry = entry_of(h);
     int64_t held = held_ms(h);
 
-    (void)metrics_first_end(&h->server->metrics, h->text);
+    (void)metrics_first_end(&h->server->metrics, h->key);
     h->server->metrics.released_for_others += entry == NULL;
     write_line(h, HF_LOG_INFO, "released", held);
     report_release(h, entry ? entry->label : "", held);
@@ -225,8 +232,8 @@ static void note_released(const struct holding *h)
  * already. */
 static void note_lost(const struct holding *h)
 {
-    struct ledger_entry *entry = lease_ledger_find(h->server->ledger, h->text);
-    bool first = metrics_first_end(&h->server->metrics, h->text);
+    struct ledger_entry *entry = entry_of(h);
+    bool first = metrics_first_end(&h->server->metrics, h->key);
     bool is_held = h->auto_renewed ? h->slack_ms > 0 : entry && h->ended_ms < entry->ends_ms;
 
     if (entry)
@@ -241,7 +248,7 @@ static void note_lost(const struct holding *h)
 static void note_failed(const struct holding *h)
 {
     if (h->action == ACTION_RELEASE && h->is_tried)
-        lease_ledger_release(lease_ledger_find(h->server->ledger, h->text), h->status);
+        lease_ledger_release(entry_of(h), h->status);
     if (h->status == HF_IN_DOUBT)
         write_line(h, HF_LOG_WARN, "in_doubt", held_ms(h));
 }
@@ -263,12 +270,22 @@ static void note(const struct holding *h)
         note_released(h);
 }
 
+static void answer_held(const struct holding *h)
+{
+    char token[DIGITS_MAX], text[6 * HF_NAME_MAX + 128]; /* a character escaped has six bytes */
+    struct flat_json json = flat_json_begin(text, sizeof text);
+
+    digits_print(h->token, token);
+    flat_json_text(&json, "name", h->name);
+    flat_json_text(&json, "token", token);
+    flat_json_number(&json, "expiresInMs", h->left_ms);
+    answer_flat_json(h->x, 200, &json);
+}
+
 static void answer(struct holding *h)
 {
-    char token[24];
     bool lost = h->status == HF_LOST || h->status == HF_NOT_HELD;
 
-    snprintf(token, sizeof token, "%llu", (unsigned long long)h->token);
     if (h->forbidden)
         answer_problem(h->x, 403, "forbidden", "the token may not use this name", NULL);
     else if (h->status == HF_INVALID && h->token == 0)
@@ -280,9 +297,7 @@ static void answer(struct holding *h)
     else if (h->action == ACTION_RELEASE)
         exchange_answer(h->x, 204, NULL, NULL, 0);
     else
-        answer_json(h->x, 200,
-                    json_pack("{s:s, s:s, s:I}", "name", h->name, "token", token, "expiresInMs",
-                              (json_int_t)h->left_ms));
+        answer_held(h);
 }
 
 static void finish(struct holding *h)
@@ -413,6 +428,7 @@ static void post(struct exchange *x, enum action action, int64_t ttl_ms)
         return;
     }
 
+    h->key = text_hash(h->text);
     h->auto_renewed = auto_renew_enter(id.at, id.len);
     if (h->auto_renewed && action == ACTION_RELEASE)
         expect_line(h->facts.token);

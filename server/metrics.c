@@ -150,9 +150,9 @@ enum lease_end metrics_loss(const struct metrics *metrics, const struct hf_log_e
 }
 
 /* Returns false if this end was counted before. */
-bool metrics_first_end(struct metrics *metrics, const char *exported)
+bool metrics_first_end(struct metrics *metrics, uint64_t hash)
 {
-    uint64_t hash = text_hash(exported), *end = &metrics->ends[hash % ENDS];
+    uint64_t *end = &metrics->ends[hash % ENDS];
     bool first = *end != hash;
     *end = hash;
     return first;

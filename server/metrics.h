@@ -62,6 +62,6 @@ void histogram_note(struct histogram *histogram, double seconds);
 void metrics_note(struct metrics *metrics, const struct hf_log_event *event, int64_t depth);
 /* Returns how a lease that the library reports as lost has ended. */
 enum lease_end metrics_loss(const struct metrics *metrics, const struct hf_log_event *event);
-/* Returns true if the end of a lease was not reported before. */
-bool metrics_first_end(struct metrics *metrics, const char *exported);
+/* Returns true if the end of a lease was not reported before. `hash`: of its exported text. */
+bool metrics_first_end(struct metrics *metrics, uint64_t hash);
 void metrics_free(struct metrics *metrics);

@@ -132,23 +132,34 @@ bool routes_is_public(const struct exchange *x)
     return found;
 }
 
+/* Prints the methods of the path; "" if no route has it. */
+static void print_allowed(struct exchange *x, char *allowed, size_t size)
+{
+    size_t len = 0;
+
+    *allowed = 0;
+    for (size_t i = 0; i < ROUTE_COUNT; i++)
+        if (matches(ROUTES[i].path, x->head.path, x->arguments))
+            len += (size_t)snprintf(allowed + len, size - len, "%s%s", len ? ", " : "",
+                                    ROUTES[i].method);
+}
+
 void routes_dispatch(struct exchange *x)
 {
-    char allowed[64] = "";
+    char allowed[64];
 
     for (size_t i = 0; i < ROUTE_COUNT; i++) {
-        if (!matches(ROUTES[i].path, x->head.path, x->arguments))
-            continue;
-        if (is_method(x, ROUTES[i].method)) {
+        bool is_it =
+            is_method(x, ROUTES[i].method) && matches(ROUTES[i].path, x->head.path, x->arguments);
+        if (is_it) {
             call(x, &ROUTES[i]);
             return;
         }
-        snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%s",
-                 *allowed ? ", " : "", ROUTES[i].method);
     }
 
+    print_allowed(x, allowed, sizeof allowed);
     if (*allowed) {
-        exchange_field(x, "Allow", "%s", allowed);
+        exchange_field(x, "Allow", allowed);
         answer_problem(x, 405, "method_not_allowed",
                        "the route does not offer this method; see Allow", NULL);
     } else {

@@ -9,6 +9,7 @@
 #pragma once
 #include "auth_tokens.h"
 #include "failed_logins.h"
+#include "flat_json.h"
 #include "http.h"
 #include "metrics.h"
 #include "serve_settings.h"
@@ -47,6 +48,7 @@ struct server {
 /* ---- Answers ---- */
 
 void answer_json(struct exchange *x, int status, json_t *json); /* takes the reference of `json` */
+void answer_flat_json(struct exchange *x, int status, struct flat_json *json); /* ends `json` */
 
 /* Answers with a problem (RFC 9457). `code` is a word for programs, `detail` a sentence for
  * people. `extra` has further members or is NULL; its reference is taken. */

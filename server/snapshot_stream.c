@@ -30,7 +30,6 @@ struct stream {
 
 /* A change as it is kept: in one piece of memory, because most are never sent to a page. */
 struct past_change {
-    uint64_t end_of_hold; /* hash of name and token of the change, and whether it is an end */
     struct lease_change change;
     char text[]; /* the texts of `change` */
 };
@@ -41,6 +40,7 @@ struct snapshot_stream {
     struct stream *streams;
     bool is_polling, stopped;           /* is_polling: a poll is in flight */
     struct past_change *past[PAST_MAX]; /* a ring of the last changes */
+    uint64_t past_holds[PAST_MAX];      /* hash_of() each of them; read at each end of a hold */
     size_t past_count;                  /* changes so far; the next one goes to this place */
     json_t *fresh;                      /* changes that were not sent to the pages yet */
     struct event *flush;                /* timer that sends `fresh` */
@@ -237,8 +237,8 @@ static bool is_known(const struct snapshot_stream *view, const struct lease_chan
 {
     uint64_t end_of_hold = hash_of(change);
 
-    for (size_t i = 0; change->token && i < PAST_MAX && view->past[i]; i++)
-        if (view->past[i]->end_of_hold == end_of_hold)
+    for (size_t i = 0; change->token && i < PAST_MAX; i++)
+        if (view->past_holds[i] == end_of_hold)
             return true;
     return false;
 }
@@ -262,7 +262,6 @@ static void keep_change(struct snapshot_stream *view, const struct lease_change 
         return;
 
     char *at = kept->text;
-    kept->end_of_hold = hash_of(change);
     kept->change = *change;
     kept->change.event = put_text(&at, change->event);
     kept->change.name = put_text(&at, change->name);
@@ -270,8 +269,11 @@ static void keep_change(struct snapshot_stream *view, const struct lease_change 
     kept->change.text = put_text(&at, change->text);
     if (!change->at_ms)
         kept->change.at_ms = wall_ms();
-    free(view->past[view->past_count % PAST_MAX]);
-    view->past[view->past_count++ % PAST_MAX] = kept;
+
+    size_t place = view->past_count++ % PAST_MAX;
+    free(view->past[place]);
+    view->past[place] = kept;
+    view->past_holds[place] = hash_of(change);
 }
 
 /* Returns the last changes, newest last. */

@@ -9,11 +9,11 @@ struct kept_answer kept_answer;
 static struct exchange exchange;
 static struct server *server;
 
-void __wrap_exchange_field(struct exchange *x, const char *name, const char *format, ...)
+void __wrap_exchange_field(struct exchange *x, const char *name, const char *value)
 {
     size_t full = strlen(kept_answer.fields);
     (void)x;
-    snprintf(kept_answer.fields + full, sizeof kept_answer.fields - full, "%s: %s\n", name, format);
+    snprintf(kept_answer.fields + full, sizeof kept_answer.fields - full, "%s: %s\n", name, value);
 }
 
 void __wrap_exchange_answer(struct exchange *x, int status, const char *type, const void *body,

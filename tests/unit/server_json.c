@@ -1,4 +1,5 @@
 /* server_json.c - tests of what the service reads from a body and of how it answers. */
+#include "lease_id.h"
 #include "lib/kept_answer.h"
 #include "row_json.h"
 
@@ -185,6 +186,114 @@ static void test_rows(void **state)
     json_decref(array);
 }
 
+/* ---- Objects printed without a tree ---- */
+
+static void check_flat(const char *name, int64_t number)
+{
+    char text[HF_NAME_MAX * 6 + 128];
+    struct flat_json json = flat_json_begin(text, sizeof text);
+    flat_json_text(&json, "name", name);
+    flat_json_number(&json, "leftMs", number);
+    flat_json_bool(&json, "isHeld", number > 0);
+    answer_flat_json(request(""), 201, &json);
+
+    json_t *wanted = json_pack("{s:s, s:I, s:b}", "name", name, "leftMs", (json_int_t)number,
+                               "isHeld", number > 0);
+    assert_int_equal(kept_answer.status, 201);
+    assert_string_equal(kept_answer.type, "application/json");
+    if (!json_equal(kept_answer.body, wanted))
+        fail_msg("\"%s\" became %.*s", name, (int)json.len, text);
+    json_decref(wanted);
+}
+
+static void test_flat(void **state)
+{
+    char longest[HF_NAME_MAX + 1] = "";
+    (void)state;
+    check_flat("", 0);
+    check_flat("job", INT64_MAX);
+    check_flat("caf\xc3\xa9 \"quoted\" \\ \b\f\n\r\t\x01\x1f\x7f /", INT64_MIN);
+    memset(longest, '\x01', HF_NAME_MAX);
+    check_flat(longest, -1);
+    for (char c = 1; c > 0; c++)
+        check_flat((char[]){'a', c, 'b', 0}, c);
+}
+
+/* What does not fit is never sent in part. */
+static void test_flat_cut(void **state)
+{
+    static const char whole[] = "{\"a\":\"b\\\\c\",\"d\":-12,\"e\":false}";
+    (void)state;
+    for (size_t size = 0; size <= sizeof whole; size++) {
+        char text[sizeof whole];
+        memset(text, '#', sizeof text);
+        struct flat_json json = flat_json_begin(text, size);
+        flat_json_text(&json, "a", "b\\c");
+        flat_json_number(&json, "d", -12);
+        flat_json_bool(&json, "e", false);
+        size_t len = flat_json_end(&json);
+        assert_int_equal(len, size < sizeof whole - 1 ? 0 : sizeof whole - 1);
+        assert_true(len == 0 || memcmp(text, whole, len) == 0);
+        for (size_t i = size; i < sizeof text; i++)
+            assert_int_equal(text[i], '#');
+    }
+}
+
+/* ---- Ids of leases ---- */
+
+#define HEX_A "00112233445566778899aabbccddeeff"
+#define HEX_B "ffeeddccbbaa99887766554433221100"
+
+static void test_ids(void **state)
+{
+    static const char exported[] =
+        "hf1 " HEX_A " " HEX_B " 1 2 30 86400000 +18446744073709551615 a b";
+    char id[LEASE_ID_MAX], text[HF_EXPORT_MAX];
+    struct lease_facts facts;
+    int64_t granted_ms;
+    (void)state;
+    assert_true(lease_id_print(exported, 1795131938475, id));
+    assert_true(lease_id_read(id, strlen(id), text, &granted_ms));
+    assert_string_equal(text, exported);
+    assert_int_equal(granted_ms, 1795131938475);
+    assert_true(lease_text_read(text, &facts));
+    assert_string_equal(facts.attempt, HEX_A);
+    assert_string_equal(facts.owner, HEX_B);
+    assert_int_equal(facts.kind, 1);
+    assert_int_equal(facts.units, 2);
+    assert_int_equal(facts.capacity, 30);
+    assert_int_equal(facts.ttl_ms, 86400000);
+    assert_true(facts.token == UINT64_MAX);
+    assert_string_equal(facts.name, "a b");
+}
+
+static void test_bad_ids(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "hf1",
+        "hf1 ",
+        "hf2 " HEX_A " " HEX_B " 0 1 1 1000 7 a",
+        "hf1 " HEX_A "0 " HEX_B " 0 1 1 1000 7 a",
+        "hf1 0" HEX_B " 0 1 1 1000 7 a",
+        "hf1 " HEX_A " 00112233445566778899AABBCCDDEEFF 0 1 1 1000 7 a",
+        "hf1 " HEX_A " " HEX_B "  0 1 1 1000 7 a",
+        "hf1 " HEX_A " " HEX_B " 100 1 1 1000 7 a",
+        "hf1 " HEX_A " " HEX_B " 0 -1 1 1000 7 a",
+        "hf1 " HEX_A " " HEX_B " 0 1 1234567890 1000 7 a",
+        "hf1 " HEX_A " " HEX_B " 0 1 1 1234567890123456789 7 a",
+        "hf1 " HEX_A " " HEX_B " 0 1 1 1000 ++7 a",
+        "hf1 " HEX_A " " HEX_B " 0 1 1 1000 + a",
+        "hf1 " HEX_A " " HEX_B " 0 1 1 1000 7",
+        "hf1 " HEX_A " " HEX_B " 0 1 1 1000 7x a",
+    };
+    struct lease_facts facts;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (lease_text_read(bad[i], &facts))
+            fail_msg("\"%s\" was accepted", bad[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +307,10 @@ int main(void)
                  test_statuses),
         SENTENCE("a request without a correlation id has its own", test_correlation),
         SENTENCE("a row becomes an object with tokens as texts", test_rows),
+        SENTENCE("an object printed without a tree says the same", test_flat),
+        SENTENCE("an object that does not fit is not sent in part", test_flat_cut),
+        SENTENCE("the id of a lease has every field of its text", test_ids),
+        SENTENCE("a text that is no exported lease is refused", test_bad_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
