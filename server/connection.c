@@ -10,14 +10,17 @@
  * to wait until the socket is writable. The event `written` reports from the loop that the
  * answer went out, never from inside the handler. */
 #include "connection.h"
+#include <errno.h>
 #include <event2/bufferevent_ssl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define LINGER_MS 500
 #define PROBE_MS 250
+#define READ_MAX 16384
 
 static void connection_read(struct connection *c);
 
@@ -39,6 +42,8 @@ void connection_free(struct connection *c)
         http_leave_address(c->http, c->address);
     event_free(c->timer);
     event_free(c->written);
+    if (c->readable)
+        event_free(c->readable);
     bufferevent_free(c->bev);
     free(c);
 }
@@ -71,7 +76,7 @@ static void linger(struct connection *c)
     }
 
     connection_set_timer(c, LINGER_MS);
-    bufferevent_enable(c->bev, EV_READ);
+    connection_start(c);
 }
 
 static void finish_answer(struct connection *c)
@@ -146,9 +151,11 @@ void connection_refuse(struct connection *c, int status, const char *why)
     c->http->o.refuse(c->http->o.arg, x, status, why);
 }
 
-static void begin_exchange(struct connection *c, size_t head_len, size_t total)
+/* `head` points into `text`, the begin of the input. */
+static void begin_exchange(struct connection *c, const struct request_head *head, const char *text,
+                           size_t head_len)
 {
-    const char *why;
+    size_t total = head_len + head->body_len;
     struct exchange *x = exchange_new(c, total);
 
     if (!x) {
@@ -156,10 +163,8 @@ static void begin_exchange(struct connection *c, size_t head_len, size_t total)
         return;
     }
 
+    request_head_copy(&x->head, head, text, x->text);
     evbuffer_remove(bufferevent_get_input(c->bev), x->text, total);
-    /* Parses the head again, so that its pieces point into the copy. It was valid before, so this
-     * cannot fail. */
-    (void)request_head_read(&x->head, x->text, head_len, &why);
     x->body = x->text + head_len;
     x->body_len = total - head_len;
     x->closes = !x->head.keep_alive;
@@ -230,13 +235,12 @@ static void connection_read(struct connection *c)
     if (len < c->needed)
         continue_client(c, &head);
     else
-        begin_exchange(c, end, end + head.body_len);
+        begin_exchange(c, &head, text, end);
 }
 
-static void on_read(struct bufferevent *bev, void *arg)
+static void take_input(struct connection *c)
 {
-    struct connection *c = arg;
-    struct evbuffer *input = bufferevent_get_input(bev);
+    struct evbuffer *input = bufferevent_get_input(c->bev);
 
     if (c->lingers)
         evbuffer_drain(input, evbuffer_get_length(input));
@@ -244,6 +248,12 @@ static void on_read(struct bufferevent *bev, void *arg)
         connection_read(c);
     else if (evbuffer_get_length(input) >= PIPELINED_MAX)
         connection_lose(c);
+}
+
+static void on_read(struct bufferevent *bev, void *arg)
+{
+    (void)bev;
+    take_input(arg);
 }
 
 /* ---- Leaving ---- */
@@ -301,6 +311,38 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         connection_lose(c);
 }
 
+/* Reads a socket without TLS. The bufferevent would first ask how many bytes there are: one more
+ * system call for each request. */
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    static char bytes[READ_MAX];
+    struct connection *c = arg;
+    struct evbuffer *input = bufferevent_get_input(c->bev);
+    (void)what;
+
+    ssize_t len = recv(fd, bytes, sizeof bytes, 0);
+    bool is_early = len < 0 && (errno == EAGAIN || errno == EINTR);
+    if (is_early)
+        return;
+    if (len < 0) {
+        connection_lose(c);
+        return;
+    }
+    if (len == 0) {
+        event_del(c->readable);
+        on_end_of_input(c);
+        return;
+    }
+
+    evbuffer_unfreeze(input, 0); /* the bufferevent has frozen the end of its input */
+    int added = evbuffer_add(input, bytes, (size_t)len);
+    evbuffer_freeze(input, 0);
+    if (added == 0)
+        take_input(c);
+    else
+        connection_lose(c);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct connection *c = arg;
@@ -343,8 +385,12 @@ struct connection *connection_new(struct http *http, int fd, bool tls)
     struct bufferevent *bev = c ? open_bufferevent(http, fd, tls) : NULL;
     struct event *timer = bev ? event_new(http->o.base, -1, 0, on_timer, c) : NULL;
     struct event *written = timer ? event_new(http->o.base, -1, 0, on_written, c) : NULL;
+    struct event *readable =
+        written && !tls ? event_new(http->o.base, fd, EV_READ | EV_PERSIST, on_readable, c) : NULL;
 
-    if (!written) {
+    if (!written || (!readable && !tls)) {
+        if (written)
+            event_free(written);
         if (timer)
             event_free(timer);
         if (bev)
@@ -360,18 +406,28 @@ struct connection *connection_new(struct http *http, int fd, bool tls)
                              .bev = bev,
                              .timer = timer,
                              .written = written,
+                             .readable = readable,
                              .next = http->connections};
     if (c->next)
         c->next->prev = c;
     http->connections = c;
     http->count++;
     bufferevent_setcb(bev, on_read, on_drained, on_event, c);
-    bufferevent_setwatermark(bev, EV_READ, 0,
-                             PIPELINED_MAX + http->o.limits.head_bytes + http->o.limits.body_bytes);
-    /* connection_flush() writes to the socket itself, so the bufferevent must not. */
-    if (!tls)
+    /* Without TLS this file reads and writes the socket itself, so the bufferevent must not. */
+    if (tls)
+        bufferevent_setwatermark(
+            bev, EV_READ, 0, PIPELINED_MAX + http->o.limits.head_bytes + http->o.limits.body_bytes);
+    else
         bufferevent_disable(bev, EV_WRITE);
     connection_set_timer(c, http->o.limits.request_ms);
 
     return c;
+}
+
+void connection_start(struct connection *c)
+{
+    if (c->tls)
+        bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+    else
+        event_add(c->readable, NULL);
 }

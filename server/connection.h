@@ -25,6 +25,7 @@ struct connection {
     size_t scanned;                /* number of bytes that were searched for the end of the head */
     size_t needed;                 /* bytes of the whole request; 0 until the head is parsed */
     struct event *timer, *written; /* written: runs when the whole answer went out */
+    struct event *readable;        /* NULL: TLS, which the bufferevent reads */
 };
 
 struct http {
@@ -54,6 +55,7 @@ void connection_set_timer(struct connection *c, int64_t ms);
 /* The client cannot be answered any more: reports that to its exchange, and frees the
  * connection. */
 void connection_lose(struct connection *c);
+void connection_start(struct connection *c); /* Begins to read. */
 /* Answers a request that was not understood, and closes: the start of the next request is
  * unknown. */
 void connection_refuse(struct connection *c, int status, const char *why);

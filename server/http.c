@@ -172,7 +172,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         return;
     }
 
-    bufferevent_enable(c->bev, tls ? EV_READ | EV_WRITE : EV_READ);
+    connection_start(c);
 }
 
 /* Accepting failed, usually because descriptors are out. New connections stay in the kernel's

@@ -311,6 +311,28 @@ int request_head_read(struct request_head *head, const char *text, size_t len, c
     return status;
 }
 
+static struct piece moved(struct piece piece, const char *from, const char *to)
+{
+    return piece.at ? (struct piece){to + (piece.at - from), piece.len} : piece;
+}
+
+void request_head_copy(struct request_head *copy, const struct request_head *head, const char *from,
+                       const char *to)
+{
+    copy->method = moved(head->method, from, to);
+    copy->path = moved(head->path, from, to);
+    copy->query = moved(head->query, from, to);
+    copy->host = moved(head->host, from, to);
+    for (size_t i = 0; i < head->field_count; i++)
+        copy->fields[i] = (struct request_field){moved(head->fields[i].name, from, to),
+                                                 moved(head->fields[i].value, from, to)};
+    copy->field_count = head->field_count;
+    copy->body_len = head->body_len;
+    copy->is_http10 = head->is_http10;
+    copy->keep_alive = head->keep_alive;
+    copy->expects_continue = head->expects_continue;
+}
+
 static int hex(char c)
 {
     if (c >= '0' && c <= '9')

@@ -40,6 +40,10 @@ size_t request_head_end(const char *text, size_t len);
  * refusal with the reason in *why. The pieces point into `text`. */
 int request_head_read(struct request_head *head, const char *text, size_t len, const char **why);
 
+/* Copies a head whose text is at `from` and will be at `to`. The text at `from` is still there. */
+void request_head_copy(struct request_head *copy, const struct request_head *head, const char *from,
+                       const char *to);
+
 /* Returns the value of a field by its name in lower case, or NULL. If the field is repeated, the
  * first one. */
 const struct piece *request_head_field(const struct request_head *head, const char *name);
