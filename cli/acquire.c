@@ -95,7 +95,7 @@ static bool wait_for_grant(struct acquire *acquire, int *code)
     if (outcome == UNDECIDED) {
         hf_cancel(acquire->lease);
         if (waiting.gave_up)
-            *code = lock_request_unreachable(waiting.failure);
+            *code = lock_request_unreachable(waiting.failure, waiting.timed_out);
         else
             *code = lock_request_held_already(&acquire->lock_request, acquire->request.name,
                                               waiting.ours);
@@ -109,7 +109,15 @@ static bool wait_for_grant(struct acquire *acquire, int *code)
 static int deliver(struct acquire *acquire)
 {
     char secret[HF_EXPORT_MAX];
-    hf_status status = hf_lease_export(acquire->lease, secret, sizeof secret);
+    hf_status status;
+
+    /* A handoff on a server is short until its new holder confirms it. A failure changes nothing: a
+     * lease that was lost cannot be exported, and any other is held for as long as the line says.
+     */
+    bool is_short = hf_lease_left_ms(acquire->lease) < acquire->request.ttl_ms / 2;
+    if (is_short)
+        status = hf_extend(acquire->lease, 0);
+    status = hf_lease_export(acquire->lease, secret, sizeof secret);
 
     if (status != HF_OK)
         return fail_with(status);

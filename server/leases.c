@@ -124,6 +124,39 @@ static void note_grant(struct wait *wait)
     explicit_bzero(text, sizeof text);
 }
 
+static void take_grant(struct wait *wait)
+{
+    note_grant(wait);
+    bool needs_note = *wait->key && wait->requesters;
+    if (needs_note) {
+        idempotency_start_note(wait);
+        return;
+    }
+    wait_granted(wait);
+    wait_free(wait);
+}
+
+/* If the lease was lost, it has no text any more, and the answer says so. */
+static void on_confirmed(hf_lease *lease, hf_status outcome, void *arg)
+{
+    (void)lease;
+    (void)outcome;
+    take_grant(arg);
+}
+
+/* A handoff on a server is short until its new holder confirms it. The client must get the ttl that
+ * it asked for: it renews at a third of it. Returns false if there is nothing to wait for. */
+static bool start_confirming(struct wait *wait)
+{
+    bool is_short = hf_lease_left_ms(wait->lease) < wait->request.ttl_ms / 2;
+
+    if (!is_short || !wait->requesters ||
+        hf_extend_start(wait->lease, 0, on_confirmed, wait) != HF_OK)
+        return false;
+    lock_client_started(wait->leases->server->engine);
+    return true;
+}
+
 void wait_done(hf_lease *lease, hf_status outcome, void *arg)
 {
     struct wait *wait = arg;
@@ -137,16 +170,9 @@ void wait_done(hf_lease *lease, hf_status outcome, void *arg)
         return;
     }
 
-    if (outcome == HF_OK)
-        note_grant(wait);
-    bool needs_note = outcome == HF_OK && *wait->key && wait->requesters;
-    if (needs_note) {
-        idempotency_start_note(wait);
-        return;
-    }
     if (outcome == HF_OK) {
-        wait_granted(wait);
-        wait_free(wait);
+        if (!start_confirming(wait))
+            take_grant(wait);
         return;
     }
 

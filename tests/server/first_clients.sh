@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# first_clients.sh - the clients of docs/serve.md, as they stand there: each takes, renews and releases; each stops when its
-# lease is lost.
+# first_clients.sh - the clients of docs/serve.md, as they stand there: each takes, renews and releases, also behind another
+# holder; each stops when its lease is lost.
 . "$(dirname "$0")/serving.sh"
-serve "local:$SCRATCH/table" || exit 70
+start_redis || exit 70
+serve "$REDIS_URL" || exit 70
 
 # block LANGUAGE: its example under "First clients", for the service of this test.
 block() {
@@ -28,6 +29,11 @@ try() {
     is "$language: it ends well" "$?" 0
     like "$language: it takes, renews and releases" "$(tr '\n' ' ' <said)" '^taken, token [0-9]+ (renewed )+released $'
     ok "$language: then the lock is free" is_free
+
+    acquire nightly '{"ttlMs":1200}'
+    "$@" "$file" >said 2>complained
+    is "$language: behind another holder it waits, and ends well" "$?" 0
+    like "$language: it renews what the handoff gave it" "$(tr '\n' ' ' <said)" '^taken, token [0-9]+ (renewed )+released $'
 
     : >said
     "$@" "$file" >said 2>complained &

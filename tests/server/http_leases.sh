@@ -309,6 +309,7 @@ instances() {
     ask DELETE "/v1/leases/$LEASE"
     wait $waiter
     ok "and gets the lock on release" jq -e .leaseId granted
+    ok "for the ttl that it asked for, not for the short time of a handoff" jq -e '.expiresInMs > 10000' granted
     # Seeing and breaking.
     ask GET '/v1/locks?prefix=handed&state=held'
     said "the list shows it" '.locks[0].name' handed
