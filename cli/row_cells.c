@@ -20,14 +20,18 @@ struct shown row_kind(const struct hf_row *row)
     return output_shown(hf_kind_name(row->kind));
 }
 
+/* The history of Redis has no capacities: 0. */
 struct shown row_units_of(const struct hf_row *row, uint32_t units)
 {
     struct shown shown = {"all"};
     bool readers_and_writers = row->kind == HF_READ || row->kind == HF_WRITE;
+    bool is_all = readers_and_writers &&
+                  (units == HF_CAPACITY_MAX || (row->capacity > 0 && units >= row->capacity));
+    bool has_share = !readers_and_writers && row->capacity > 0;
 
-    if (!readers_and_writers)
+    if (has_share)
         snprintf(shown.text, sizeof shown.text, "%" PRIu32 "/%" PRIu32, units, row->capacity);
-    else if (units < row->capacity)
+    else if (!is_all)
         snprintf(shown.text, sizeof shown.text, "%" PRIu32, units);
     return shown;
 }

@@ -38,6 +38,10 @@ like "and the message says that it is one" "$said" '"theirs" is held by another 
 exits "what is no lock is 78" 78 "$HOLDFAST" run -n notalock -- true
 like "and says why" "$said" 'notalock.*not a lock'
 ok "release" "$HOLDFAST" release <lease
+"$HOLDFAST" acquire --ttl 1s handed >lease
+"$HOLDFAST" acquire --ttl 20s handed >lease
+ok "behind another holder, acquire prints the ttl that was asked for, not the short time of a handoff" jq -e '.leftMs > 10000' lease
+ok "and releases it" "$HOLDFAST" release <lease
 wait "$waiter"
 is "the one who waited has had it" $? 0
 exits "a second release is 79" 79 "$HOLDFAST" release <lease
@@ -58,6 +62,11 @@ exits "a shrunk one has no room" 75 sh -c '"$0" resize pool --capacity 2 && "$0"
 HOLDFAST_HISTORY=3 "$HOLDFAST" run kept -- true
 HOLDFAST_HISTORY=3 "$HOLDFAST" run kept -- true
 is "history" "$("$HOLDFAST" history --json kept | jq length)" 2
+fails "which has units, and no capacity that it does not know" grep -qE '[0-9]/0 ' <("$HOLDFAST" history kept)
+HOLDFAST_HISTORY=3 "$HOLDFAST" run -s shelf -- true
+like "a reader had one unit of a lock, not all" "$("$HOLDFAST" history shelf)" 'released +[0-9.]+ s +read +1 +[0-9]+ '
+HOLDFAST_HISTORY=3 "$HOLDFAST" run -x shelf -- true
+like "and a writer had all" "$("$HOLDFAST" history shelf)" 'write +all +[0-9]+ '
 HOLDFAST_HISTORY=3 "$HOLDFAST" acquire --ttl 200ms --capacity 2 permits >permit
 sleep 0.9 && HOLDFAST_HISTORY=3 "$HOLDFAST" run --capacity 2 permits -- true # nobody looks before that
 is "a permit ended with its ttl, not when somebody came" \
