@@ -116,7 +116,7 @@ static bool wait_for_grant(struct guard *guard, int *code)
     if (outcome == UNDECIDED) {
         lock_set_cancel(&guard->locks);
         if (waiting.gave_up)
-            *code = lock_request_unreachable(waiting.failure);
+            *code = lock_request_unreachable(waiting.failure, waiting.timed_out);
         else
             *code = lock_request_held_already(&guard->lock_request, waiting.name, waiting.ours);
         return false;

@@ -105,10 +105,10 @@ int lock_request_held_already(const struct lock_request *lock_request, const cha
     return lock_request->busy_code >= 0 ? lock_request->busy_code : hf_status_exit_code(HF_BUSY);
 }
 
-int lock_request_unreachable(const char *reason)
+int lock_request_unreachable(const char *reason, bool timed_out)
 {
-    complain("%s; given up, as --connect-wait says",
-             *reason ? reason : hf_status_text(HF_UNAVAILABLE));
+    complain("%s%s", *reason ? reason : hf_status_text(HF_UNAVAILABLE),
+             timed_out ? "; given up, as --connect-wait says" : "");
     return hf_status_exit_code(HF_UNAVAILABLE);
 }
 

@@ -42,9 +42,9 @@ int64_t lock_request_wait(const hf_client *client, int64_t wait_ms);
 int lock_request_held_already(const struct lock_request *lock_request, const char *name,
                               uint64_t token);
 
-/* The engine did not answer for as long as --connect-wait allows: prints the reason and returns the
- * exit code. */
-int lock_request_unreachable(const char *reason);
+/* The engine did not answer: prints the reason and returns the exit code. timed_out: it was waited
+ * for as long as --connect-wait allows. */
+int lock_request_unreachable(const char *reason, bool timed_out);
 
 /* Prints why the request was refused, with the holder if the lock is busy. Returns the exit
  * code. */

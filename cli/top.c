@@ -82,12 +82,14 @@ static void put_summary(struct top *top)
 
     for (size_t i = 0; i < top->rows.count; i++)
         holders += top->rows.all[i].role == HF_HOLDER;
+    size_t waiters = top->rows.count - holders;
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(text, sizeof text,
-             "holdfast %s %.400s  %.40s  %zu holders, %zu waiters; by %s%s%.200s; ? help",
+             "holdfast %s %.400s  %.40s  %zu holder%s, %zu waiter%s; by %s%s%.200s; ? help",
              top->verb, top->prefix ? output_shown(top->prefix).text : "",
-             text_time((int64_t)now.tv_sec * 1000).text, holders, top->rows.count - holders,
-             orders[top->order], *top->filter ? ", with " : "", output_shown(top->filter).text);
+             text_time((int64_t)now.tv_sec * 1000).text, holders, holders == 1 ? "" : "s", waiters,
+             waiters == 1 ? "" : "s", orders[top->order], *top->filter ? ", with " : "",
+             output_shown(top->filter).text);
     put_line(top, "", false, text);
 }
 

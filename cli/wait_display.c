@@ -61,8 +61,8 @@ static void note_answer(struct wait_display *waiting, const struct holder_lookup
         return;
 
     snprintf(waiting->failure, sizeof waiting->failure, "%s", holder_lookup->words);
-    bool is_over = now_ms() >= waiting->give_up_ms;
-    waiting->gave_up = is_over || strstr(holder_lookup->words, "no such host") != NULL;
+    waiting->timed_out = now_ms() >= waiting->give_up_ms;
+    waiting->gave_up = waiting->timed_out || strstr(holder_lookup->words, "no such host") != NULL;
 }
 
 /* Cuts a text to the terminal's width, because a wrapped line cannot be redrawn. */
@@ -153,7 +153,8 @@ void wait_display_update(struct wait_display *waiting)
         waiting->holder_lookup =
             holder_lookup_begin(waiting->client, waiting->name, waiting->lock_request->wake_fd);
         put_off(waiting);
-        waiting->gave_up = !waiting->holder_lookup && now_ms() >= waiting->give_up_ms;
+        waiting->timed_out = !waiting->holder_lookup && now_ms() >= waiting->give_up_ms;
+        waiting->gave_up = waiting->timed_out;
     }
     if (!waiting->holder_lookup || !holder_lookup_done(waiting->holder_lookup, 0))
         return;

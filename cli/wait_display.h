@@ -17,6 +17,7 @@ struct wait_display {
                    that holds the lock */
     bool reached;       /* a lookup was answered */
     bool gave_up;       /* the engine did not answer for too long, or its host does not exist */
+    bool timed_out;     /* gave up after --connect-wait */
     char failure[320];  /* error text of the last lookup */
     int64_t give_up_ms; /* time after which one more failed lookup ends the wait */
     bool redraws;       /* stderr is a terminal */

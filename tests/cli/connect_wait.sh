@@ -23,7 +23,7 @@ if missing; then
     for how in "run -w 10s x -- true" "run x -- true" "run -q x -- true" "acquire x"; do
         # shellcheck disable=SC2086
         within "an unknown host is 69 at once: $how" 69 0 5000 "$HOLDFAST" -u redis://no-such-host.invalid/0 $how
-        like "and is named: $how" "$said" 'no-such-host.invalid.*no such host'
+        like "and is named: $how" "$said" 'no-such-host.invalid.*no such host$'
     done
 else
     result "an unknown host is 69 at once # SKIP the resolver cannot say that a name does not exist" 0

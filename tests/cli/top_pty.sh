@@ -36,7 +36,7 @@ ok "but not with --wide" grep -q "$long" <<<"$out"
 
 # ---- top
 exits "without a terminal top is 64" 64 "$HOLDFAST" top
-out=$("$PTY" 'expect:5 holders, 1 waiters; by urgency' 'send:s' 'expect:by name' 'send:s' 'expect:by waiters' 'send:q' -- "$HOLDFAST" top)
+out=$("$PTY" 'expect:5 holders, 1 waiter; by urgency' 'send:s' 'expect:by name' 'send:s' 'expect:by waiters' 'send:q' -- "$HOLDFAST" top)
 like "the summary counts, s sorts, q ends with 0" "$out" $'\nexit 0$'
 out=$("$PTY" 'expect:alpha' 'send:/' 'send:two' 'expect:/two' 'send:\r' 'expect:with two' 'expect:with two' 'send:q' -- "$HOLDFAST" top)
 like "/ filters by name or label" "$out" $'\nexit 0$'
