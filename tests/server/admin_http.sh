@@ -107,8 +107,10 @@ more_renewals() { [ "$(renewals renew_slack_seconds_count)" -ge 2 ]; }
 ok "renewals of our own are measured as well" until_true 5 more_renewals
 ok "with what was left of the ttl" awk -v sum="$(renewals renew_slack_seconds_sum)" -v count="$(renewals renew_slack_seconds_count)" \
     'BEGIN { exit !(sum / count > 0.2 && sum / count < 0.85) }'
+# The library reports a renewal at once, and the service sees the new end within 100 ms.
+counted_alike() { [ "$(renewals renewed_total)" = "$(renewals renew_slack_seconds_count)" ]; }
+ok "and counted" until_true 5 counted_alike
 ask DELETE "/v1/leases/$LEASE"
-is "and counted" "$(renewals renewed_total)" "$(renewals renew_slack_seconds_count)"
 
 # ---- The past ----
 acquire past

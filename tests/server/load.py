@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # load.py - acquire and release over keep-alive connections, alone and beside slow-loris connections. Prints JSON.
-# Usage: load.py pairs PORT SECONDS | loris PORT CONNECTIONS SECONDS | count PORT PAIRS
+# Usage: load.py pairs PORT SECONDS | loris PORT CONNECTIONS SECONDS | count PORT PAIRS [CONNECTIONS] |
+#        waits PORT COUNT PID
 import json
 import socket
 import sys
@@ -52,6 +53,46 @@ def measure(seconds):
     return {"perSecond": len(took) / seconds, "p50Ms": took[len(took) // 2] * 1000, "p99Ms": took[len(took) * 99 // 100] * 1000}
 
 
+def request(method, path, body=b""):
+    return b"%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+        method, path, len(body), body)
+
+
+def count_together(pairs, connections):
+    """Pairs of many connections in step, each with a lock of its own: all ask before the first answer is read."""
+    sockets = [connect() for _ in range(connections)]
+    for _ in range(pairs // connections):
+        for i, s in enumerate(sockets):
+            s.sendall(request(b"POST", b"/v1/locks/load-%d/leases" % i, BODY))
+        ids = [json.loads(ask(s, b"")[1])["leaseId"] for s in sockets]
+        for s, lease in zip(sockets, ids):
+            s.sendall(RELEASE % lease.encode())
+        for s in sockets:
+            if ask(s, b"")[0] != b"204":
+                raise SystemExit("a release was refused")
+
+
+def wait_together(count, pid):
+    """The megabytes of the service while so many requests wait for a hundred locks that others hold."""
+    holder = connect()
+    for i in range(100):
+        ask(holder, request(b"POST", b"/v1/locks/held-%d/leases" % i, b'{"ttlMs":600000}'))
+    sockets = []
+    for i in range(count):
+        s = connect()
+        s.sendall(request(b"POST", b"/v1/locks/held-%d/leases" % (i % 100), b'{"ttlMs":20000,"waitMs":300000}'))
+        sockets.append(s)
+    for _ in range(600):
+        listed = json.loads(ask(holder, request(b"GET", b"/v1/locks/held-0"))[1])
+        if len(listed["waiters"]) == count // 100:
+            break
+        time.sleep(0.1)
+    time.sleep(1)
+    with open("/proc/%d/status" % pid) as status:
+        kilobytes = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+    return {"waiters": len(listed["waiters"]) * 100, "megabytes": kilobytes / 1024}
+
+
 class Loris:
     """Connections that send a byte of a head now and then, and begin again when they are thrown out."""
 
@@ -99,9 +140,13 @@ def beside(count, seconds):
 
 if mode == "pairs":
     print(json.dumps(measure(float(sys.argv[3]))))
+elif mode == "count" and len(sys.argv) > 4:
+    count_together(int(sys.argv[3]), int(sys.argv[4]))
 elif mode == "count":
     s = connect()
     for _ in range(int(sys.argv[3])):
         pair(s)
+elif mode == "waits":
+    print(json.dumps(wait_together(int(sys.argv[3]), int(sys.argv[4]))))
 else:
     print(json.dumps(beside(int(sys.argv[3]), float(sys.argv[4]))))
