@@ -19,7 +19,7 @@ export interface AcquireOptions {
   capacity?: number;
   /** Units of the semaphore's capacity that are asked for; default 1. */
   units?: number;
-  /** Who holds, for reentrancy: the same owner is let in again at once. At most 64 bytes. */
+  /** Owner of the hold, for reentrancy: the same owner enters again at once. At most 64 bytes. */
   owner?: string;
   /** Shown to others, in list() for example. */
   label?: string;
