@@ -326,7 +326,8 @@ hf_status tls_write(struct tls *tls, const char *bytes, size_t len)
     if (result == 1)
         return HF_OK;
 
-    /* A write goes into memory and nothing is renegotiated, so it has nothing to wait for. */
+    /* A write never waits: it goes into memory, and a session is never renegotiated. So this is a
+     * failure. */
     hf_status status = judge(tls, result);
     return status != HF_OK ? status : error_set(HF_UNAVAILABLE, "TLS: a write that cannot go on");
 }

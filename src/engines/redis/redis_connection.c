@@ -356,8 +356,9 @@ on_answer(struct redis *r, struct redis_connection *connection, const struct req
     }
 }
 
-/* The reply to a call for several ops: a list with the reply to each, which is shorter if the call
- * ended before the last; or one error. A reply that makes no sense is left to the first op. */
+/* Handles the reply to a call for several ops. It is one error, or a list with a reply to each op,
+ * which is shorter if the call ended before the last op. The first op gets any other reply, and
+ * reports that it makes no sense. */
 __attribute__((noinline)) static void on_joint_resp(struct redis *r,
                                                     struct redis_connection *connection,
                                                     const struct request *first,
@@ -368,7 +369,7 @@ __attribute__((noinline)) static void on_joint_resp(struct redis *r,
     bool is_unknown = resp->type == RESP_ERROR && redis_error_reply(r, resp).outcome_unknown;
 
     on_answer(r, connection, first, is_list ? resp_item(resp, 0) : resp, now);
-    /* If the connection was dropped meanwhile, each op has heard of that. */
+    /* If the connection was dropped meanwhile, each op has its reply. */
     for (uint32_t i = 1; i <= first->joined && connection->replies == reader; i++) {
         const struct resp_reply *item = is_list ? resp_item(resp, i) : NULL;
         struct request request = take_request(r, connection, resp, now);

@@ -55,7 +55,7 @@ static void name_channel(const struct redis *r, char channel[REDIS_KEY_MAX + RED
 static void write_question(struct redis *r, int step)
 {
     char own[sizeof r->box + REDIS_KEY_MAX], channel[REDIS_KEY_MAX + REDIS_ID_TEXT + 1];
-    snprintf(own, sizeof own, "{%s}:inbox:%s?", r->prefix, r->self); /* the inbox of no waiter */
+    snprintf(own, sizeof own, "{%s}:inbox:%s?", r->prefix, r->self); /* no waiter has this inbox */
     name_channel(r, channel);
     const char *const questions[STEPS][7] = {
         [STEP_INFO] = {"INFO", "everything"},

@@ -224,7 +224,7 @@ struct zk_entry {
     bool makes_parents;     /* the next creation also creates the nodes above */
     bool was_held;          /* the request became a holder as soon as it took its place */
     bool was_deleted;       /* a deletion with unknown outcome was sent */
-    int32_t make_error;     /* error of the creation of a node above */
+    int32_t make_error;     /* error of creating a node above the place */
     bool is_done;           /* forgotten, and nothing is left to send */
     hf_status refusal;      /* status to reply once the place is deleted */
     char refusal_text[320]; /* that reason in words */
