@@ -209,7 +209,35 @@ static const char *open_engine(const char *text)
     return t.type->open(&t.engine, &url, &settings, &host) == HF_OK ? NULL : error_text();
 }
 
-/* "a ACQUIRE name", followed by any of queue, detached, units=N, capacity=N, token=N, ttl=N. */
+static struct engine_op *name_op(char letter, const char *name)
+{
+    struct engine_op *op = &t.op[letter - 'a'];
+    char *kept = t.name[letter - 'a'];
+    if (name != kept)
+        snprintf(kept, sizeof t.name[0], "%s", name);
+    op->name = kept;
+    op->name_len = (uint16_t)strlen(kept);
+    op->units = op->capacity = 1;
+    op->ttl_ms = 10000;
+    op->label = "";
+    op->attempt.b[0] = op->owner.b[0] = (uint8_t)letter;
+    return op;
+}
+
+/* "then=b:name": the op that the client submits behind `last`. Returns it. */
+static struct engine_op *name_next(struct engine_op *last, const char *word)
+{
+    static const char then[] = "then=";
+    size_t len = sizeof then - 1;
+    bool is_one = strncmp(word, then, len) == 0 && word[len] >= 'a' && word[len] <= 'z';
+    if (!is_one || word[len + 1] != ':')
+        return last;
+    last->next = name_op(word[len], word + len + 2);
+    last->of_several = last->next->of_several = true;
+    return last->next;
+}
+
+/* "a ACQUIRE name", followed by any of queue, in_flight, tokenless, named, then=LETTER:NAME. */
 static const char *submit(char *words)
 {
     static const char *const verbs[] = {
@@ -219,14 +247,7 @@ static const char *submit(char *words)
     const char *letter = strtok(words, " "), *verb = strtok(NULL, " "), *name = strtok(NULL, " ");
     if (!name || letter[0] < 'a' || letter[0] > 'z')
         return "not LETTER VERB NAME";
-    struct engine_op *op = &t.op[letter[0] - 'a'];
-    snprintf(t.name[letter[0] - 'a'], sizeof t.name[0], "%s", name);
-    op->name = t.name[letter[0] - 'a'];
-    op->name_len = (uint16_t)strlen(op->name);
-    op->units = op->capacity = 1;
-    op->ttl_ms = 10000;
-    op->label = "";
-    op->attempt.b[0] = op->owner.b[0] = (uint8_t)letter[0];
+    struct engine_op *op = name_op(letter[0], name), *last = op;
     op->queue = op->may_be_in_flight = op->named = false;
 
     op->verb = OP_NONE;
@@ -240,8 +261,13 @@ static const char *submit(char *words)
         op->may_be_in_flight |= strcmp(word, "in_flight") == 0;
         op->tokenless |= strcmp(word, "tokenless") == 0;
         op->named |= strcmp(word, "named") == 0;
+        last = name_next(last, word);
     }
     t.type->submit(t.engine, op, t.now);
+    for (struct engine_op *next; op != last; op = next) { /* the pointers are valid in submit() */
+        next = op->next;
+        op->next = NULL;
+    }
     return NULL;
 }
 
