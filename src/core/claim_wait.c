@@ -175,7 +175,8 @@ struct claim_effect claim_act_fail(struct claim *claim, const struct claim_event
     return pause_or_deny(claim, still_waits ? HF_TIMEOUT : status, event->reply->retry_at, event);
 }
 
-/* Handles that an earlier ACQUIRE failed while the claim pauses. Only an unknown outcome matters. */
+/* Handles that an earlier ACQUIRE failed while the claim pauses. Only an unknown outcome matters.
+ */
 struct claim_effect claim_act_fail_paused(struct claim *claim, const struct claim_event *event)
 {
     if (event->reply->outcome_unknown)

@@ -59,8 +59,8 @@ static bool mend(uintptr_t at)
 }
 
 /* Handles SIGBUS. It makes only system calls and atomic loads, because any code may have been
- * interrupted. For a fault outside our mappings it restores the default action: the fault happens
- * again and ends the program; a signal that was sent is sent again. */
+ * interrupted. For a fault outside our mappings it restores the default action, so the fault
+ * happens again and ends the program. A signal that was sent by a process is sent again. */
 static void on_sigbus(int signal, siginfo_t *info, void *context)
 {
     (void)context;

@@ -26,9 +26,9 @@ struct redis_cluster_place {
     /* An op moves to this member. If it is the member's first op, the member must get the number of
      * its first connection now. */
     void (*is_needed)(void *ctx);
-    /* A request was refused and did nothing. MOVED, IMPORTING: `host` and `port` name the server
-     * that has the slot, or will have it; host "" is the server that refused. Returns the index of
-     * that member; -1: none is known. It must not call a member. */
+    /* Called when a request was refused and did nothing. For MOVED and IMPORTING `host` and `port`
+     * name the server that has the slot, or will have it; an empty host means the server that
+     * refused. Returns the index of that member; -1: none is known. Must not call a member. */
     int (*redirected)(void *ctx, enum redis_redirect how, unsigned slot, const char *host,
                       const char *port);
 };
