@@ -53,7 +53,8 @@ int rounds(int usual);
 int64_t turn_ttl_ms(void);
 /* Returns a ttl that ends soon: the shortest that the engine takes, and not below 50. */
 int64_t brief_ttl_ms(void);
-/* Returns the usual ttl of a row, or the shortest that the engine takes if that is longer. */
+/* Returns the usual ttl of a row, or the shortest that the engine takes if that is longer. On a
+ * machine that is busy as the row begins it is up to three times the usual one. */
 int64_t ttl(int64_t usual_ms);
 /* begins again in a place where nothing was ever held; the row's client and processes are gone */
 void engine_afresh(void);
