@@ -60,7 +60,7 @@ void session_end_all(struct session *session)
 {
     if (session->state == SESSION_ALIVE)
         session->state = SESSION_NONE;
-    session->kept_at = 0;
+    session->proven_at = session->kept_at = 0;
 }
 
 /* ---- Members ---- */

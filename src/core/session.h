@@ -17,7 +17,7 @@ enum session_state { SESSION_NONE, SESSION_ASKED_FOR, SESSION_ALIVE };
 
 struct session {
     struct session *next; /* next session of the client: kit/session_list.h */
-    int64_t seconds;      /* ttl to ask the server for */
+    int64_t ttl;          /* ttl to ask the server for, in the unit of its protocol */
     bool is_private;      /* for one attempt: its hold may go on without this client */
     struct id attempt;    /* is_private: id of that attempt */
 

@@ -89,7 +89,7 @@ static void test_data(void **state)
 {
     (void)state;
     struct zk zk = {.about = "42 here", .wall_offset_ms = 1000};
-    struct zk_session session = {.is_private = true, .id = -2, .password_len = 16};
+    struct zk_session session = {.base.is_private = true, .id = -2, .password_len = 16};
     struct zk_lock lock = {.session = &session};
     struct zk_entry entry = {
         .lock = &lock,
@@ -129,10 +129,10 @@ static void test_belief(void **state)
 
     struct zk_call beat = {.flight.sent_at = 14600 * MS, .touched_at = 13500 * MS};
     zk_session_prove(&s, &beat);
-    assert_true(s.believed_until == 17500 * MS);
+    assert_true(session_end(&s.base) == 17500 * MS);
     struct zk_call late = {.flight.sent_at = 14700 * MS, .touched_at = 13000 * MS};
     zk_session_prove(&s, &late); /* belief is never shortened */
-    assert_true(s.believed_until == 17500 * MS);
+    assert_true(session_end(&s.base) == 17500 * MS);
 }
 
 /* A request that was sent in time, and whose reply came late, may have reached the follower
@@ -151,10 +151,11 @@ static void test_late_reply_proves_nothing(void **state)
 static void test_pings_prove_nothing(void **state)
 {
     (void)state;
-    struct zk_session s = {.timeout_ms = 4000, .believed_until = 14000 * MS};
+    struct zk_session s = {.timeout_ms = 4000,
+                           .base = {.proven_at = 10000 * MS, .length = 4000 * MS}};
     for (nanos at = 10000; at < 20000; at += 250)
         zk_session_touch(&s, at * MS, at * MS);
-    assert_true(s.believed_until == 14000 * MS);
+    assert_true(session_end(&s.base) == 14000 * MS);
     assert_true(zk_session_touched(&s, 20000 * MS) == 19000 * MS);
 }
 

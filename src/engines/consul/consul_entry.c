@@ -380,7 +380,7 @@ static void advance_acquire(struct consul *c, struct consul_entry *entry, nanos 
 static struct consul_session *session_to_extend(struct consul *c, const struct consul_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
-    if (entry->session->base.seconds >= seconds)
+    if (entry->session->base.ttl >= seconds)
         return entry->session;
     return consul_session_of(c, seconds,
                              entry->session->base.is_private ? &entry->sent.attempt : NULL);

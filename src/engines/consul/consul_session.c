@@ -32,7 +32,7 @@ static void set_alive(struct consul_session *session, const char *id, nanos aske
 {
     assert(strlen(id) == CONSUL_SESSION_TEXT);
     strcpy(session->id, id);
-    session_begin(&session->base, asked_at, NANOS_OF_MS(session->base.seconds * 1000));
+    session_begin(&session->base, asked_at, NANOS_OF_MS(session->base.ttl * 1000));
     session->epoch = 0;
     session->must_raise_epoch = false;
 }
@@ -67,7 +67,7 @@ static void begin(struct consul *c, struct consul_session *session, nanos now)
     text_print(&c->body,
                "{\"Name\":\"holdfast %s\",\"TTL\":\"%" PRId64 "s\",\"LockDelay\":\"%" PRId64
                "ms\",\"Behavior\":\"delete\",\"NodeChecks\":[]}",
-               c->about, session->base.seconds, c->lock_delay_ms);
+               c->about, session->base.ttl, c->lock_delay_ms);
     struct consul_call *call = consul_call(consul_commands(c), CALL_CREATE_SESSION, now);
     if (!call)
         return;

@@ -372,7 +372,7 @@ static void advance_acquire(struct etcd *e, struct etcd_entry *entry, nanos now)
 static struct etcd_session *session_to_extend(struct etcd *e, const struct etcd_entry *entry)
 {
     int64_t seconds = seconds_of(entry->sent.ttl_ms);
-    if (entry->session->base.seconds >= seconds)
+    if (entry->session->base.ttl >= seconds)
         return entry->session;
     return etcd_session_of(e, seconds,
                            entry->session->base.is_private ? &entry->sent.attempt : NULL);

@@ -73,7 +73,7 @@ static void begin(struct etcd *e, struct etcd_session *session, nanos now)
 {
     assert(session->base.state != SESSION_ASKED_FOR);
     pb_clear(&e->message);
-    message_lease_grant(&e->message, session->base.seconds);
+    message_lease_grant(&e->message, session->base.ttl);
     struct etcd_call *call = etcd_call(commands(e), CALL_GRANT_LEASE, now);
     if (!call)
         return;

@@ -4,26 +4,26 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static bool is_for(const struct session *session, int64_t seconds, const struct id *attempt)
+static bool is_for(const struct session *session, int64_t ttl, const struct id *attempt)
 {
     bool is_private = attempt != NULL;
-    return session->seconds == seconds && session->is_private == is_private &&
+    return session->ttl == ttl && session->is_private == is_private &&
            (!attempt || id_same(&session->attempt, attempt));
 }
 
-void *session_list_find_or_make(struct session **list, int64_t seconds, const struct id *attempt,
+void *session_list_find_or_make(struct session **list, int64_t ttl, const struct id *attempt,
                                 size_t size)
 {
-    assert(seconds > 0 && size >= sizeof(struct session));
+    assert(ttl > 0 && size >= sizeof(struct session));
     for (struct session *s = *list; s; s = s->next)
-        if (is_for(s, seconds, attempt))
+        if (is_for(s, ttl, attempt))
             return s;
 
     struct session *s = calloc(1, size);
     if (!s)
         return NULL;
 
-    s->seconds = seconds;
+    s->ttl = ttl;
     s->is_private = attempt;
     if (attempt)
         s->attempt = *attempt;

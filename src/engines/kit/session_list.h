@@ -9,7 +9,7 @@
 
 /* Returns the session for a ttl, or the private one of an attempt (NULL: shared). Makes it, with
  * `size` bytes of which those behind struct session are zero, if there is none. NULL: no memory. */
-void *session_list_find_or_make(struct session **list, int64_t seconds, const struct id *attempt,
+void *session_list_find_or_make(struct session **list, int64_t ttl, const struct id *attempt,
                                 size_t size);
 /* Frees the private sessions that have no members, unless something is in flight for one. They
  * expire at the server by themselves: a detached hold may have been passed to another process.

@@ -69,7 +69,7 @@ void zk_calls_abandon_entry(struct zk_session *s, const struct zk_entry *entry)
 
 void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin)
 {
-    for (struct zk_session *s = zk->sessions; s; s = s->next)
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s))
         for (uint32_t i = 0; i < s->calls.count; i++) {
             struct zk_call *call = pipeline_at(&s->calls, i);
             if (call->admin != admin)

@@ -21,13 +21,13 @@ static void link_to_lock(struct zk_entry *entry, struct zk_lock *lock)
     entry->beside = lock->entries;
     lock->entries = entry;
     lock->has_permits |= entry->sent.kind == HF_SEMAPHORE;
-    zk_session_count(entry, 1);
+    zk_session_attach(entry, lock->session);
 }
 
 static void unlink_from_lock(struct zk_entry *entry)
 {
     struct zk_entry **at = &entry->lock->entries;
-    zk_session_count(entry, -1);
+    zk_session_attach(entry, NULL);
     while (*at != entry)
         at = &(*at)->beside;
     *at = entry->beside;
@@ -82,10 +82,8 @@ void zk_entry_forget_place(struct zk_entry *entry)
 
 void zk_entry_set_stage(struct zk_entry *entry, enum entry_stage stage)
 {
-    struct zk_session *s = entry->lock->session;
-    s->waiters -= entry->stage == ENTRY_QUEUED;
-    s->waiters += stage == ENTRY_QUEUED;
     entry->stage = stage;
+    session_set_waits(&entry->member, stage == ENTRY_QUEUED);
     entry->was_held |= stage == ENTRY_HELD;
     if (stage != ENTRY_QUEUED)
         entry->is_granted = false;
@@ -180,6 +178,12 @@ void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, cons
                        .kind = REPLY_FAILED, .status = status, .text = text, .retry_at = retry_at});
 }
 
+void zk_entry_notify(struct zk *zk, struct zk_entry *entry)
+{
+    if (entry->verb == OP_NONE)
+        zk_entry_reply(zk, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
+}
+
 /* Fails the requests that were not sent. A forgotten entry is kept: its deletion is sent once there
  * is a connection again. */
 void zk_entries_fail_unsent(struct zk_session *s)
@@ -196,7 +200,7 @@ void zk_entry_lose(struct zk *zk, struct zk_entry *entry)
     zk_entry_forget_place(entry);
     zk_entry_set_stage(entry, ENTRY_NONE);
     if (waits)
-        zk_entry_reply(zk, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
+        zk_entry_notify(zk, entry);
     else if (entry->verb != OP_NONE && entry->verb != OP_ACQUIRE)
         zk_entry_reply(zk, entry,
                        (struct engine_reply){.kind = REPLY_NOT_HELD,
@@ -368,7 +372,7 @@ static void advance_acquire(struct zk *zk, struct zk_entry *entry, nanos now)
 static void reply_extended(struct zk *zk, struct zk_entry *entry)
 {
     nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
-    nanos good = entry->lock->session->believed_until - entry->asked_at;
+    nanos good = session_end(&entry->lock->session->base) - entry->asked_at;
     bool checks = entry->verb == OP_CHECK && entry->good_until;
     if (checks && good > entry->good_until - entry->asked_at)
         /* Other holds may have renewed the session. */
@@ -388,9 +392,9 @@ static bool is_extended(const struct zk_entry *entry)
 {
     const struct zk_session *s = entry->lock->session;
     nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
-    bool is_recent = s->proven_at >= entry->asked_at - ttl / SHARE_PART;
-    bool is_long = s->believed_until - entry->asked_at >= ttl / 4 * 3;
-    return s->proven_at >= entry->asked_at || (is_recent && is_long);
+    bool is_recent = s->written_at >= entry->asked_at - ttl / SHARE_PART;
+    bool is_long = session_end(&s->base) - entry->asked_at >= ttl / 4 * 3;
+    return s->written_at >= entry->asked_at || (is_recent && is_long);
 }
 
 /* A process that continues a private session asks for the timeout in the data of the place. So an
@@ -398,7 +402,7 @@ static bool is_extended(const struct zk_entry *entry)
  * would shorten the hold. */
 bool zk_entry_must_note(const struct zk_entry *entry)
 {
-    return entry->lock->session->is_private && entry->verb == OP_EXTEND &&
+    return entry->lock->session->base.is_private && entry->verb == OP_EXTEND &&
            entry->sent.ttl_ms > entry->noted_ttl_ms;
 }
 
@@ -414,7 +418,7 @@ static void advance_extend(struct zk *zk, struct zk_entry *entry, nanos now)
         send_see(zk, entry, now);
         return;
     }
-    bool is_good = extends ? is_extended(entry) : s->believed_until > now;
+    bool is_good = extends ? is_extended(entry) : session_end(&s->base) > now;
     if (is_good)
         reply_extended(zk, entry);
     else

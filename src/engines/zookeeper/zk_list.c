@@ -305,7 +305,8 @@ static void wait_in_queue(struct zk *zk, struct zk_entry *entry, const struct li
                           size_t own, nanos now)
 {
     assert(entry->lock);
-    nanos refresh = entry->lock->session->is_private ? ZK_PRIVATE_REFRESH : TIMING_REFRESH_MOST;
+    nanos refresh =
+        entry->lock->session->base.is_private ? ZK_PRIVATE_REFRESH : TIMING_REFRESH_MOST;
     if (entry->verb == OP_ACQUIRE)
         zk_entry_reply(zk, entry,
                        (struct engine_reply){.kind = REPLY_QUEUED,
@@ -397,7 +398,7 @@ static void on_own_place(struct zk_entry *entry, nanos now)
         return;
 
     if (entry->stage == ENTRY_HELD)
-        s->zk->host->recheck(s->zk->host->ctx);
+        zk_entry_notify(s->zk, entry);
     else
         zk_lock_list(entry->lock, now);
 }

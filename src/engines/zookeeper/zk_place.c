@@ -159,7 +159,7 @@ size_t zk_data_write(const struct zk *zk, const struct zk_entry *entry, char out
     const struct engine_op *op = &entry->sent;
     const struct zk_session *session = entry->lock->session;
     char id[24] = "-", password[2 * ZK_PASSWORD_MAX + 1] = "-";
-    if (session->is_private) {
+    if (session->base.is_private) {
         snprintf(id, sizeof id, "%" PRIx64, (uint64_t)session->id);
         write_password(session, password);
     }

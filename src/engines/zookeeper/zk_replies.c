@@ -45,7 +45,7 @@ static void reply_granted(struct zk *zk, struct zk_entry *entry, nanos now)
 {
     assert(entry->lock);
     nanos wanted = now + NANOS_OF_MS(entry->sent.ttl_ms);
-    nanos end = entry->lock->session->believed_until;
+    nanos end = session_end(&entry->lock->session->base);
     entry->good_until = end < wanted ? end : wanted;
     zk_entry_set_stage(entry, ENTRY_HELD);
     zk_entry_reply(zk, entry,
@@ -63,7 +63,7 @@ void zk_entry_continue_grant(struct zk *zk, struct zk_entry *entry, nanos now)
     if (entry->in_flight || s->state != SESSION_UP || s->is_broken)
         return;
 
-    if (s->believed_until - now > NANOS_OF_MS(entry->sent.ttl_ms) / 4)
+    if (session_end(&s->base) - now > NANOS_OF_MS(entry->sent.ttl_ms) / 4)
         reply_granted(zk, entry, now);
     else
         zk_session_beat(s, now);
@@ -201,7 +201,7 @@ static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *d
     assert(entry->lock);
     int64_t ttl_ms = data->ttl_ms > 0 ? data->ttl_ms : entry->sent.ttl_ms;
     struct zk_session *s = zk_session_of(zk, ttl_ms, &entry->sent.attempt);
-    bool is_free = s && s->state == SESSION_DOWN && !s->entries;
+    bool is_free = s && s->state == SESSION_DOWN && !s->base.count;
     if (!s || (s->id != data->session && !is_free) || !zk_entry_move(entry, s))
         return false;
 
@@ -211,7 +211,8 @@ static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *d
         s->password_len = data->password_len;
         memcpy(s->password, data->password, data->password_len);
         s->timeout_ms = s->wanted_ms;
-        s->proven_at = s->believed_until = 0;
+        s->written_at = 0;
+        session_begin(&s->base, 0, NANOS_OF_MS(s->timeout_ms));
     }
 
     entry->is_elsewhere = false;
@@ -257,7 +258,7 @@ static bool notes_ttl(struct zk *zk, struct zk_entry *entry, struct jute_reader 
     struct zk_stat stat;
     struct zk_data data;
     char text[ZK_DATA_MAX];
-    if (!s->is_private)
+    if (!s->base.is_private)
         return false;
     if (!zk_read_data(body, &bytes, &stat) || !zk_data_read(&data, bytes)) {
         entry->noted_ttl_ms = entry->sent.ttl_ms; /* not our data: nothing to write there */
@@ -320,7 +321,7 @@ static void on_deleted(struct zk *zk, struct zk_entry *entry, int32_t error, nan
     }
 
     bool was_there = error == ZK_OK || entry->was_deleted || entry->verb == OP_LEAVE;
-    s->is_over |= s->is_private && !entry->is_elsewhere;
+    s->is_over |= s->base.is_private && !entry->is_elsewhere;
     entry->was_deleted = entry->was_held = false;
     zk_entry_forget_place(entry);
     zk_entry_set_stage(entry, ENTRY_NONE);

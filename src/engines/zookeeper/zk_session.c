@@ -32,21 +32,15 @@ static int32_t timeout_for(int64_t ttl_ms)
 
 static struct zk_session *make_session(struct zk *zk, int64_t ttl_ms, const struct id *attempt)
 {
-    struct zk_session *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
+    struct zk_session *s = session_list_find_or_make(&zk->sessions, ttl_ms, attempt, sizeof *s);
+    if (!s || s->zk)
+        return s;
     s->zk = zk;
     s->number = -1;
-    s->ttl_ms = ttl_ms;
     s->wanted_ms = timeout_for(ttl_ms);
-    s->is_private = attempt;
-    if (attempt)
-        s->attempt = *attempt;
     s->calls.size = sizeof(struct zk_call);
     s->first = zk->host->random(zk->host->ctx) % zk->endpoints.count;
     s->unused_at = zk->last_now;
-    s->next = zk->sessions;
-    zk->sessions = s;
     return s;
 }
 
@@ -56,26 +50,27 @@ static struct zk_session *shared_session(struct zk *zk, int64_t ttl_ms)
 {
     struct zk_session *longer = NULL;
     unsigned count = 0;
-    for (struct zk_session *s = zk->sessions; s; s = s->next) {
-        if (s->is_private)
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
+        if (s->base.is_private)
             continue;
         count++;
-        if (s->ttl_ms == ttl_ms)
+        if (s->base.ttl == ttl_ms)
             return s;
-        bool is_closer = !longer || s->ttl_ms < longer->ttl_ms;
-        if (s->ttl_ms > ttl_ms && is_closer)
+        bool is_closer = !longer || s->base.ttl < longer->base.ttl;
+        if (s->base.ttl > ttl_ms && is_closer)
             longer = s;
     }
     return count < ZK_SHARED_MAX ? make_session(zk, ttl_ms, NULL) : longer;
 }
 
+/* A private session goes by its attempt alone, because an EXTEND may have changed the ttl. */
 struct zk_session *zk_session_of(struct zk *zk, int64_t ttl_ms, const struct id *attempt)
 {
     assert(ttl_ms > 0);
     if (!attempt)
         return shared_session(zk, ttl_ms);
-    for (struct zk_session *s = zk->sessions; s; s = s->next)
-        if (s->is_private && id_same(&s->attempt, attempt))
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s))
+        if (s->base.is_private && id_same(&s->base.attempt, attempt))
             return s;
     return make_session(zk, ttl_ms, attempt);
 }
@@ -83,8 +78,8 @@ struct zk_session *zk_session_of(struct zk *zk, int64_t ttl_ms, const struct id 
 struct zk_session *zk_session_any(struct zk *zk)
 {
     struct zk_session *any = NULL;
-    for (struct zk_session *s = zk->sessions; s; s = s->next) {
-        if (s->is_private || s->is_closing)
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
+        if (s->base.is_private || s->is_closing)
             continue;
         if (s->state == SESSION_UP)
             return s;
@@ -93,15 +88,17 @@ struct zk_session *zk_session_any(struct zk *zk)
     return any ? any : zk_session_of(zk, zk->default_ttl_ms, NULL);
 }
 
-void zk_session_count(struct zk_entry *entry, int by)
+void zk_session_attach(struct zk_entry *entry, struct zk_session *session)
 {
-    struct zk_session *s = entry->lock->session;
-    unsigned step = (unsigned)by;
-    s->entries += step;
-    s->waiters += entry->stage == ENTRY_QUEUED ? step : 0;
-    s->watched += entry->is_seen ? step : 0;
-    if (s->entries == 0)
-        s->unused_at = s->zk->last_now;
+    struct zk_session *old = zk_session_from(entry->member.session);
+    if (old)
+        old->watched -= entry->is_seen;
+    if (session)
+        session->watched += entry->is_seen;
+    session_attach(&entry->member, session ? &session->base : NULL);
+    session_set_waits(&entry->member, entry->stage == ENTRY_QUEUED);
+    if (old && old->base.count == 0)
+        old->unused_at = old->zk->last_now;
 }
 
 /* ---- Belief ---- */
@@ -128,10 +125,9 @@ nanos zk_session_touched(const struct zk_session *s, nanos now)
 
 void zk_session_prove(struct zk_session *s, const struct zk_call *call)
 {
-    nanos until = call->touched_at + timeout_of(s);
-    if (until > s->believed_until)
-        s->believed_until = until;
-    s->proven_at = call->flight.sent_at;
+    session_keep(&s->base, call->touched_at, timeout_of(s));
+    session_prove(&s->base);
+    s->written_at = call->flight.sent_at;
 }
 
 void zk_session_beat(struct zk_session *s, nanos now)
@@ -239,21 +235,22 @@ static void log_in(struct zk_session *s)
     explicit_bzero(zk->message.bytes, zk->message.room);
 }
 
-/* Watches were lost with the old connection: sets them again. */
+/* Watches were lost with the old connection: sets them again, those of holds by their checks. */
 static void resume(struct zk_session *s, nanos now)
 {
-    bool has_holds = false;
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next) {
         bool has_waiters = false;
         for (const struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
-            has_holds |= entry->stage == ENTRY_HELD;
             has_waiters |= entry->stage == ENTRY_QUEUED;
         }
         if (has_waiters)
             zk_lock_list(lock, now);
     }
-    if (has_holds && !s->is_private)
-        s->zk->host->recheck(s->zk->host->ctx);
+    for (struct session_member *member = s->base.members; member; member = member->next) {
+        struct zk_entry *entry = zk_entry_of_member(member);
+        if (entry->stage == ENTRY_HELD && !s->base.is_private)
+            zk_entry_notify(s->zk, entry);
+    }
 }
 
 static void begin_connection(struct zk_session *s, const struct zk_connected *connected, nanos now)
@@ -271,8 +268,8 @@ static void begin_connection(struct zk_session *s, const struct zk_connected *co
     s->pinged_at = 0;
     s->answered_at = s->sent_at = now;
     if (is_new) { /* a new session is proven: its creation was a quorum write */
-        s->proven_at = s->greeted_at;
-        s->believed_until = s->greeted_at + timeout_of(s);
+        s->written_at = s->greeted_at;
+        session_begin(&s->base, s->greeted_at, timeout_of(s));
     }
     log_in(s);
 }
@@ -333,24 +330,28 @@ void zk_session_break(struct zk_session *s, hf_status status, const char *why)
     snprintf(s->why, sizeof s->why, "%.120s: %.180s", s->where, why);
 }
 
+/* The member's client is told at once. A hold is checked, and the check finds that it is gone
+ * without a request to the server; holds of other sessions hear nothing. */
+static void lose_member(struct zk *zk, struct zk_entry *entry)
+{
+    bool is_idle = entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
+    zk_entry_forget_place(entry);
+    zk_entry_set_stage(entry, ENTRY_NONE);
+    if (is_idle)
+        zk_entry_notify(zk, entry);
+}
+
 void zk_session_expired(struct zk_session *s)
 {
-    struct zk *zk = s->zk;
-    bool had_holds = false;
     s->id = s->zxid = 0;
     s->password_len = 0;
-    s->proven_at = s->believed_until = 0;
-    for (struct zk_lock *lock = s->locks; lock; lock = lock->next)
-        for (struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
-            bool waits = entry->stage == ENTRY_QUEUED && entry->verb == OP_NONE;
-            had_holds |= entry->stage == ENTRY_HELD;
-            zk_entry_forget_place(entry);
-            zk_entry_set_stage(entry, ENTRY_NONE);
-            if (waits)
-                zk_entry_reply(zk, entry, (struct engine_reply){.kind = REPLY_NOTIFY});
-        }
-    if (had_holds)
-        zk->host->recheck(zk->host->ctx);
+    s->written_at = 0;
+    session_end_all(&s->base);
+    struct session_member *next;
+    for (struct session_member *member = s->base.members; member; member = next) {
+        next = member->next;
+        lose_member(s->zk, zk_entry_of_member(member));
+    }
 }
 
 static void forget_watches(struct zk_session *s)
@@ -436,7 +437,7 @@ static bool is_private_idle(const struct zk_session *s)
 /* Disconnects a private session that no op needs. Its hold lives on without a connection. */
 static void rest_private(struct zk_session *s, nanos now)
 {
-    if (!s->is_private || !is_private_idle(s))
+    if (!s->base.is_private || !is_private_idle(s))
         return;
     if (s->state == SESSION_UP && s->is_over)
         close_session(s, now);
@@ -458,22 +459,22 @@ static void free_session(struct zk_session *s)
 
 static void drop_unused(struct zk *zk, nanos now)
 {
-    for (struct zk_session **at = &zk->sessions; *at;) {
-        struct zk_session *s = *at;
+    for (struct session **at = &zk->sessions; *at;) {
+        struct zk_session *s = zk_session_from(*at);
         bool is_old = !s->id && !zk->admins && now >= s->unused_at + ZK_IDLE_CLOSE;
-        bool unused = !s->entries && s->state == SESSION_DOWN && (s->is_private || is_old);
+        bool unused = !s->base.count && s->state == SESSION_DOWN && (s->base.is_private || is_old);
         if (unused) {
-            *at = s->next;
+            *at = s->base.next;
             free_session(s);
         } else {
-            at = &s->next;
+            at = &s->base.next;
         }
     }
 }
 
 void zk_sessions_finish(struct zk *zk, nanos now)
 {
-    for (struct zk_session *s = zk->sessions; s; s = s->next) {
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
         bool redials = s->must_redial && s->state == SESSION_UP && s->calls.count == 0;
         if (s->is_broken && s->state != SESSION_DOWN)
             hang_up(s, false, now);
@@ -487,8 +488,9 @@ void zk_sessions_finish(struct zk *zk, nanos now)
 
 void zk_sessions_end(struct zk *zk, nanos now)
 {
-    for (struct zk_session *s = zk->sessions; s; s = s->next) {
-        bool ends = !s->is_private && s->state == SESSION_UP && !s->is_broken && !s->is_closing;
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
+        bool ends =
+            !s->base.is_private && s->state == SESSION_UP && !s->is_broken && !s->is_closing;
         if (ends)
             close_session(s, now);
     }
@@ -497,8 +499,8 @@ void zk_sessions_end(struct zk *zk, nanos now)
 void zk_sessions_free(struct zk *zk)
 {
     while (zk->sessions) {
-        struct zk_session *s = zk->sessions;
-        zk->sessions = s->next;
+        struct zk_session *s = zk_first_session(zk);
+        zk->sessions = s->base.next;
         if (s->state != SESSION_DOWN)
             zk->host->hang_up(zk->host->ctx, (unsigned)s->number);
         free_session(s);
@@ -510,7 +512,7 @@ void zk_sessions_free(struct zk *zk)
 /* Returns true if an op waits for the session, or if it must be kept alive. */
 static bool is_wanted(const struct zk_session *s)
 {
-    if (!s->is_private && s->entries)
+    if (!s->base.is_private && s->base.count)
         return true;
     for (const struct zk_lock *lock = s->locks; lock; lock = lock->next)
         for (const struct zk_entry *entry = lock->entries; entry; entry = entry->beside)
@@ -521,7 +523,7 @@ static bool is_wanted(const struct zk_session *s)
 
 static nanos ping_due(const struct zk_session *s)
 {
-    return s->sent_at + timeout_of(s) / (s->entries ? ZK_PING_PART : ZK_IDLE_PART);
+    return s->sent_at + timeout_of(s) / (s->base.count ? ZK_PING_PART : ZK_IDLE_PART);
 }
 
 static void ping(struct zk_session *s, nanos now)
@@ -558,9 +560,9 @@ static nanos silence_end(const struct zk_session *s)
  * once if the session was proven recently. */
 static nanos beat_due(const struct zk_session *s)
 {
-    if (!s->waiters || s->is_beating)
+    if (!s->base.waiters || s->is_beating)
         return TIME_NEVER;
-    return s->proven_at + timeout_of(s) / 4;
+    return s->written_at + timeout_of(s) / 4;
 }
 
 static nanos earlier(nanos a, nanos b)
@@ -577,7 +579,7 @@ static nanos tick_up(struct zk_session *s, nanos now)
     }
     if (s->is_closing)
         return end;
-    bool is_unused = !s->is_private && !s->entries && !s->zk->admins && !s->calls.count;
+    bool is_unused = !s->base.is_private && !s->base.count && !s->zk->admins && !s->calls.count;
     if (is_unused && now >= s->unused_at + ZK_IDLE_CLOSE) {
         close_session(s, now);
         return silence_end(s);
@@ -593,7 +595,7 @@ static nanos tick_up(struct zk_session *s, nanos now)
 static nanos greeting_end(const struct zk_session *s)
 {
     nanos limit = s->zk->connect_timeout;
-    bool must_hurry = s->id && s->entries && s->zk->endpoints.count > 1;
+    bool must_hurry = s->id && s->base.count && s->zk->endpoints.count > 1;
     return s->since + (must_hurry ? earlier(limit, patience_of(s)) : limit);
 }
 
@@ -619,7 +621,7 @@ static nanos tick_session(struct zk_session *s, nanos now)
 nanos zk_sessions_tick(struct zk *zk, nanos now)
 {
     nanos next = TIME_NEVER;
-    for (struct zk_session *s = zk->sessions; s; s = s->next)
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s))
         next = earlier(next, tick_session(s, now));
     return next;
 }

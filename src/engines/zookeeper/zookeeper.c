@@ -141,7 +141,7 @@ static void finish(struct zk *zk, nanos now)
     if (zk->has_backlog && !zk->deleting) {
         zk->has_backlog = false;
         zk_entries_advance(zk, now);
-        for (struct zk_session *s = zk->sessions; s; s = s->next)
+        for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s))
             zk_admins_advance(s, now);
     }
     zk_entries_reap(zk);
@@ -202,7 +202,7 @@ static connection_set connections(void *self)
 {
     const struct zk *zk = self;
     connection_set set = 0;
-    for (const struct zk_session *s = zk->sessions; s; s = s->next) {
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
         bool is_due = s->state == SESSION_UP && (s->unclaimed || s->pinged_at);
         set |= is_due ? zk_session_bit(s) : 0;
     }
@@ -213,11 +213,11 @@ static connection_set listening_connections(void *self)
 {
     const struct zk *zk = self;
     connection_set set = 0;
-    for (const struct zk_session *s = zk->sessions; s; s = s->next) {
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
         bool begins = s->state == SESSION_DIALLED || s->state == SESSION_GREETING;
         /* An op may move to a private session after its submit; then no parked caller knows that it
          * should read this connection. */
-        bool serves = s->is_private && s->state == SESSION_UP;
+        bool serves = s->base.is_private && s->state == SESSION_UP;
         set |= begins || serves || s->watched ? zk_session_bit(s) : 0;
     }
     return set;

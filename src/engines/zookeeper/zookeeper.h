@@ -21,6 +21,7 @@
  * timeout, counted from when that request was sent; or from the greeting of the connection, which
  * the leader itself confirms. A request without a reply counts for nothing: it may reach the
  * follower together with the write. Pings at a sixteenth of the timeout keep that loss small.
+ * core/session.h keeps the time that is proven so, and the members that are lost with a session.
  *
  * Unknown outcome. If a connection breaks with the creation of a place unanswered, the session is
  * taken up again, here or on another server. By then every request of the old connection has been
@@ -45,10 +46,12 @@
 #include "engines/kit/endpoints.h"
 #include "engines/kit/pipeline.h"
 #include "engines/kit/redial.h"
+#include "engines/kit/session_list.h"
 #include "engines/wire_engine.h"
 #include "zk_messages.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 extern const struct wire_engine_type zookeeper_wire_engine;
 
@@ -123,12 +126,9 @@ struct zk_call {
 /* ---- Sessions ---- */
 
 struct zk_session {
-    struct zk_session *next;
+    struct session base; /* first field: kit/session_list.h; its ttl is in milliseconds */
     struct zk *zk;
     int number; /* number of the session's connection; -1: none */
-    int64_t ttl_ms;
-    struct id attempt; /* is_private: attempt id of the one hold of the session */
-    bool is_private;
     enum { SESSION_DOWN, SESSION_DIALLED, SESSION_GREETING, SESSION_UP } state;
     int64_t id; /* id at the server; 0: none yet */
     char password[ZK_PASSWORD_MAX];
@@ -146,7 +146,7 @@ struct zk_session {
     hf_status status; /* reason why the session is down */
     char why[320];    /* that reason in words */
     bool is_broken;   /* the connection is dropped before the engine returns to its driver */
-    bool is_over;     /* is_private: the hold was released */
+    bool is_over;     /* base.is_private: the hold was released */
     bool is_closing;  /* CALL_CLOSE was sent */
     bool must_redial; /* redials for a longer timeout once nothing is in flight */
 
@@ -161,15 +161,13 @@ struct zk_session {
         nanos sent_at, answered_at;
     } touch[ZK_TOUCHES];
     unsigned touches;
-    nanos proven_at;      /* send time of the newest write that was answered; 0: none */
-    nanos believed_until; /* the leader does not end the session before this time */
-    bool is_beating;      /* a CALL_BEAT is in flight */
+    nanos written_at; /* send time of the newest write that was answered; 0: none */
+    bool is_beating;  /* a CALL_BEAT is in flight */
     nanos beat_sent_at;
 
     struct zk_lock *locks, *bucket[ZK_BUCKETS];
-    /* number of entries, of waiters among them, and of holds with a watch */
-    unsigned entries, waiters, watched;
-    nanos unused_at; /* time when the last entry left */
+    unsigned watched; /* number of entries whose place is watched */
+    nanos unused_at;  /* time when the last entry left */
 };
 
 /* A lock as one session knows it. */
@@ -200,8 +198,9 @@ enum entry_stage {
 struct zk_entry {
     struct zk_entry *next, **link;
     struct zk_entry *beside; /* next entry of the same lock */
-    struct engine_op *op;    /* NULL: forgotten, and only its deletion is awaited */
-    struct engine_op sent;   /* copy of *op at the last submit */
+    struct session_member member;
+    struct engine_op *op;  /* NULL: forgotten, and only its deletion is awaited */
+    struct engine_op sent; /* copy of *op at the last submit */
     char id[ZK_ID_TEXT + 1];
     struct zk_lock *lock;
     enum entry_stage stage;
@@ -244,7 +243,7 @@ struct zk {
     int64_t default_ttl_ms;
     char about[160]; /* "pid host" */
 
-    struct zk_session *sessions;
+    struct session *sessions;
     struct connection_numbers numbers; /* of the sessions */
     struct zk_lock *loose;             /* list of locks that may be unused */
     struct zk_entry *entries;
@@ -255,6 +254,26 @@ struct zk {
     bool has_backlog;  /* some request waits until others are answered */
     nanos last_now;    /* last `now` passed in; needed because forget() has no time argument */
 };
+
+static inline struct zk_session *zk_session_from(struct session *base)
+{
+    return (struct zk_session *)(void *)base;
+}
+
+static inline struct zk_session *zk_first_session(const struct zk *zk)
+{
+    return zk_session_from(zk->sessions);
+}
+
+static inline struct zk_session *zk_next_session(const struct zk_session *session)
+{
+    return zk_session_from(session->base.next);
+}
+
+static inline struct zk_entry *zk_entry_of_member(struct session_member *member)
+{
+    return (struct zk_entry *)(void *)((char *)member - offsetof(struct zk_entry, member));
+}
 
 /* ---- zk_call.c ---- */
 
@@ -294,11 +313,12 @@ void zk_session_beat(struct zk_session *session, nanos now);
 nanos zk_session_touched(const struct zk_session *session, nanos now);
 /* Notes that a request that was sent at `sent_at` was answered at `now`. */
 void zk_session_touch(struct zk_session *session, nanos sent_at, nanos now);
+/* A quorum write was answered: what it proves counts from now on. */
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
 void zk_session_break(struct zk_session *session, hf_status status, const char *why);
 void zk_session_expired(struct zk_session *session);
-/* Updates the session's counters for the entry. */
-void zk_session_count(struct zk_entry *entry, int by);
+/* Makes the entry a member of that session; NULL: of none. */
+void zk_session_attach(struct zk_entry *entry, struct zk_session *session);
 void zk_session_up(struct zk_session *session, nanos now);
 void zk_session_bytes(struct zk_session *session, const char *bytes, size_t len, nanos now);
 void zk_session_down(struct zk_session *session, hf_status status, const char *why, nanos now);
@@ -327,6 +347,9 @@ void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, cons
                    nanos retry_at);
 void zk_entry_set_stage(struct zk_entry *entry, enum entry_stage stage);
 void zk_entry_forget_place(struct zk_entry *entry);
+/* Tells the client to check its hold, or to send its request again, if the entry awaits no
+ * reply. */
+void zk_entry_notify(struct zk *zk, struct zk_entry *entry);
 /* Handles that the place of the entry is lost. */
 void zk_entry_lose(struct zk *zk, struct zk_entry *entry);
 /* Fails the requests that were not sent, because the session cannot be reached. */

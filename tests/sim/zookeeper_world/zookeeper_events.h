@@ -230,15 +230,15 @@ static void spoil_reply(struct client *c, const struct engine_op *op, struct eng
 
 static void believe(struct zk_session *s, nanos from)
 {
-    nanos until = from + NANOS_OF_MS(s->timeout_ms);
-    s->believed_until = until > s->believed_until ? until : s->believed_until;
-    s->proven_at = from > s->proven_at ? from : s->proven_at;
+    session_keep(&s->base, from, NANOS_OF_MS(s->timeout_ms));
+    session_prove(&s->base);
+    s->written_at = from > s->written_at ? from : s->written_at;
 }
 
 static void spoil_engine(struct client *c)
 {
     const struct zk *zk = c->engine;
-    for (struct zk_session *s = zk->sessions; s; s = s->next) {
+    for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
         if (s->state != SESSION_UP || !s->id)
             continue;
         if (planted == PLANT_TRUST_PINGS && !s->pinged_at && s->touches)
