@@ -10,8 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An EXTEND may share a quorum write that was sent up to 1/12 of the ttl earlier. */
-enum { SHARE_PART = 12 };
+/* An EXTEND may share a quorum write that was sent up to 1/12 of the ttl earlier. In a session with
+ * many members it shares each write that leaves it half of the ttl: otherwise their EXTENDs, which
+ * come at all times, would need a write every twelfth. With half of the ttl the next EXTEND comes
+ * when a third is left, and a session needs one write in a third of the ttl at most. */
+enum { SHARE_PART = 12, MANY_MEMBERS = 16 };
 
 /* ---- Making and dropping ---- */
 
@@ -392,8 +395,10 @@ static bool is_extended(const struct zk_entry *entry)
 {
     const struct zk_session *s = entry->lock->session;
     nanos ttl = NANOS_OF_MS(entry->sent.ttl_ms);
-    bool is_recent = s->written_at >= entry->asked_at - ttl / SHARE_PART;
-    bool is_long = session_end(&s->base) - entry->asked_at >= ttl / 4 * 3;
+    bool is_shared = s->base.count > MANY_MEMBERS;
+    bool is_recent = is_shared || s->written_at >= entry->asked_at - ttl / SHARE_PART;
+    nanos enough = is_shared ? ttl / 2 : ttl / 4 * 3;
+    bool is_long = session_end(&s->base) - entry->asked_at >= enough;
     return s->written_at >= entry->asked_at || (is_recent && is_long);
 }
 
