@@ -338,12 +338,12 @@ static void decide(struct zk *zk, struct zk_entry *entry, const struct list *lis
     if (disagrees) {
         describe_mismatch(entry, first, text, sizeof text);
         zk_entry_refuse(zk, entry, HF_MISMATCH, text, now);
+    } else if (own >= ZK_PLACES_MAX) {
+        zk_entry_refuse(zk, entry, HF_FULL, "too many hold this name or wait for it", now);
     } else if (list->queue[own].holds) {
         zk_entry_granted(zk, entry, now);
     } else if (!entry->sent.queue) {
         zk_entry_refuse(zk, entry, HF_BUSY, "", now);
-    } else if (own >= ZK_WAITERS_MAX) {
-        zk_entry_refuse(zk, entry, HF_FULL, "too many requests wait for this name", now);
     } else {
         wait_in_queue(zk, entry, list, (size_t)own, now);
     }

@@ -70,10 +70,12 @@ enum {
     ZK_DATA_MAX = 512,
     /* number of shared sessions (one per ttl); there may be private ones besides */
     ZK_SHARED_MAX = 16,
-    ZK_TOUCHES = 32,        /* number of answered requests that a session remembers */
-    ZK_PING_PART = 16,      /* a session with places is pinged after 1/16 of its timeout */
-    ZK_IDLE_PART = 4,       /* a session without places is pinged after 1/4 of its timeout */
-    ZK_WAITERS_MAX = 10000, /* longest queue of a name: lists grow with it */
+    ZK_TOUCHES = 32,   /* number of answered requests that a session remembers */
+    ZK_PING_PART = 16, /* a session with places is pinged after 1/16 of its timeout */
+    ZK_IDLE_PART = 4,  /* a session without places is pinged after 1/4 of its timeout */
+    /* most holds and waiters of a name together. Lists grow with them: Java clients refuse lists of
+     * more than 1 MB (jute.maxbuffer), our own codec more than JUTE_FRAME_MAX. */
+    ZK_PLACES_MAX = 10000,
     /* requests in flight; a server stops reading at its own globalOutstandingLimit */
     ZK_IN_FLIGHT_MAX = 1000,
 };
