@@ -28,6 +28,7 @@ static void drop_admin(struct zk *zk, struct zk_admin *admin)
         at = &(*at)->next;
     *at = admin->next;
     zk_calls_abandon_admin(zk, admin);
+    zk_words_abandon(zk, admin);
     if (admin->op)
         admin->op->engine_state = NULL;
     free_rows(admin);
@@ -408,7 +409,7 @@ void zk_admin_on_reply(struct zk *zk, const struct zk_call *call, const struct z
     assert(body->at <= body->end);
     struct zk_admin *admin = call->admin;
     if (admin->step == STEP_DIAGNOSE)
-        zk_diagnose_on_reply(zk, admin, header, now);
+        zk_diagnose_on_reply(zk, admin, call, header, body, now);
     else if (admin->step == STEP_DATA)
         on_data(zk, admin, call, header, body, now);
     else if (header->error)
@@ -532,7 +533,9 @@ void zk_admin_submit(struct zk *zk, struct engine_op *op, nanos now)
     zk->admins = admin;
     op->engine_state = admin;
     bool is_up = zk_session_need(s, now);
-    op->connections = zk_session_bit(s);
+    if (admin_op_of(op)->verb == ADMIN_DIAGNOSE)
+        admin->awaited += zk_words_begin(zk, admin, now);
+    op->connections = zk_session_bit(s) | zk_words_bit(zk);
 
     if (is_up)
         zk_admins_advance(s, now);

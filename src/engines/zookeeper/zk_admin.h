@@ -26,6 +26,13 @@ struct zk_admin {
     struct admin_row *row; /* places of the name that is being read */
     size_t count, read, sent;
     uint64_t used;
+    /* STEP_DIAGNOSE */
+    unsigned awaited;    /* number of answers that have not come */
+    nanos write_took;    /* how long the quorum write took */
+    int32_t write_error; /* error of the quorum write */
+    bool has_settings;   /* the server told its settings: zk->words.text */
+    /* of /zookeeper/config: number of servers that vote, and that do not; 0: not known */
+    unsigned voters, observers;
 };
 
 void zk_admin_reply(struct zk *zk, struct zk_admin *admin, enum reply_kind kind, hf_status status,
@@ -36,5 +43,14 @@ struct zk_call *zk_admin_call(struct zk *zk, struct zk_admin *admin, nanos now);
 /* ---- zk_diagnose.c ---- */
 
 void zk_diagnose_begin(struct zk *zk, struct zk_admin *admin, nanos now);
-void zk_diagnose_on_reply(struct zk *zk, struct zk_admin *admin, const struct zk_header *header,
-                          nanos now);
+void zk_diagnose_on_reply(struct zk *zk, struct zk_admin *admin, const struct zk_call *call,
+                          const struct zk_header *header, struct jute_reader *body, nanos now);
+void zk_diagnose_on_words(struct zk *zk, struct zk_admin *admin);
+
+/* ---- zk_words.c ---- */
+
+/* Asks; zk_diagnose_on_words() follows. Returns false if that is not possible now. */
+bool zk_words_begin(struct zk *zk, struct zk_admin *admin, nanos now);
+void zk_words_abandon(struct zk *zk, const struct zk_admin *admin);
+/* Returns a number in the newest answer, by its name. Returns false if it is not there. */
+bool zk_words_number(const struct zk *zk, const char *name, long long *value);

@@ -180,21 +180,30 @@ static struct zk_session *session_at(struct zk *zk, unsigned connection, nanos n
 
 static void connection_up(void *self, unsigned connection, nanos now)
 {
-    zk_session_up(session_at(self, connection, now), now);
+    if (zk_words_are_on(self, connection))
+        zk_words_up(self);
+    else
+        zk_session_up(session_at(self, connection, now), now);
     finish(self, now);
 }
 
 static void connection_bytes(void *self, unsigned connection, const char *bytes, size_t len,
                              nanos now)
 {
-    zk_session_bytes(session_at(self, connection, now), bytes, len, now);
+    if (zk_words_are_on(self, connection))
+        zk_words_bytes(self, bytes, len);
+    else
+        zk_session_bytes(session_at(self, connection, now), bytes, len, now);
     finish(self, now);
 }
 
 static void connection_down(void *self, unsigned connection, hf_status status, const char *why,
                             nanos now)
 {
-    zk_session_down(session_at(self, connection, now), status, why, now);
+    if (zk_words_are_on(self, connection))
+        zk_words_down(self);
+    else
+        zk_session_down(session_at(self, connection, now), status, why, now);
     finish(self, now);
 }
 
@@ -212,7 +221,7 @@ static connection_set connections(void *self)
 static connection_set listening_connections(void *self)
 {
     const struct zk *zk = self;
-    connection_set set = 0;
+    connection_set set = zk_words_bit(zk);
     for (struct zk_session *s = zk_first_session(zk); s; s = zk_next_session(s)) {
         bool begins = s->state == SESSION_DIALLED || s->state == SESSION_GREETING;
         /* An op may move to a private session after its submit; then no parked caller knows that it
@@ -227,9 +236,9 @@ static nanos tick(void *self, nanos now)
 {
     struct zk *zk = self;
     zk->last_now = now;
-    nanos next = zk_sessions_tick(zk, now);
+    nanos next = zk_sessions_tick(zk, now), words = zk_words_tick(zk, now);
     finish(zk, now);
-    return next;
+    return next < words ? next : words;
 }
 
 static void farewell(void *self, bool hurries, nanos now)

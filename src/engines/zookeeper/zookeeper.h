@@ -38,7 +38,7 @@
  * Files: zookeeper.c the door and the URL; zk_session.c sessions, their connections and belief;
  * zk_call.c requests in flight; zk_entry.c requests for locks; zk_replies.c their replies;
  * zk_list.c lists and watches; zk_place.c names and data of places; zk_admin.c list and break;
- * zk_diagnose.c findings; zk_messages.c and jute.c the wire. */
+ * zk_diagnose.c findings, with zk_words.c; zk_messages.c and jute.c the wire. */
 #pragma once
 #include "core/entry_order.h"
 #include "core/timing.h"
@@ -233,6 +233,15 @@ struct zk_entry {
 
 /* ---- The engine ---- */
 
+/* A question for a server's settings, on a connection of its own (zk_words.c). */
+struct zk_words {
+    struct zk_admin *admin; /* who asks; NULL: nobody */
+    int number;             /* of the connection */
+    nanos end;              /* the server must have answered by then */
+    char text[4096];        /* the newest answer */
+    size_t len;
+};
+
 struct zk {
     const struct wire_engine_host *host;
     struct endpoints endpoints;
@@ -250,6 +259,7 @@ struct zk {
     struct zk_lock *loose;             /* list of locks that may be unused */
     struct zk_entry *entries;
     struct zk_admin *admins;
+    struct zk_words words;
     struct jute_writer message;
     uint32_t deleting; /* number of deletions in flight */
     bool has_done;     /* some forgotten entry can be freed */
@@ -446,3 +456,13 @@ void zk_admins_advance(struct zk_session *session, nanos now);
 bool zk_admins_want(const struct zk_session *session);
 void zk_admins_fail(struct zk_session *session);
 void zk_admins_close(struct zk *zk);
+
+/* ---- zk_words.c ---- */
+
+/* Returns true if this connection is that of the question. */
+bool zk_words_are_on(const struct zk *zk, unsigned connection);
+connection_set zk_words_bit(const struct zk *zk);
+void zk_words_up(struct zk *zk);
+void zk_words_bytes(struct zk *zk, const char *bytes, size_t len);
+void zk_words_down(struct zk *zk);
+nanos zk_words_tick(struct zk *zk, nanos now);
