@@ -203,13 +203,31 @@ static const char *missing_consul(const struct engine *one)
     return consul_missing();
 }
 
+/* Takes one lock. A server that has just begun may need seconds for its first one, because java
+ * loads its classes then. */
+static void warm_zookeeper(const struct zookeeper_server *server)
+{
+    char url[64];
+    struct hf_request want = {.size = sizeof want, .name = "first", .wait_ms = 30000};
+    hf_client *client;
+    hf_lease *lease;
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%u/warm", zookeeper_port(server));
+    if (hf_open(url, NULL, &client) != HF_OK || hf_acquire(client, &want, &lease) != HF_OK)
+        fail_msg("%s", hf_error_text());
+    hf_release(lease);
+    hf_lease_free(lease);
+    hf_close(client, 1000);
+}
+
 /* Gives a row one server that all rows share, and a node of its own. */
 static bool fresh_zookeeper(const struct engine *one, char *url, size_t size)
 {
     static struct zookeeper_server *server;
     static unsigned rows;
-    if (!server)
+    if (!server) {
         server = zookeeper_start(NULL);
+        warm_zookeeper(server);
+    }
     (void)one;
     return snprintf(url, size, "zookeeper://127.0.0.1:%u/r%03u", zookeeper_port(server), ++rows) <
            (int)size;

@@ -20,7 +20,7 @@ struct zookeeper_server {
     struct zookeeper_server *next;
     struct server_process process;
     uint16_t port;
-    const char *config;
+    const char *config, *option;
 };
 
 static struct zookeeper_server *servers;
@@ -70,26 +70,33 @@ static bool is_serving(const void *server)
 
 static bool launch(struct zookeeper_server *s)
 {
-    static const char *const argv[] = {JAVA,
-                                       "-Xmx128m",
-                                       "-XX:+UseSerialGC",
-                                       "-XX:TieredStopAtLevel=1",
-                                       "-Dzookeeper.jmx.log4j.disable=true",
-                                       "-Dzookeeper.forceSync=no",
-                                       "-cp",
-                                       ".:" JAR ":" LOG_JAR,
-                                       "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-                                       "zoo.cfg",
-                                       NULL};
+    const char *const argv[] = {JAVA,
+                                "-Xmx128m",
+                                "-XX:+UseSerialGC",
+                                "-XX:TieredStopAtLevel=1",
+                                "-Dzookeeper.jmx.log4j.disable=true",
+                                "-Dzookeeper.forceSync=no",
+                                s->option,
+                                "-cp",
+                                ".:" JAR ":" LOG_JAR,
+                                "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                                "zoo.cfg",
+                                NULL};
     server_process_start(&s->process, argv);
     return server_process_await(&s->process, is_serving, s, PATIENCE_MS);
 }
 
 struct zookeeper_server *zookeeper_start(const char *config)
 {
+    return zookeeper_start_with(config, "-Dzookeeper.snapCount=100000");
+}
+
+struct zookeeper_server *zookeeper_start_with(const char *config, const char *option)
+{
     struct zookeeper_server *s = calloc(1, sizeof *s);
     assert_non_null(s);
     s->config = config;
+    s->option = option;
     s->next = servers;
     servers = s;
     for (int i = 0; i < STARTS_MAX; i++) {
@@ -136,6 +143,20 @@ void zookeeper_pause(struct zookeeper_server *s)
 void zookeeper_continue(struct zookeeper_server *s)
 {
     server_process_continue(&s->process);
+}
+
+/* ---- What it counts ---- */
+
+int64_t zookeeper_count(const struct zookeeper_server *s, const char *name)
+{
+    static char answer[1 << 17];
+    char line[96];
+    snprintf(line, sizeof line, "\nzk_%s\t", name);
+    ask_port(s->port, "mntr", 4, answer, sizeof answer, 5);
+    const char *at = strstr(answer, line);
+    if (!at)
+        fail_msg("the server does not count %s", name);
+    return strtoll(at + strlen(line), NULL, 10);
 }
 
 /* ---- Where it is ---- */

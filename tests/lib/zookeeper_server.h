@@ -17,7 +17,12 @@ void zookeeper_needed(void);
 
 /* Starts a server, and returns when it serves. `config`: more lines of zoo.cfg, or NULL. */
 struct zookeeper_server *zookeeper_start(const char *config);
+/* Does the same, with an option for java: "-Djute.maxbuffer=8192". */
+struct zookeeper_server *zookeeper_start_with(const char *config, const char *option);
 void zookeeper_servers_end(void); /* ends all servers, removes their directories */
+
+/* Returns a number that the server counts (`mntr`), by its name without the "zk_". */
+int64_t zookeeper_count(const struct zookeeper_server *s, const char *name);
 
 uint16_t zookeeper_port(const struct zookeeper_server *s); /* stays the same after a restart */
 pid_t zookeeper_pid(const struct zookeeper_server *s);

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # zookeeper_cutoff.sh - a follower of three real servers is cut off from its leader, and goes on answering pings. A holder
 # that is connected to it gives up before the next one is granted. One that knows the other servers, too, goes on holding.
-if [ -z "${HF_OWN_NETWORK:-}" ] && unshare -n true 2>/dev/null; then
-    HF_OWN_NETWORK=yes exec unshare -n "$0" "$@"
-fi
+. "$(dirname "$0")/../../lib/zookeeper.sh"
+own_network "$@"
 . "$(dirname "$0")/../../lib/cli_tap.sh"
 
 skip_all() {
@@ -11,40 +10,16 @@ skip_all() {
     done_testing
     exit
 }
-[ -n "${HF_OWN_NETWORK:-}" ] || skip_all "a network namespace cannot be made here: it needs root"
-for program in java nft ip ss; do
+! why=$(zookeeper_missing) || skip_all "$why"
+for program in nft ip ss; do
     command -v $program >/dev/null || skip_all "$program is not installed"
 done
-[ -r /usr/share/java/zookeeper.jar ] || skip_all "ZooKeeper is not installed (Debian: libzookeeper-java)"
-ip link set lo up
-
-# now_ms: since the start of the machine, as the Python programs below have it.
-now_ms() {
-    local up
-    read -r up _ </proc/uptime
-    echo "${up/./}0"
-}
-mode() { (exec 3<>"/dev/tcp/127.0.0.1/$((2180 + $1))" && printf srvr >&3 && timeout 2 cat <&3) 2>/dev/null | sed -n 's/^Mode: //p'; }
-serves() { [ -n "$(mode "$1")" ]; }
 
 # ---- Three servers: ticks of 500 ms, sessions of 1 s and more ----
 
-for i in 1 2 3; do
-    mkdir -p n$i/data && echo $i >n$i/data/myid
-    printf '%s\n' tickTime=500 initLimit=20 syncLimit=10 dataDir="$PWD/n$i/data" clientPort=218$i clientPortAddress=127.0.0.1 \
-        admin.enableServer=false '4lw.commands.whitelist=*' server.{1..3}=127.0.0.1:x >n$i/zoo.cfg
-    sed -i -E 's/^server\.([123])=.*/server.\1=127.0.0.1:288\1:388\1/' n$i/zoo.cfg
-    (cd n$i && exec env -i ${HF_SUITE:+"HF_SUITE=$HF_SUITE"} setpriv --pdeathsig KILL java -Xmx128m -XX:+UseSerialGC \
-        -XX:TieredStopAtLevel=1 -Dzookeeper.jmx.log4j.disable=true -Dzookeeper.forceSync=no \
-        -cp .:/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
-        org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg >log 2>&1) &
-    pid[i]=$!
-done
-for i in 1 2 3; do ok "server $i serves" eventually serves $i; done
-for i in 1 2 3; do
-    case $(mode $i) in leader) leader=$i ;; follower) follower=$i ;; esac
-done
-ok "there is a leader, and a follower" test -n "${leader:-}" -a -n "${follower:-}"
+zookeeper_ensemble
+leader=$(zookeeper_who leader) follower=$(zookeeper_who follower)
+ok "there is a leader, and a follower" test -n "$leader" -a -n "$follower"
 
 # cut: nothing passes between the follower and its leader any more, and nobody is told. heal: it does again.
 cut() {
@@ -80,8 +55,11 @@ waits() { "$HOLDFAST" -u "zk://127.0.0.1:218$leader" show --json "$1" | jq -e 'm
 # kazoo PORT FILE holder|next: the same with kazoo's lock, if it is installed.
 kazoo() { /usr/bin/python3 "$ROOT/tests/fault/zookeeper/kazoo_peer.py" "$1" /kazoo/job "$2" "$3" & }
 has_kazoo() { /usr/bin/python3 -c 'import kazoo' 2>/dev/null; }
+# curator PORT FILE holder|next: the same with Curator's.
+curator() { java -Xmx64m -cp "$PWD$CURATOR_JARS" CuratorPeer "127.0.0.1:$1" /curator/job "$3" "$2" 2>curator.err & }
+has_curator() { javac -cp "${CURATOR_JARS#:}" -d . "$ROOT/tests/fault/zookeeper/CuratorPeer.java" 2>javac.err; }
 
-# ---- A holder that knows the cut-off follower alone (G50), and kazoo's beside it ----
+# ---- A holder that knows the cut-off follower alone (G50); kazoo's and Curator's beside it ----
 
 python3 "$ROOT/tests/fault/zookeeper/zookeeper_pinger.py" "218$follower" pinged &
 pinger=$!
@@ -98,7 +76,14 @@ if has_kazoo; then
     kazoo "218$leader" kazoo_granted next
     kazoo_next=$!
 fi
-sleep 2.5 # so that both renew, and ping, for a while
+if has_curator; then
+    curator "218$follower" curator_held holder
+    curator_holder=$!
+    ok "Curator holds a lock of its own, through the follower" eventually test -s curator_held
+    curator "218$leader" curator_granted next
+    curator_next=$!
+fi
+sleep 2.5 # so that all renew, and ping, for a while
 ok "the follower is cut off from its leader" cut
 wait $next
 is "the next one was granted" $? 0
@@ -120,9 +105,18 @@ if has_kazoo; then
 else
     skip "kazoo's lock beside ours" "kazoo is not installed (Debian: python3-kazoo)"
 fi
+if has_curator; then
+    wait $curator_next
+    is "Curator's next one was granted, too" $? 0
+    wait $curator_holder
+    echo "# Curator: the holder was told nothing until $(($(cat curator_held) - begin)) ms," \
+        "the next one was granted at $(($(cat curator_granted) - begin)) ms"
+else
+    skip "Curator's lock beside ours" "it or javac is not installed (Debian: libcurator-recipes-java, default-jdk-headless)"
+fi
 heal
 kill $pinger 2>/dev/null
-ok "the follower is back" eventually serves "$follower"
+ok "the follower is back" eventually zookeeper_serves "$follower"
 
 # ---- A holder that knows all servers ----
 
@@ -143,7 +137,7 @@ ok "and is the holder to others" eventually test "$(($(now_ms) - $(cat all)))" -
 kill $holding
 wait $holding
 heal
-ok "the follower is back again" eventually serves "$follower"
+ok "the follower is back again" eventually zookeeper_serves "$follower"
 
 # ---- The leader dies ----
 
