@@ -124,6 +124,7 @@ static void test_a_lost_session_loses_its_members_and_nobody_else(void **state)
         session_attach(lost.members, NULL);
     assert_int_equal(told, 100);
     assert_int_equal(lost.state, SESSION_NONE);
+    assert_int_equal(session_end(&lost), 0);
     assert_int_equal(lost.count + lost.waiters, 0);
     assert_int_equal(session_renewal_due(&lost), TIME_NEVER);
     assert_int_equal(other.state, SESSION_ALIVE);
