@@ -219,13 +219,16 @@ static bool read_released(struct postgres *p, struct pg_op *a, enum op_verb verb
     return true;
 }
 
-/* Reads {1, token, left, now, era}: extended; {2}: there are other readers; {0}: not held. */
-static bool read_extended(struct postgres *p, struct pg_op *a, const struct numbers *n,
-                          struct engine_reply *reply)
+/* Reads {1, token, left, now, era}: extended; {2}: there are other readers; {0}: not held; and for
+ * an upgrade {-6, left}. */
+static bool read_extended(struct postgres *p, struct pg_op *a, enum op_verb verb,
+                          const struct numbers *n, struct engine_reply *reply)
 {
     reply->kind = REPLY_EXTENDED;
     if (n->at[0] == 1)
         return read_held(p, a, n, reply);
+    if (n->at[0] == -6 && verb == OP_UPGRADE)
+        return read_reason(p, a, n, reply);
 
     reply->kind = n->at[0] == 2 ? REPLY_BUSY : REPLY_NOT_HELD;
     return n->count == 1 && (n->at[0] == 0 || n->at[0] == 2);
@@ -255,7 +258,7 @@ bool pg_reply_to_verb(struct postgres *p, const struct pg_request *request,
     else if (understood && (request->verb == OP_RELEASE || request->verb == OP_LEAVE))
         understood = read_released(p, a, (enum op_verb)request->verb, &n, &own);
     else if (understood)
-        understood = read_extended(p, a, &n, &own);
+        understood = read_extended(p, a, (enum op_verb)request->verb, &n, &own);
 
     /* A grant may arrive for a waiter that has already left. A release of that grant is already in
      * flight, sent after the ACQUIRE, and the reply to the release decides. */

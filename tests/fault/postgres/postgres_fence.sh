@@ -78,6 +78,7 @@ ok "but not before" test $((($(date +%s%N) - crashed) / 1000000)) -ge 2500
 
 # ---- A failover to a standby that lags
 
+sql "UPDATE holdfast.setup SET grace_ms = 6000" # long enough for a slow machine to ask three times within it
 primary_pid=$PG_PID primary_port=$PG_PORT
 standby=$(mktemp -d /tmp/holdfast-postgres.XXXXXX)
 [ "$(id -u)" -ne 0 ] || chown postgres "$standby"
@@ -85,6 +86,30 @@ standby=$(mktemp -d /tmp/holdfast-postgres.XXXXXX)
 PG_FOLDER=$standby PG_PORT=$((PG_PORT + 1))
 launch_postgres || exit 70
 both="postgres://postgres@127.0.0.1:$PG_PORT,127.0.0.1:$primary_port/postgres"
+
+uuid() {
+    printf '00000000-0000-0000-0000-%012d' "$1"
+}
+# attempt NAME KIND NUMBER [OWNER]: the attempt with that number asks for NAME and does not wait. Prints the reply of the server.
+attempt() {
+    local owner=NULL units=1 capacity=1048576
+    [ -z "${4:-}" ] || owner="'$(uuid "$4")'"
+    [ "$2" != w ] || units=$capacity
+    [ "$2" != e ] || capacity=1
+    sql "SELECT holdfast.acquire('$1', 0, 0, '$(uuid "$3")', 60000, 'b 1 h', '$2', $owner, $units, $capacity, false, false, 0, false,
+        false, 0, NULL, 0, 0, '{500,5000,1000,10,5,100}')"
+}
+# convert NAME NUMBER TOKEN UP
+convert() {
+    sql "SELECT holdfast.convert('$1', '$(uuid "$2")', $3, $4)"
+}
+token_in() {
+    cut -d, -f2 <<<"$1"
+}
+
+reader=$(PG_PORT=$primary_port attempt readers r 1)
+PG_PORT=$primary_port attempt owned e 2 9 >/dev/null
+writer=$(PG_PORT=$primary_port attempt downgraded w 3)
 token=$(take replicated 60s "$both")
 like "with the standby first in the URL the primary is found" "$token" '^[0-9]+$'
 for _ in $(seq 100); do
@@ -95,13 +120,24 @@ sql "ALTER SYSTEM SET primary_conninfo = ''" "SELECT pg_reload_conf()" >/dev/nul
 sleep 0.5
 lost=$(take unreplicated 60s "$both")
 like "a grant that no standby has" "$lost" '^[0-9]+$'
+like "another reader that no standby has" "$(PG_PORT=$primary_port attempt readers r 4)" '^[{]1,'
+PG_PORT=$primary_port sql "SELECT holdfast.release('owned', 0, 0, '$(uuid 2)', 0, 0, false, 'r', 0)" >/dev/null
+like "the next holder behind an owner, that no standby has" "$(PG_PORT=$primary_port attempt owned e 5)" '^[{]1,'
+like "a downgrade that no standby has" "$(PG_PORT=$primary_port convert downgraded 3 "$(token_in "$writer")" false)" '^[{]1,'
+later=$(PG_PORT=$primary_port attempt downgraded r 6)
+like "and a reader behind it" "$later" '^[{]1,'
 kill -9 "$primary_pid"
 "${pg_as[@]}" "$pg_bin/pg_ctl" promote -w -s -D "$standby/data"
+like "no reader becomes the writer: another one may be lost" "$(convert readers 1 "$(token_in "$reader")" true)" '^[{]-6,'
+like "no request joins a hold of its owner: its end may be lost" "$(attempt owned e 7 9)" '^[{]-6,'
 like "after the failover nothing is granted for the grace" \
     "$("$HOLDFAST" run -n --connect-wait 1s --url "$both" unreplicated -- true 2>&1)" "may have lost data"
 ok "a hold whose record arrived goes on" "$HOLDFAST" extend --url "$both" --lease "$SCRATCH/replicated"
 fails "the holder of the lost one is told" "$HOLDFAST" extend --url "$both" --lease "$SCRATCH/unreplicated"
-ok "after the grace the new primary grants" "$HOLDFAST" run -w 10s --url "$both" unreplicated -- true
+ok "after the grace the new primary grants" "$HOLDFAST" run -w 20s --url "$both" unreplicated -- true
+like "a reader becomes the writer" "$(convert readers 1 "$(token_in "$reader")" true)" '^[{]1,'
+upgraded=$(convert downgraded 3 "$(token_in "$writer")" true)
+ok "with a token above that of a reader that was lost" test "$(token_in "$upgraded")" -gt "$(token_in "$later")"
 rm -f "$SCRATCH/unreplicated"
 next=$(take unreplicated 5s "$both")
 ok "with a higher token" test "$next" -gt "$lost"

@@ -4,8 +4,9 @@
     postgres_walk.py CONNINFO [--steps N] [--seed N] [--plants]
 
 The file that ships is installed with its clock replaced, so the functions that run here are those that run there. One session
-makes every schedule the same for the same seed; interleavings of sessions are the matter of the fault tests. With --plants a
-mistake is put into the SQL, one after the other, and the walk must find each."""
+makes every schedule the same for the same seed; interleavings of sessions are the matter of the fault tests. Now and then a
+failover loses the newest changes: the tables get an older state and a new timeline. With --plants a mistake is put into the SQL,
+one after the other, and the walk must find each."""
 import argparse
 import pathlib
 import random
@@ -17,6 +18,9 @@ import psycopg2
 import psycopg2.extras
 
 SCHEMA = "holdfast_walk"
+TABLES = ("lock", "hold", "waiter", "tombstone", "past", "incarnation")
+GRACE_MS = 750  # no hold of a walk with failovers is longer
+TIMELINE = "left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 CLOCK = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
 SQL = pathlib.Path(__file__).resolve().parents[3] / "src/engines/postgres/sql/001_install.sql"
 PACE = [50, 500, 200, 4, 20, 100]
@@ -43,7 +47,7 @@ PLANTS = [
      "AND l.era = p_era AND l.waiting > 0"),
     ("the guess ignores tombstones", "AND used = 0 AND waiting = 0 AND tombstones <= v_now", "AND used = 0 AND waiting = 0"),
     ("an attempt with a tombstone is granted", "IF r.tombstones > v_now AND EXISTS", "IF false AND EXISTS"),
-    ("a newcomer passes waiters", "IF w.id IS NULL AND (r.waiting = 0 OR p_barging)", "IF w.id IS NULL AND (true OR p_barging)"),
+    ("a newcomer passes waiters", "IF w.id IS NULL AND (r.waiting = 0 OR p_barging", "IF w.id IS NULL AND (true OR p_barging"),
     ("more permits than the capacity", "AND (r.used = 0 OR (r.id IS NULL AND r.used + p_units <= r.capacity))",
      "AND (r.used = 0 OR (r.id IS NULL AND r.used + p_units <= r.capacity + 1))"),
     ("a handoff beyond the capacity", "OR r.used + w.units > r.capacity);", "OR r.used + w.units > r.capacity + 1);"),
@@ -62,6 +66,9 @@ PLANTS = [
     ("leaving keeps the place", "        r.waiting := r.waiting - 1;\n    END IF;\n    RETURN r;\nEND $$;\n\n-- The client",
      "        r.waiting := r.waiting - 1;\n        INSERT INTO waiter VALUES (w.*);\n    END IF;\n    RETURN r;\nEND $$;\n\n-- The client"),
     ("expired holds are not ended", "hold.till <= v_now RETURNING * LOOP", "hold.till <= v_now - 50000 RETURNING * LOOP"),
+    ("an upgrade beside readers that a failover lost", "ELSIF p_up AND e.barred > 0 THEN", "ELSIF false THEN"),
+    ("an owner joins a hold of which a failover lost the end", "        IF FOUND AND v_barred = 0 THEN\n", "        IF FOUND THEN\n"),
+    ("nothing is lost by a failover", "    IF r.timeline <> v_timeline THEN", "    IF false THEN"),
 ]
 
 
@@ -78,10 +85,16 @@ def install(db, plant=None):
         text = text.replace(plant[1], plant[2])
     assert text.count(CLOCK) >= 4
     text = text.replace(CLOCK, "current_setting('holdfast.clock')::bigint")
+    text = text.replace(TIMELINE, "current_setting('holdfast.timeline')")
     text = text.replace("@schema@", SCHEMA).replace("@unlogged@", "").replace("@memory@", "false")
     with db.cursor() as c:
         c.execute("drop schema if exists %s cascade" % SCHEMA)
+        c.execute("set holdfast.timeline = '0'")
         c.execute("begin; " + text + "; commit")
+        c.execute("update %s.setup set grace_ms = %d" % (SCHEMA, GRACE_MS))
+        for table in TABLES:
+            c.execute("drop table if exists %s_copy" % table)
+            c.execute("create temp table %s_copy as select * from %s.%s limit 0" % (table, SCHEMA, table))
 
 
 class Walk:
@@ -92,9 +105,12 @@ class Walk:
         self.r = random.Random(seed)
         self.now = 1_800_000_000_000_000
         self.log, self.attempts, self.tokens, self.touched = [], [], {}, None
-        self.grants = self.ended = 0
+        self.grants = self.ended = self.failovers = 0
+        self.fails, self.failed_at = seed % 2 == 0, 0
         self.c.execute("set search_path = %s; set plan_cache_mode = force_generic_plan" % SCHEMA)
         self.c.execute("delete from lock; delete from hold; delete from waiter; delete from tombstone; delete from past")
+        self.c.execute("set holdfast.timeline = '0'; update incarnation set timeline = '0', since = 0")
+        self.replicate()
 
     def call(self, sql, *args):
         self.c.execute("select set_config('holdfast.clock', %s, false)", (str(self.now),))
@@ -160,7 +176,7 @@ class Walk:
         if v[0] == 3:
             self.granted(a, v[1], self.now + v[2])
             return
-        if v[0] == 0 and a["state"] == "held" and a["until"] > self.now:
+        if v[0] == 0 and a["state"] == "held" and a["until"] > self.now and not a["lost"]:
             raise Broken("a good hold was not there")
         a["state"] = "over"
         a["tombstone"] = max(a["tombstone"], self.now + tombstone * 1000 if tombstone else 0)
@@ -172,11 +188,13 @@ class Walk:
         ttl = self.r.choice([0, a["ttl"], a["ttl"] * 2])
         v = self.call("extend(%s,%s,%s,%s,%s)", a["name"], self.era(a["name"]), a["id"], a["token"], ttl)
         self.note("extend", a, ttl, v)
+        if v[0] == 1 and v[1] < a["token"]: # a failover lost its upgrade; the client does not believe this reply
+            return
         if v[0] == 1:
-            if self.now + v[2] < a["until"]:
+            if self.now + v[2] < a["until"] and not a["lost"]:
                 raise Broken("a hold was shortened")
-            a["until"], a["token"] = self.now + v[2], v[1]
-        elif a["until"] > self.now:
+            a["until"], a["token"] = max(a["until"], self.now + v[2]), v[1]
+        elif a["until"] > self.now and not a["lost"]:
             raise Broken("a good hold was not there")
         else:
             a["state"] = "over"
@@ -200,11 +218,11 @@ class Walk:
         up = self.r.random() < .6
         v = self.call("convert(%s,%s,%s,%s)", a["name"], a["id"], a["token"], up)
         self.note("convert", a, up, v)
-        if v[0] == 0 and a["until"] > self.now:
+        if v[0] == 0 and a["until"] > self.now and not a["lost"]:
             raise Broken("a good hold was not there")
         if v[0] != 1:
             return
-        if up and a["kind"] == "r" and v[1] <= a["token"]:
+        if up and a["kind"] == "r" and v[1] <= (a["token"] if a["owner"] else self.tokens.get(a["name"], 0)):
             raise Broken("an upgrade kept its token")
         for b in self.believed(a["name"]):
             if b is a or (a["owner"] and b["owner"] == a["owner"]):
@@ -218,6 +236,27 @@ class Walk:
             if b["name"] == a["name"] and b["token"] == a["token"] and b["state"] == "held":
                 b["state"] = "over"
 
+    # ---- Failovers
+
+    def replicate(self):
+        """This state of the tables is the newest one that the standby has."""
+        self.c.execute(";".join("delete from {0}_copy; insert into {0}_copy select * from {0}".format(table) for table in TABLES))
+
+    def fail_over(self):
+        """The standby becomes the primary. What holders know of their holds may be newer than what it knows."""
+        self.c.execute(";".join("delete from {0}; insert into {0} select * from {0}_copy".format(table) for table in TABLES))
+        self.failovers += 1
+        self.failed_at = self.now
+        self.c.execute("set holdfast.timeline = '%d'" % self.failovers)
+        self.c.execute("select id, token, till, 'e' from lock where id is not null union all select id, token, till, kind from hold")
+        known = {row[0]: row[1:] for row in self.c.fetchall()}
+        for a in self.attempts:
+            a["tombstone"] = 0
+            if a["state"] == "held" and known.get(a["id"]) != (a["token"], a["until"], a["kind"]):
+                a["lost"] = True
+        self.log.append(("failover",))
+        self.touched = None
+
     def note(self, what, a, *more):
         self.log.append((what, a["n"], a["name"], a["kind"], a["units"]) + more)
         self.touched = a["name"]
@@ -225,15 +264,15 @@ class Walk:
     # ---- Steps
 
     def newcomer(self):
-        r, name = self.r, self.r.choice(list(NAMES))
+        r, name = self.r, self.r.choice(list(NAMES) + ["rw", "rw", "owned"] * self.fails)
         kind, capacity, owned = NAMES[name]
         kind = r.choice("rrw") if kind == "x" else kind
         has_owner = owned or (kind in "rw" and r.random() < .3)
         a = dict(n=len(self.attempts), id=uuid.UUID(int=r.getrandbits(128)), name=name, kind=kind, capacity=capacity,
                  owner=uuid.UUID(int=r.randrange(7, 10)) if has_owner else None,
-                 units={"w": capacity, "s": r.randrange(1, capacity + 1)}.get(kind, 1), ttl=r.choice([100, 300, 1000]),
+                 units={"w": capacity, "s": r.randrange(1, capacity + 1)}.get(kind, 1), ttl=r.choice([100, 300, 300 if self.fails else 1000]),
                  wait=r.random() < .75, again=False, ticket=0, barging=r.random() < .1, notified=r.random() < .5, state="new",
-                 token=0, until=0, tombstone=0, keep=r.choice([0, 0, 3]))
+                 token=0, until=0, tombstone=0, lost=False, keep=r.choice([0, 0, 3]))
         self.attempts.append(a)
         return a
 
@@ -241,6 +280,10 @@ class Walk:
         r = self.r
         self.now += r.randrange(1, r.choice([50, 2000, 60000, 300000]))
         self.forget_ended()
+        if self.fails and r.random() < .06:
+            self.replicate()
+        if self.fails and r.random() < .02:
+            self.fail_over()
         live = [a for a in self.attempts if a["state"] in ("queued", "held")]
         what = r.random()
         if what < .35 or not live:
@@ -269,6 +312,8 @@ class Walk:
                 self.acquire(a)
             else:
                 self.release(a, r.choice("lr"), r.choice([0, 0, 300]))
+        elif self.fails and self.now < self.failed_at + 300000 and a["kind"] in "rw" and r.random() < .6:
+            self.convert(a)
         elif what < .75:
             self.release(a, "r", r.choice([0] * 9 + [300]))
         elif what < .9 or a["kind"] not in "rw":
@@ -288,11 +333,11 @@ class Walk:
         return [a for a in self.attempts if a["name"] == name and a["state"] == "held"]
 
     def judge(self):
-        self.c.execute("select name, class, capacity, used, id, till, waiting, head, low from lock")
+        self.c.execute("select name, class, capacity, used, id, till, waiting, head, low, timeline from lock")
         for row in self.c.fetchall():
             self.judge_name(*row)
 
-    def judge_name(self, name, cls, capacity, used, plain, till, waiting, head, low):
+    def judge_name(self, name, cls, capacity, used, plain, till, waiting, head, low, timeline):
         c, now = self.c, self.now
         c.execute("select units, token, till, owner, kind, id from hold where name = %s", (name,))
         holds = c.fetchall()
@@ -310,7 +355,8 @@ class Walk:
             raise Broken("%s: a hold below low" % name)
         self.judge_holds(name, cls, capacity, holds)
         self.judge_belief(name)
-        if self.touched == name:
+        is_barred = timeline != str(self.failovers)
+        if self.touched == name and not is_barred:
             self.judge_queue(name, cls, capacity, used, plain, till, holds, queue)
 
     def judge_holds(self, name, cls, capacity, holds):

@@ -51,10 +51,8 @@ static void crash(void)
 /* A standby takes over that has what was confirmed, or just something. */
 static void fail_over(void)
 {
-    /* Tokens may fall: behind a clock that stepped back, and where a downgrade was lost, because
-     * the upgrade behind it keeps the token of the writer. */
-    bool tokens_fall = db.steps_back || w.kind == HF_READ;
-    if (db.loss == FORGETS || (db.loss == KEEPS && tokens_fall)) {
+    bool tokens_may_fall = db.steps_back;
+    if (db.loss == FORGETS || (db.loss == KEEPS && tokens_may_fall)) {
         crash();
         return;
     }
@@ -72,7 +70,8 @@ static void servers_fail(void)
         cut(draw(CLIENTS));
         return;
     }
-    if (planted == PLANT_TRUST_WARNING || planted == PLANT_NO_GRACE)
+    if (planted == PLANT_TRUST_WARNING || planted == PLANT_NO_GRACE ||
+        planted == PLANT_UPGRADE_IN_GRACE)
         fault = draw(2) ? 1 : 2;
     if (fault == 0 || fault == 5)
         crash();
@@ -101,7 +100,8 @@ static void servers_fail(void)
 static void suit(enum plant plant)
 {
     bool is_durable = plant == PLANT_TRUST_NOTIFY || plant == PLANT_TRUST_LEFT ||
-                      plant == PLANT_NO_COMMIT || plant == PLANT_NO_GRACE;
+                      plant == PLANT_NO_COMMIT || plant == PLANT_NO_GRACE ||
+                      plant == PLANT_UPGRADE_IN_GRACE;
     bool is_notified =
         plant == PLANT_TRUST_NOTIFY || plant == PLANT_NOTIFY_TIME || plant == PLANT_DEAF;
     if (is_durable)

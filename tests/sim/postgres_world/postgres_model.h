@@ -387,9 +387,12 @@ static bool convert_hold(const struct statement *s, char *text)
     bool is_up = is_set(s, CONVERT_UP);
     struct model_hold *hold = hold_of(s->value[CONVERT_ID]);
     int64_t wanted = is_up ? db.rows.capacity : 1;
-    bool grows = hold && is_up && hold->units < wanted;
+    bool reads_to_client = hold && hold->token <= number_of(s, CONVERT_TOKEN);
+    bool grows = hold && is_up && (hold->units < wanted || reads_to_client);
     if (!hold) {
         snprintf(text, NUMBERS_TEXT, "{0}");
+    } else if (is_up && barred && planted != PLANT_UPGRADE_IN_GRACE) {
+        snprintf(text, NUMBERS_TEXT, "{-6,%ld}", barred);
     } else if (grows && db.rows.used > hold->units) {
         snprintf(text, NUMBERS_TEXT, "{2}");
     } else {

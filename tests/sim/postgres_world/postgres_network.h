@@ -130,6 +130,7 @@ struct pg_session {
         const char *column[COLUMNS];
     } frame[WAITING];
     unsigned first, count; /* of frames that the engine has not taken */
+    unsigned unanswered;   /* number of statements; as in libpq, no more replies are passed on */
 };
 
 static struct client *running; /* whose engine runs */
@@ -200,6 +201,7 @@ int __wrap_pg_session_pid(const struct pg_session *s)
 static bool send_statement(struct pg_session *s, const char *name, const char *sql, int count,
                            const char *const *values)
 {
+    s->unanswered++;
     char text[FRAME];
     int len = snprintf(text, sizeof text, "%s" NEXT "%s", name, sql);
     for (int i = 0; i < count; i++)
@@ -268,9 +270,10 @@ static const char *columns_now[COLUMNS];
 bool __wrap_pg_session_next(struct pg_session *s, struct pg_reply *reply);
 bool __wrap_pg_session_next(struct pg_session *s, struct pg_reply *reply)
 {
-    const char *text = take_frame(s, false, columns_now);
+    const char *text = s->unanswered ? take_frame(s, false, columns_now) : NULL;
     if (!text)
         return false;
+    s->unanswered--;
     *reply = (struct pg_reply){.rows = text[0] != 'E' && columns_now[0][0],
                                .warned = text[0] == 'W' && planted != PLANT_TRUST_WARNING,
                                .text = ""};

@@ -30,6 +30,8 @@ static const struct wire_engine_type world_engine; /* postgres_network.h */
     X(TRUST_WARNING, "trust-warning", "a grant is believed that no standby confirmed")             \
     X(NO_COMMIT, "no-commit", "the session commits as its role does, lazily")                      \
     X(NO_GRACE, "no-grace", "the server grants at once after it lost data")                        \
+    X(UPGRADE_IN_GRACE, "upgrade-in-grace",                                                        \
+      "a reader becomes the writer beside readers that were lost")                                 \
     X(NO_TOMBSTONE, "no-tombstone", "an unknown outcome leaves no tombstone")                      \
     X(NO_ECHO, "no-echo", "behind a pooler any reply is believed")                                 \
     X(DEAF, "deaf", "a waiter asks again when it is notified, and not otherwise")                  \

@@ -472,10 +472,11 @@ BEGIN
         RETURN ARRAY[-3, r.capacity];
     END IF;
 
-    -- If the owner holds already, perhaps since admit() above, the request joins that hold.
+    -- If the owner holds already, perhaps since admit() above, the request joins that hold. Not in the grace: the end of that hold
+    -- may be lost, and with it a grant to somebody else.
     IF p_owner IS NOT NULL AND r.used > 0 AND r.id IS NULL THEN
         SELECT * INTO v_sibling FROM hold x WHERE x.name = p_name AND x.token >= r.low AND x.owner = p_owner LIMIT 1;
-        IF FOUND THEN
+        IF FOUND AND v_barred = 0 THEN
             r := leave_queue(r, p_id, p_ticket, p_shared);
             IF p_kind = 'w' AND v_sibling.kind = 'r' THEN
                 r := admit(r, v_now, v_barred);
@@ -489,8 +490,9 @@ BEGIN
         END IF;
     END IF;
 
-    -- A newcomer is granted at once if nobody waits, or if it may pass those who do.
-    IF w.id IS NULL AND (r.waiting = 0 OR p_barging) AND v_barred = 0
+    -- A newcomer is granted at once if nobody waits, or if it may pass those who do. So is a waiter that was passed over, and whose
+    -- ticket makes it the first again.
+    IF w.id IS NULL AND (r.waiting = 0 OR p_barging OR p_ticket BETWEEN 1 AND r.head) AND v_barred = 0
         AND (r.used = 0 OR (r.id IS NULL AND r.used + p_units <= r.capacity)) AND is_unpinned(p_name) THEN
         r.last := greatest(r.last + 1, v_now);
         IF r.used = 0 THEN
@@ -509,7 +511,7 @@ BEGIN
         RETURN ARRAY[1, r.last, p_ttl * 1000, v_now, store_row(r)];
     END IF;
 
-    IF v_barred > 0 AND r.used = 0 AND NOT p_queue THEN
+    IF v_barred > 0 AND (r.used = 0 OR v_sibling.id IS NOT NULL) AND NOT p_queue THEN
         PERFORM store_row(r), commit_lazily();
         RETURN ARRAY[-6, v_barred];
     END IF;
@@ -697,7 +699,7 @@ BEGIN
 END $$;
 
 -- ---- convert: the only reader becomes the writer, with a new token; a writer becomes a reader and keeps its token
--- {1, token, left, now, era}  {2} there are other readers  {0} not held
+-- {1, token, left, now, era}  {2} there are other readers  {0} not held  {-6, left} no upgrade for so long: other readers may be lost
 CREATE FUNCTION convert(p_name text, p_id uuid, p_token bigint, p_up boolean)
 RETURNS bigint[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = @schema@, pg_temp SET lock_timeout = '400ms' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -708,14 +710,19 @@ BEGIN
     IF r.name IS NULL THEN RETURN '{0}'; END IF;
     v_now := greatest(v_now, now_us());
     h := hold_of(r, p_id, p_token);
-    IF h.id IS NOT NULL AND r.class = 'x' AND r.id IS NULL THEN
+    IF h.id IS NULL OR r.class <> 'x' OR r.id IS NOT NULL THEN
+        v := '{0}';
+    ELSIF p_up AND e.barred > 0 THEN
+        v := ARRAY[-6, e.barred];
+    ELSE
         SELECT max(x.units) INTO v_units FROM hold x WHERE x.name = p_name AND x.token = h.token AND (x.id = p_id OR x.owner = h.owner);
         v_wanted := CASE WHEN p_up THEN r.capacity ELSE 1 END;
         v_token := h.token;
         IF p_up AND v_units < v_wanted AND r.used > v_units THEN
             v := '{2}';
         ELSE
-            IF p_up AND v_units < v_wanted THEN
+            -- A writer that asks with its own token, or a higher one, reads: a failover lost its downgrade, and perhaps later readers.
+            IF p_up AND (v_units < v_wanted OR (h.owner IS NULL AND h.token <= p_token)) THEN
                 r.last := greatest(r.last + 1, v_now);
                 v_token := r.last;
             END IF;
