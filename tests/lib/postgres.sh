@@ -7,6 +7,8 @@
 #     start_postgres fsync=on
 #     "$HOLDFAST" --url "$PG_URL" ...
 #     sql "SELECT 1"
+# A backend is a process, which a busy machine may begin late; a request of a test is not to end before.
+export HOLDFAST_OP_TIMEOUT=5s
 pg_started=()
 trap 'end_postgres; [ -z "$(type -t end_servers)" ] || end_servers; rm -rf "$SCRATCH"' EXIT
 pg_bin=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -63,21 +64,43 @@ static void measure(int64_t took[ROUNDS])
     qsort(took, ROUNDS, sizeof *took, by_size);
 }
 
-/* Another load on the machine may spoil one measurement, not two. */
+/* What the machine itself takes now for processes to begin and end. */
+static void measure_processes(int64_t took[ROUNDS])
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t from = now_ns();
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(0);
+        assert_true(pid > 0 && waitpid(pid, NULL, 0) == pid);
+        took[i] = now_ns() - from;
+    }
+    qsort(took, ROUNDS, sizeof *took, by_size);
+}
+
+static int64_t longer(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Another load on the machine may spoil one measurement, not two; and a handoff may take as long
+ * as five processes that begin and end just before it. */
 /* G17 */
 static void test_holder_killed(void **state)
 {
     (void)state;
-    int64_t took[ROUNDS];
+    int64_t took[ROUNDS], beside[ROUNDS];
     bool fast = false;
     for (int tries = 0; tries < 2 && !fast; tries++) {
+        measure_processes(beside);
         measure(took);
         int64_t median = took[ROUNDS / 2], worst = took[ROUNDS - 1];
         printf(
             "# kill -9 of the holder while %d wait, %d rounds: median %.3f ms, worst %.3f ms%s\n",
             WAITERS, ROUNDS, (double)median / 1e6, (double)worst / 1e6,
             tries ? " (second try)" : "");
-        fast = median < MEDIAN_MS * 1000000LL && worst < WORST_MS * 1000000LL;
+        fast = median < longer(MEDIAN_MS * 1000000LL, 5 * beside[ROUNDS / 2]) &&
+               worst < longer(WORST_MS * 1000000LL, 5 * beside[ROUNDS - 1]);
     }
     assert_true(fast);
 }

@@ -94,6 +94,7 @@ static void hold_and_die(void *arg)
 
 static void test_abandoned(void **state)
 {
+    privileges_needed(privileges_missing_root());
     struct scene *s = *state;
     hf_client *client;
     hf_lease *lease;
@@ -114,6 +115,7 @@ static void test_abandoned(void **state)
 
 static void test_detached_hold(void **state)
 {
+    privileges_needed(privileges_missing_root());
     struct scene *s = *state;
     hf_client *client;
     hf_lease *lease;

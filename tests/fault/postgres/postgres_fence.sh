@@ -22,15 +22,15 @@ busy() {
 # ---- fence()
 
 sql "CREATE TABLE account (balance int); INSERT INTO account VALUES (100)"
-token=$(take account 600ms)
-sql "BEGIN; SELECT holdfast.fence('account', $token); UPDATE account SET balance = balance - 10; SELECT pg_sleep(2.5); COMMIT" >/dev/null &
+token=$(take account 4s)
+sql "BEGIN; SELECT holdfast.fence('account', $token); UPDATE account SET balance = balance - 10; SELECT pg_sleep(8); COMMIT" >/dev/null &
 writer=$!
-sleep 1.2 # beyond the ttl, in the middle of the transaction
+sleep 5 # beyond the ttl, in the middle of the transaction
 ok "nobody gets the lock while a fenced transaction is open, though the lease is over" busy account
 is "and its write is not to be seen yet" "$(sql 'SELECT balance FROM account')" 100
 wait $writer
 is "the next holder sees what the fenced transaction wrote" \
-    "$("$HOLDFAST" run -w 5s account -- "$pg_bin/psql" -X -At -h 127.0.0.1 -p "$PG_PORT" -U postgres -c 'SELECT balance FROM account')" 90
+    "$("$HOLDFAST" run -w 20s account -- "$pg_bin/psql" -X -At -h 127.0.0.1 -p "$PG_PORT" -U postgres -c 'SELECT balance FROM account')" 90
 
 like "a token that is over is refused" "$(sql "BEGIN; SELECT holdfast.fence('account', $token); COMMIT")" "is not held with token $token"
 is "and nothing is written with it" "$(sql 'SELECT balance FROM account')" 90
@@ -41,8 +41,8 @@ ok "an operator breaks it" "$HOLDFAST" break account --token "$token" --reason t
 like "a lease that was broken is refused" "$(sql "SELECT holdfast.fence('account', $token)")" "is not held"
 
 # A holder that was stopped before its transaction: its write comes too late and is refused.
-token=$(take account 500ms)
-sleep 0.7
+token=$(take account 3s)
+sleep 3.5
 ok "another process has the lock meanwhile" "$HOLDFAST" run -n account -- true
 like "the late write is refused" "$(sql "BEGIN; SELECT holdfast.fence('account', $token); UPDATE account SET balance = 0; COMMIT")" "is not held"
 is "the balance is as the others left it" "$(sql 'SELECT balance FROM account')" 90
