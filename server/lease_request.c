@@ -70,7 +70,9 @@ static bool read_label(struct exchange *x, json_t *body, struct wait *wait)
         return false;
 
     if (label && strlen(label) > HF_LABEL_MAX) {
-        answer_problem(x, 400, "invalid", "label: is too long", NULL);
+        char message[64];
+        snprintf(message, sizeof message, "label: must have at most %d bytes", HF_LABEL_MAX);
+        answer_problem(x, 400, "invalid", message, NULL);
         return false;
     }
 

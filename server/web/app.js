@@ -14,9 +14,18 @@ const STALE_MS = 3000; // older data is shown as stale; the service polls more o
 const TICK_MS = 250, PATTERNS_MS = 10000;
 const VIEWS = ['now', 'lock', 'patterns'];
 
+// An address may be cut off or typed by hand: what is no escape stands for itself.
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function current() {
   const at = location.hash.replace(/^#\/?/, '').replace(/\?.*/, '');
-  if (at.startsWith('lock/')) return { view: 'lock', name: decodeURIComponent(at.slice(5)) };
+  if (at.startsWith('lock/')) return { view: 'lock', name: decode(at.slice(5)) };
   return { view: at === 'patterns' ? 'patterns' : 'now' };
 }
 

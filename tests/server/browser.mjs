@@ -209,6 +209,13 @@ async function breaks({ first, waiting }) {
   for (const each of second) await ask('DELETE', '/v1/leases/' + each.leaseId);
 }
 
+// An address that was cut off in the middle of an escape.
+async function brokenAddress() {
+  await go(page, '#/lock/50%');
+  result(await until(page, () => document.getElementById('h-lock').textContent === '50%') >= 0, 'an address with half an escape shows the lock of that name');
+  await go(page, '#/');
+}
+
 async function keyboard() {
   await page.keyboard.press('/');
   result(await page.evaluate(() => document.activeElement.id === 'f-name' && location.hash === '#/'), 'a slash leads to the filter');
@@ -372,6 +379,7 @@ await breaksOneOfThree();
 await breaksFromTheBoard();
 await deadlock();
 await keyboard();
+await brokenAddress();
 await crowd();
 await engineDies();
 result(errors.length === 0, 'there was no error on the console', errors);

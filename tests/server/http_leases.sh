@@ -170,6 +170,8 @@ refusals() {
 400 [1]
 400 {
 END
+    status "a label that is too long is 400" 400 POST /v1/locks/refused/leases "{\"label\":\"$(printf '%097d' 0)\"}"
+    said "and says how long it may be" .detail "label: must have at most 96 bytes"
     status "a NUL in the body is 400" 400 POST /v1/locks/refused/leases '{"label":"a\u0000b"}'
     fails "in words of the service" grep -q JSON_ <<<"$REPLY"
     status "more units than the capacity is 422" 422 POST /v1/locks/refused/leases \
