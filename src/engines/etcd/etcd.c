@@ -85,6 +85,7 @@ static void close_etcd(void *self)
     etcd_views_close(e);
     etcd_sessions_close(e);
     pb_free(&e->message);
+    block_pool_end(&e->pool);
     endpoints_free(&e->endpoints);
     explicit_bzero(e->token, sizeof e->token);
     free(e);

@@ -41,6 +41,7 @@
  * etcd_value.c keys and values; etcd_lock_delay.c the setting of that name; etcd_admin.c list and
  * break; etcd_diagnose.c findings; etcd_messages.c messages; protobuf.c and http2.c the wire. */
 #pragma once
+#include "block_pool.h"
 #include "core/entry_order.h"
 #include "core/timing.h"
 #include "engines/kit/endpoints.h"
@@ -146,6 +147,7 @@ struct etcd_connection {
     uint32_t unclaimed; /* number of calls that no op waits for */
     nanos since;        /* time of the dial */
     nanos replied_at;   /* time of the last message or end of a call */
+    nanos ack_since;    /* since when acknowledgements wait for the next request; 0: none do */
     struct redial redial;
     hf_status status; /* DOWN: the reason */
     char why[320];    /* DOWN: the reason in words */
@@ -315,7 +317,8 @@ struct etcd {
     int32_t watch_stream; /* stream number of the watches; -1: none */
     struct etcd_call *watch_call;
     struct pb_writer message;
-    nanos last_now; /* last `now` passed in; needed because forget() has no time argument */
+    struct block_pool pool; /* memory of entries and calls */
+    nanos last_now;         /* last `now` passed in; needed because forget() has no time argument */
     struct etcd_admin *admins;
     uint32_t deleting; /* number of deletions in flight, of all names */
     bool has_backlog;  /* some request is held back until others are answered */

@@ -8,6 +8,8 @@
 
 /* A call may last this many time-outs as long as the server answers other calls. */
 enum { BUSY_FACTOR = 3 };
+/* Most bytes that a client receives at once without acknowledging them at once. */
+enum { ACK_LATER_MAX = 4096 };
 
 /* Longest ttl of a lease in etcd, in seconds. */
 #define LEASE_TTL_MAX INT64_C(9000000000)
@@ -65,7 +67,7 @@ static void free_call(struct etcd_call *call)
     }
 
     etcd_proof_free(call->proof);
-    free(call);
+    block_free(&call->connection->etcd->pool, call);
 }
 
 void etcd_call_claim_none(struct etcd_call *call)
@@ -87,7 +89,7 @@ static struct etcd_call *start_call(struct etcd_connection *c, enum call_kind ki
 {
     assert(c->number < CONNECTIONS);
     struct etcd *e = c->etcd;
-    struct etcd_call *call = e->message.failed ? NULL : calloc(1, sizeof *call);
+    struct etcd_call *call = e->message.failed ? NULL : block_calloc(&e->pool, sizeof *call);
     if (!call)
         return NULL;
 
@@ -99,7 +101,7 @@ static struct etcd_call *start_call(struct etcd_connection *c, enum call_kind ki
     call->stream =
         http2_call(c->http2, path, e->message.bytes, e->message.len, kind == CALL_WATCH, call);
     if (call->stream < 0) {
-        free(call);
+        block_free(&e->pool, call);
         return NULL;
     }
 
@@ -195,6 +197,7 @@ static void go_down(struct etcd_connection *c, hf_status status, const char *why
     c->http2 = NULL;
     c->state = CONNECTION_DOWN;
     c->is_broken = false;
+    c->ack_since = 0;
     redial_next_server(&c->redial, e->endpoints.count, now, &e->limits, &e->overrides,
                        e->host->random(e->host->ctx));
     cut_calls(c, now);
@@ -588,17 +591,46 @@ static bool drop_if_broken(struct etcd_connection *c, nanos now)
     return true;
 }
 
+/* etcd sends a PING ahead of each reply, to measure. Its acknowledgement goes out with the next
+ * request: a send of its own would wake the server once more for each request. */
+static bool may_acknowledge_later(const struct etcd_connection *c, nanos now)
+{
+    bool waits = c->ack_since && now - c->ack_since < ETCD_SHARE;
+    return waits && !http2_must_flush(c->http2) && !http2_closing(c->http2);
+}
+
+static void flush(struct etcd_connection *c)
+{
+    c->ack_since = 0;
+    if (http2_flush(c->http2))
+        return;
+    if (!http2_greeted(c->http2))
+        set_why(c, HF_CONFIG, "the server does not speak HTTP/2: it is not an etcd");
+    c->is_broken = true;
+}
+
 void etcd_connection_flush(struct etcd *e, nanos now)
 {
     for (unsigned i = 0; i < CONNECTIONS; i++) {
         struct etcd_connection *c = &e->connection[i];
-        if (c->http2 && !http2_flush(c->http2)) {
-            if (!http2_greeted(c->http2))
-                set_why(c, HF_CONFIG, "the server does not speak HTTP/2: it is not an etcd");
-            c->is_broken = true;
-        }
+        if (c->http2 && !may_acknowledge_later(c, now))
+            flush(c);
         drop_if_broken(c, now);
     }
+}
+
+/* Only bytes that belong to a call, or follow its end at once, may wait for their acknowledgement.
+ * A PING of an idle connection asks whether the client lives, and many bytes need their window
+ * back.
+ */
+static void note_received(struct etcd_connection *c, size_t len, nanos now)
+{
+    bool has_call = c->in_flight > 0 || now - c->replied_at < ETCD_SHARE;
+    bool belongs_to_call = c->number == CONNECTION_COMMANDS && has_call;
+    if (!belongs_to_call || len > ACK_LATER_MAX)
+        c->ack_since = 0;
+    else if (!c->ack_since)
+        c->ack_since = now;
 }
 
 void etcd_connection_bytes(struct etcd_connection *c, const char *bytes, size_t len, nanos now)
@@ -606,6 +638,7 @@ void etcd_connection_bytes(struct etcd_connection *c, const char *bytes, size_t 
     assert(c->state != CONNECTION_DOWN);
     const char *text;
     c->status = HF_OK;
+    note_received(c, len, now);
 
     if (c->http2 && !http2_receive(c->http2, bytes, len, &text)) {
         bool is_new = c->number == CONNECTION_COMMANDS && !c->etcd->cluster;

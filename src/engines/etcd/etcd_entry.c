@@ -21,7 +21,7 @@ static struct etcd_connection *commands(struct etcd *e)
 static struct etcd_entry *make_entry(struct etcd *e, struct engine_op *op)
 {
     struct etcd_name *name = etcd_name_of(e, op->name, op->name_len);
-    struct etcd_entry *entry = name ? calloc(1, sizeof *entry) : NULL;
+    struct etcd_entry *entry = name ? block_calloc(&e->pool, sizeof *entry) : NULL;
     if (!entry)
         return NULL;
 
@@ -61,7 +61,7 @@ void etcd_entry_drop(struct etcd *e, struct etcd_entry *entry)
     *entry->link = entry->next;
     if (entry->next)
         entry->next->link = entry->link;
-    free(entry);
+    block_free(&e->pool, entry);
 }
 
 void etcd_entry_set_stage(struct etcd_entry *entry, enum entry_stage stage)

@@ -1,6 +1,8 @@
 /* http2.c - gRPC calls over one HTTP/2 connection, using libnghttp2. */
 #include "http2.h"
 
+#include "block_pool.h"
+
 #include <assert.h>
 #include <nghttp2/nghttp2.h>
 #include <stdlib.h>
@@ -34,21 +36,47 @@ struct stream {
 
 struct http2 {
     nghttp2_session *session;
+    struct block_pool pool;
+    nghttp2_mem memory; /* nghttp2 takes its blocks from `pool` */
     struct http2_events events;
     void *ctx;
     const char *host, *token;
     struct stream *streams;
     bool closing, greeted;
-    bool failed; /* a message is malformed, or memory ran out */
+    bool failed;    /* a message is malformed, or memory ran out */
+    bool has_reset; /* a reset waits to be sent */
+    size_t unsent;  /* number of bytes in `out` of all streams that nghttp2 has not taken */
 };
 
-static bool append(struct bytes *to, const void *bytes, size_t len)
+/* ---- Memory ---- */
+
+static void *take_memory(size_t size, void *pool)
+{
+    return block_alloc(pool, size);
+}
+
+static void *take_zeroed_memory(size_t count, size_t size, void *pool)
+{
+    return size && count > SIZE_MAX / size ? NULL : block_calloc(pool, count * size);
+}
+
+static void *resize_memory(void *bytes, size_t size, void *pool)
+{
+    return block_realloc(pool, bytes, size);
+}
+
+static void give_memory(void *bytes, void *pool)
+{
+    block_free(pool, bytes);
+}
+
+static bool append(struct http2 *h, struct bytes *to, const void *bytes, size_t len)
 {
     if (to->room - to->len < len) {
         size_t room = to->room ? to->room : 256;
         while (room - to->len < len)
             room *= 2;
-        char *at = realloc(to->at, room);
+        char *at = block_realloc(&h->pool, to->at, room);
         if (!at)
             return false;
         to->at = at;
@@ -63,20 +91,21 @@ static bool append(struct bytes *to, const void *bytes, size_t len)
 
 /* ---- Streams ---- */
 
-static void drop_stream(struct stream *stream)
+static void drop_stream(struct http2 *h, struct stream *stream)
 {
     assert(stream->in.len <= stream->in.room);
+    h->unsent -= stream->out.len - stream->sent;
     *stream->link = stream->next;
     if (stream->next)
         stream->next->link = stream->link;
-    free(stream->out.at);
-    free(stream->in.at);
-    free(stream);
+    block_free(&h->pool, stream->out.at);
+    block_free(&h->pool, stream->in.at);
+    block_free(&h->pool, stream);
 }
 
 static struct stream *make_stream(struct http2 *h, void *call)
 {
-    struct stream *stream = calloc(1, sizeof *stream);
+    struct stream *stream = block_calloc(&h->pool, sizeof *stream);
     if (!stream)
         return NULL;
 
@@ -109,13 +138,15 @@ static ssize_t take_out(nghttp2_session *session, int32_t id, uint8_t *to, size_
 {
     struct stream *stream = source->ptr;
     size_t left = stream->out.len - stream->sent, len = left < room ? left : room;
-    (void)session, (void)id, (void)ctx;
+    struct http2 *h = ctx;
+    (void)session, (void)id;
     if (!len && !stream->ended)
         return NGHTTP2_ERR_DEFERRED;
 
     if (len)
         memcpy(to, stream->out.at + stream->sent, len);
     stream->sent += len;
+    h->unsent -= len;
     bool all = stream->sent == stream->out.len;
     if (all)
         stream->sent = stream->out.len = 0;
@@ -162,7 +193,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         return 0;
     if (stream->end.not_grpc)
         return 0;
-    if (!append(&stream->in, bytes, len))
+    if (!append(h, &stream->in, bytes, len))
         return NGHTTP2_ERR_CALLBACK_FAILURE;
 
     take_messages(h, stream);
@@ -223,7 +254,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
     stream->end.not_processed = error == NGHTTP2_REFUSED_STREAM;
     if (!stream->reset)
         h->events.on_end(h->ctx, stream->call, &stream->end);
-    drop_stream(stream);
+    drop_stream(h, stream);
     return 0;
 }
 
@@ -252,7 +283,7 @@ static int start_session(struct http2 *h)
     nghttp2_session_callbacks_set_on_header_callback(calls, on_header);
     nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_recv_callback(calls, on_frame);
-    int error = nghttp2_session_client_new(&h->session, calls, h);
+    int error = nghttp2_session_client_new3(&h->session, calls, h, NULL, &h->memory);
     nghttp2_session_callbacks_del(calls);
     if (error)
         return error;
@@ -271,6 +302,8 @@ struct http2 *http2_open(const struct http2_events *events, void *ctx, const cha
     if (!h)
         return NULL;
 
+    h->memory =
+        (nghttp2_mem){&h->pool, take_memory, give_memory, take_zeroed_memory, resize_memory};
     h->events = *events;
     h->ctx = ctx;
     h->host = host;
@@ -288,8 +321,9 @@ void http2_close(struct http2 *h)
         return;
 
     while (h->streams)
-        drop_stream(h->streams);
+        drop_stream(h, h->streams);
     nghttp2_session_del(h->session);
+    block_pool_end(&h->pool);
     free(h);
 }
 
@@ -303,10 +337,13 @@ static nghttp2_nv header(const char *name, const char *value)
                         .valuelen = strlen(value)};
 }
 
-static bool append_message(struct stream *stream, const void *message, size_t len)
+static bool append_message(struct http2 *h, struct stream *stream, const void *message, size_t len)
 {
     char head[FRAME_HEAD] = {0, (char)(len >> 24), (char)(len >> 16), (char)(len >> 8), (char)len};
-    return append(&stream->out, head, sizeof head) && append(&stream->out, message, len);
+    size_t before = stream->out.len;
+    bool done = append(h, &stream->out, head, sizeof head) && append(h, &stream->out, message, len);
+    h->unsent += stream->out.len - before;
+    return done;
 }
 
 int32_t http2_call(struct http2 *h, const char *path, const void *message, size_t len,
@@ -331,11 +368,11 @@ int32_t http2_call(struct http2 *h, const char *path, const void *message, size_
     size_t count = sizeof headers / sizeof *headers - (h->token[0] ? 0 : 1);
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = take_out};
     stream->ended = !stays_open;
-    stream->id = append_message(stream, message, len)
+    stream->id = append_message(h, stream, message, len)
                      ? nghttp2_submit_request(h->session, NULL, headers, count, &provider, stream)
                      : -1;
     if (stream->id < 0) {
-        drop_stream(stream);
+        drop_stream(h, stream);
         return -1;
     }
     return stream->id;
@@ -345,7 +382,7 @@ bool http2_message(struct http2 *h, int32_t id, const void *message, size_t len)
 {
     assert(id > 0);
     struct stream *stream = stream_of(h, id);
-    if (!stream || !append_message(stream, message, len))
+    if (!stream || !append_message(h, stream, message, len))
         return false;
 
     nghttp2_session_resume_data(h->session, id);
@@ -359,7 +396,7 @@ void http2_reset(struct http2 *h, int32_t id)
     if (!stream)
         return;
 
-    stream->reset = true;
+    stream->reset = h->has_reset = true;
     nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
 }
 
@@ -384,10 +421,17 @@ bool http2_flush(struct http2 *h)
     assert(h->session);
     const uint8_t *bytes;
     ssize_t len;
+    h->has_reset = false;
     while ((len = nghttp2_session_mem_send(h->session, &bytes)) > 0)
         h->events.send(h->ctx, bytes, (size_t)len);
     return len == 0 &&
            (nghttp2_session_want_read(h->session) || nghttp2_session_want_write(h->session));
+}
+
+bool http2_must_flush(const struct http2 *h)
+{
+    bool is_ending = !nghttp2_session_check_request_allowed(h->session);
+    return h->has_reset || h->unsent > 0 || is_ending;
 }
 
 bool http2_greeted(const struct http2 *h)

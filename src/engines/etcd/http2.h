@@ -44,6 +44,9 @@ bool http2_receive(struct http2 *connection, const char *bytes, size_t len, cons
 /* Passes everything that is to be sent to events->send(). Returns false if the connection cannot
  * be used any more. */
 bool http2_flush(struct http2 *connection);
+/* Returns true if http2_flush() has more to send than acknowledgements: a message, a reset, or the
+ * end of the connection. */
+bool http2_must_flush(const struct http2 *connection);
 /* Returns true once the server has sent its SETTINGS, so it speaks HTTP/2. */
 bool http2_greeted(const struct http2 *connection);
 /* Returns true once the server has announced that it closes the connection. */

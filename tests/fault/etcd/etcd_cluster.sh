@@ -36,7 +36,7 @@ done
 for i in 1 2 3; do etcd_start n$i "http://127.0.0.1:${client[i]}" "${peer[i]}" "$cluster"; done
 for i in 1 2 3; do ok "node $i is up" eventually healthy "127.0.0.1:${client[i]}"; done
 export HOLDFAST_URL=etcd://$hosts
-is "a lock on the cluster" "$("$HOLDFAST" run -n job -- echo in)" in
+is "a lock on the cluster" "$("$HOLDFAST" run -w 20s job -- echo in)" in
 "$HOLDFAST" run --ttl 5s job -- sh -c 'echo $HOLDFAST_TOKEN >first; sleep 4' &
 holder=$!
 ok "a command holds it" eventually test -s first
@@ -50,7 +50,7 @@ is "the node that both talk to dies: the command ends as if nothing had happened
 wait $waiter
 is "and the one that waits is next" $? 0
 ok "with a higher token" test "$(cat second)" -gt "$(cat first)"
-is "two of three nodes are enough" "$("$HOLDFAST" run -n job -- echo in)" in
+is "two of three nodes are enough" "$("$HOLDFAST" run -w 20s job -- echo in)" in
 kill -KILL "$pid_n2"
 exits "one of three is not: 69" 69 "$HOLDFAST" run -n job -- true
 kill -KILL "$pid_n3"
@@ -62,17 +62,17 @@ client=$(port) peer=$(port) tls=(--cacert ca.crt)
 etcd_start one "https://127.0.0.1:$client" "$peer" "one=http://127.0.0.1:$peer" --cert-file server.crt --key-file server.key
 ok "a node with TLS is up" eventually healthy "https://127.0.0.1:$client" "${tls[@]}"
 export HOLDFAST_URL=etcds://127.0.0.1:$client/lock/
-exits "an unknown authority is 78" 78 "$HOLDFAST" run -n job -- true
-is "a known one serves" "$(HOLDFAST_URL="$HOLDFAST_URL?ca=$PWD/ca.crt" "$HOLDFAST" run -n job -- echo in)" in
+exits "an unknown authority is 78" 78 "$HOLDFAST" run -w 20s job -- true
+is "a known one serves" "$(HOLDFAST_URL="$HOLDFAST_URL?ca=$PWD/ca.crt" "$HOLDFAST" run -w 20s job -- echo in)" in
 ctl() { etcdctl --endpoints "https://127.0.0.1:$client" "${tls[@]}" "$@" >>ctl 2>&1; }
 ctl user add root:secret && ctl user grant-role root root && ctl role add locker &&
     ctl role grant-permission --prefix locker readwrite lock/ && ctl user add locker:word && ctl user grant-role locker locker &&
     ctl auth enable
 ok "users are asked for a password now" test $? = 0
 url() { echo "etcds://${1:+$1@}127.0.0.1:$client/$2?ca=$PWD/ca.crt"; }
-exits "nobody is 77" 77 env HOLDFAST_URL="$(url '' lock/)" "$HOLDFAST" run -n job -- true
-exits "a wrong password is 77" 77 env HOLDFAST_URL="$(url locker:wrong lock/)" "$HOLDFAST" run -n job -- true
-is "a user with the prefix serves" "$(HOLDFAST_URL="$(url locker:word lock/)" "$HOLDFAST" run -n job -- echo in)" in
-exits "another prefix is 77" 77 env HOLDFAST_URL="$(url locker:word other/)" "$HOLDFAST" run -n job -- true
+exits "nobody is 77" 77 env HOLDFAST_URL="$(url '' lock/)" "$HOLDFAST" run -w 20s job -- true
+exits "a wrong password is 77" 77 env HOLDFAST_URL="$(url locker:wrong lock/)" "$HOLDFAST" run -w 20s job -- true
+is "a user with the prefix serves" "$(HOLDFAST_URL="$(url locker:word lock/)" "$HOLDFAST" run -w 20s job -- echo in)" in
+exits "another prefix is 77" 77 env HOLDFAST_URL="$(url locker:word other/)" "$HOLDFAST" run -w 20s job -- true
 kill -KILL "$pid_one"
 done_testing
