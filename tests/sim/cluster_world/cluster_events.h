@@ -283,7 +283,9 @@ static void servers_begin(enum plant plant)
     memset(&s, 0, sizeof s);
     unheard_since = 0;
     w.calm |= plant == PLANT_NO_RECHECK || plant == PLANT_NO_SEARCH;
-    s.is_clean = plant == PLANT_HALF_MOVED || (plant == PLANT_NONE && draw(2));
+    s.keeps_history = plant == PLANT_ALWAYS_ASKING || w.seed % 4 == 0;
+    s.is_clean = plant == PLANT_HALF_MOVED || plant == PLANT_ALWAYS_ASKING ||
+                 (plant == PLANT_NONE && draw(2));
     s.is_strong = plant == PLANT_NO_WAIT || (plant == PLANT_NONE && draw(4) == 0);
     s.slot = redis_cluster_slot("lock:", "job", 3);
     for (unsigned shard = 0; shard < SHARDS; shard++)
@@ -301,8 +303,8 @@ static void servers_begin(enum plant plant)
 
 static void client_url(char *text, size_t size)
 {
-    snprintf(text, size, "redis+cluster://a,d,e%s",
-             s.is_strong ? "?replicas=1&replica_timeout=300ms" : "");
+    snprintf(text, size, "redis+cluster://a,d,e?history=%d%s", s.keeps_history ? 5 : 0,
+             s.is_strong ? "&replicas=1&replica_timeout=300ms" : "");
 }
 
 static void client_wishes(struct engine_op *op)

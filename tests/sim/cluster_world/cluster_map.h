@@ -124,7 +124,8 @@ static const struct model_cluster *place_of_node(unsigned node)
                                            .slot_of = redis_slot_of,
                                            .look = look_at_slot,
                                            .map = write_map,
-                                           .tries_again = draw(2)};
+                                           .tries_again = draw(2),
+                                           .is_always_asked = planted == PLANT_ALWAYS_ASKING};
     return &s.place[node];
 }
 

@@ -42,6 +42,7 @@ enum {
     X(HALF_MOVED, "half-moved", "a server executes requests for keys that have moved away")        \
     X(NO_RECHECK, "no-recheck", "holds are not checked at another server")                         \
     X(NO_SEARCH, "no-search", "the map is read once, and redirects alone are followed")            \
+    X(ALWAYS_ASKING, "always-asking", "ASKING goes before every request")                          \
     X(NO_WAIT, "no-wait", "replicas=1: grants count before the replica acknowledges them")
 #include "sim/server_world/redis_nodes.h"
 
@@ -61,9 +62,10 @@ enum step { IDLE, PROMOTING, MOVE_BEGINS, KEYS_MOVE, MOVE_ENDS };
 static struct {
     struct view truth, view[NODES];
     struct model_cluster place[NODES];
-    unsigned slot;  /* of the lock */
-    bool is_strong; /* replicas=1: the replica must acknowledge */
-    bool is_clean;  /* nothing is lost: the slot moves, operators replace primaries */
+    unsigned slot;      /* of the lock */
+    bool is_strong;     /* replicas=1: the replica must acknowledge */
+    bool is_clean;      /* nothing is lost: the slot moves, operators replace primaries */
+    bool keeps_history; /* history=5, so that a lock may have all its keys */
     enum step step;
     nanos step_at;
     unsigned shard, from, to; /* of a failover: two nodes; of a move: two shards */

@@ -48,7 +48,7 @@ static unsigned other_node(void)
 /* The primary dies, hangs, or is well and replaced by an operator. */
 static void begin_failover(void)
 {
-    unsigned to = other_node(), how = draw(4);
+    unsigned to = other_node(), how = planted == PLANT_WAITS ? 2 + draw(2) : draw(4);
     if (s.step != IDLE || to == NODES || w.now < s.split_until)
         return;
     struct redis_node *old = &nodes[s.primary];
@@ -104,8 +104,12 @@ static int64_t clock_lead_us(void)
 static void step_clocks(void)
 {
     struct redis_node *n = &nodes[s.to];
+    const struct redis_node *old = &nodes[s.from];
     if (draw(4) == 0 && !w.calm && !s.is_strong) {
         n->wrong_us += (int64_t)draw(AHEAD_MS * 2000) - AHEAD_MS * 1000;
+        sum.steps++;
+    } else if (w.calm && s.are_ahead) { /* a belief ends with its record all the same */
+        n->wrong_us = old->wrong_us + AHEAD_MS * 1000;
         sum.steps++;
     }
     int64_t lead = clock_lead_us();
@@ -124,8 +128,11 @@ static void promote(void)
     sum.stale += !s.keeps;
     sum.strong += s.is_strong;
     sum.splits += old->is_up;
+    bool is_excused = !s.keeps && planted != PLANT_WAITS;
     if (!s.is_strong || s.keeps)
-        tell_fault(s.keeps ? H_KEPT : H_STALE, 0);
+        tell_fault(is_excused ? H_STALE : H_KEPT, 0);
+    if (planted == PLANT_WAITS)
+        n->hangs_until = w.now + NANOS_OF_MS(WORLD_TTL_MAX_MS + WORLD_TTL_MAX_MS / 50);
     step_clocks();
     set_clock(n);
     model_restart(n->model, true); /* another run id */
@@ -133,7 +140,7 @@ static void promote(void)
     n->epoch = ++s.epoch;
     n->lags_until = 0;
     s.primary = s.to;
-    old->demote_at = soon(1500, 5000);
+    old->demote_at = planted == PLANT_WAITS ? w.now : soon(1500, 5000);
     if (old->is_up)
         s.split_until = old->demote_at;
     s.step = FOLLOWING;
@@ -265,11 +272,13 @@ static void servers_fail(void)
 
 /* ---- What this world judges besides ---- */
 
-/* The server said that a hold is released. */
+/* The server said that a hold is released. A release is not repeated if its attempt may hold
+ * again. */
 static void note_release(const struct client *c, const struct engine_op *op,
                          const struct engine_reply *reply)
 {
-    if (op->verb != OP_RELEASE || reply->kind != REPLY_RELEASED)
+    bool is_repeated = !op->named && !op->may_be_in_flight;
+    if (op->verb != OP_RELEASE || reply->kind != REPLY_RELEASED || !is_repeated)
         return;
     s.released[s.releases++ % RELEASES] = (struct released){
         .attempt = op->attempt, .client = (unsigned)(c - w.client), .life = c->life, .at = w.now};
@@ -353,8 +362,10 @@ static void servers_begin(enum plant plant)
 {
     memset(&s, 0, sizeof s);
     bool needs_calm = plant == PLANT_NO_RECHECK || plant == PLANT_HOLDS_BACK ||
-                      plant == PLANT_NO_LISTEN || plant == PLANT_NO_REPEAT;
+                      plant == PLANT_NO_LISTEN || plant == PLANT_NO_REPEAT ||
+                      plant == PLANT_NOT_SHORTER;
     w.calm |= needs_calm;
+    s.are_ahead = plant == PLANT_NOT_SHORTER || w.seed % 4 == 0;
     s.is_strong = plant == PLANT_NO_WAIT || (plant == PLANT_NONE && draw(4) == 0);
     s.by_name = plant == PLANT_NONE && draw(4) == 0;
     world_engine = s.by_name ? &redis_wire_engine : &sentinel_wire_engine;
@@ -404,6 +415,8 @@ static void spoil_reply(struct client *c, const struct engine_op *op, struct eng
     doubt();
     judge_token(c, op, reply);
     note_release(c, op, reply);
+    if (planted == PLANT_NOT_SHORTER)
+        reply->is_elsewhere = false;
 }
 
 static void spoil_engine(struct client *c)

@@ -10,7 +10,8 @@ static void doubt(void)
 {
     if (w.now > s.split_until || s.is_strong)
         return;
-    tell_fault(H_STALE, 0);
+    if (planted != PLANT_WAITS)
+        tell_fault(H_STALE, 0);
     tell_fault(H_BACK, -1);
 }
 

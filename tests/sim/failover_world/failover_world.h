@@ -40,6 +40,8 @@ static const struct wire_engine_type *world_engine = &sentinel_wire_engine;
     X(aborts, "failovers that were given up")                                                      \
     X(strong, "failovers while all replicas must acknowledge")
 
+/* The last one is no bug of ours: the setting after_failover=wait in its strictest form, and why
+ * there is none. */
 #define PLANTS(X)                                                                                  \
     X(NONE, "none", "")                                                                            \
     X(NO_ROLE, "no-role", "the greeting does not look at the role")                                \
@@ -49,7 +51,9 @@ static const struct wire_engine_type *world_engine = &sentinel_wire_engine;
     X(HOLDS_BACK, "holds-back", "requests stay held back after a failover that was given up")      \
     X(NO_LISTEN, "no-listen", "announcements of sentinels are not listened to")                    \
     X(NO_REPEAT, "no-repeat", "releases are not repeated at another server")                       \
-    X(NO_WAIT, "no-wait", "replicas=2: grants count before the replicas acknowledge them")
+    X(NO_WAIT, "no-wait", "replicas=2: grants count before the replicas acknowledge them")         \
+    X(NOT_SHORTER, "not-shorter", "a check at another server does not end a belief sooner")        \
+    X(WAITS, "waits", "after_failover=wait: a new primary serves nobody for the longest ttl")
 #include "sim/server_world/redis_nodes.h"
 
 struct watcher {
@@ -84,6 +88,7 @@ static struct {
     uint64_t epoch;
     bool is_strong; /* replicas=2: all replicas must acknowledge */
     bool by_name;   /* clients use redis: and the name */
+    bool are_ahead; /* calm: the clock of each new primary is ahead of the one before */
     enum step step;
     nanos step_at;
     unsigned from, to, leader;

@@ -90,6 +90,7 @@ struct model_cluster {
     /* While a slot is moved, a request whose keys are on both servers is told TRYAGAIN, as from
      * Redis 7.2 on; ASK before. */
     bool tries_again;
+    bool is_always_asked; /* planted: every request counts as one behind ASKING */
 };
 /* The server belongs to a cluster until the next reset. `cluster` is kept. */
 void model_join(struct redis_model *model, const struct model_cluster *cluster);

@@ -95,7 +95,7 @@ static bool admits_migrating(struct call *call, const struct place_of_keys *plac
 
 static bool admits_importing(struct call *call, const struct place_of_keys *place)
 {
-    if (!call->connection->was_asking)
+    if (!call->connection->was_asking && !call->model->cluster->is_always_asked)
         redirect(call, "MOVED", place);
     else if (!place->are_several || !place->missing)
         return true;
@@ -146,7 +146,8 @@ const char *cluster_refuses_in_script(const struct call *call, const struct comm
 
     struct place_of_keys place = look_at_keys(call, keys);
     bool is_channel = strstr(command->name, "publish") != NULL;
-    bool is_asked = place.slot == MODEL_SLOT_IMPORTING && call->connection->was_asking;
+    bool was_asking = call->connection->was_asking || call->model->cluster->is_always_asked;
+    bool is_asked = place.slot == MODEL_SLOT_IMPORTING && was_asking;
     bool has_left = place.slot == MODEL_SLOT_MIGRATING && place.missing && !is_channel;
     bool is_here = place.slot == MODEL_SLOT_OWN || place.slot == MODEL_SLOT_MIGRATING || is_asked;
     return is_here && !has_left
