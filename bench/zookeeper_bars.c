@@ -3,8 +3,8 @@
  *
  *     zookeeper_bars PORT turns WORKERS SECONDS HOLD_US   processes that take turns
  *     zookeeper_bars PORT cycle SECONDS                   takes and releases a lock of its own
- *     zookeeper_bars PORT waiters COUNT                   so many wait for one lock, and each gets
- * it zookeeper_bars PORT renew HOLDS TTL_S               what renewing costs the server in one ttl
+ *     zookeeper_bars PORT waiters COUNT                   COUNT clients wait for one lock in turn
+ *     zookeeper_bars PORT renew HOLDS TTL_S               what renewals cost the server in one ttl
  *
  * Each prints a line with figures as NAME=VALUE. The server counts its writes and reads. */
 #include "turns.h"
@@ -26,7 +26,7 @@ static hf_lease *held;
 
 /* ---- What the server counts ---- */
 
-/* A number in the server's answer to "mntr". */
+/* Returns a number in the server's answer to "mntr". */
 static uint64_t count_of(const char *name)
 {
     static char text[1 << 18];

@@ -14,7 +14,7 @@ const STALE_MS = 3000; // older data is shown as stale; the service polls more o
 const TICK_MS = 250, PATTERNS_MS = 10000;
 const VIEWS = ['now', 'lock', 'patterns'];
 
-// An address may be cut off or typed by hand: what is no escape stands for itself.
+// Returns the text as it is if its escapes are broken: an address may be cut off or typed by hand.
 function decode(text) {
   try {
     return decodeURIComponent(text);

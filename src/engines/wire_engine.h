@@ -10,8 +10,8 @@
  * first needs a connection (kit/connection_numbers.h), and there is no highest number.
  *
  * The engine answers each submit() with exactly one reply, inside the call or later. After QUEUED,
- * a GRANTED or NOTIFY may follow unasked; after GRANTED or EXTENDED a NOTIFY, if the hold may have
- * been lost and the client is to check it. */
+ * a GRANTED or NOTIFY may follow by itself. After GRANTED or EXTENDED a NOTIFY may follow if the
+ * hold may have been lost: the client then checks it. */
 #pragma once
 #include "admin.h"
 #include "base/endpoint.h"

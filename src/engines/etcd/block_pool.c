@@ -9,9 +9,9 @@
 
 enum { KEPT_MAX = 128 /* unused blocks of a size */ };
 
-/* In front of the bytes of a block. */
+/* Lies in front of the bytes of a block. */
 struct block {
-    alignas(max_align_t) struct block *next; /* of the unused ones */
+    alignas(max_align_t) struct block *next; /* next unused block of its size */
     size_t room;
 };
 

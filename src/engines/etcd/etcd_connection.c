@@ -8,7 +8,7 @@
 
 /* A call may last this many time-outs as long as the server answers other calls. */
 enum { BUSY_FACTOR = 3 };
-/* Most bytes that a client receives at once without acknowledging them at once. */
+/* largest number of received bytes whose acknowledgement may wait */
 enum { ACK_LATER_MAX = 4096 };
 
 /* Longest ttl of a lease in etcd, in seconds. */
@@ -619,10 +619,9 @@ void etcd_connection_flush(struct etcd *e, nanos now)
     }
 }
 
-/* Only bytes that belong to a call, or follow its end at once, may wait for their acknowledgement.
- * A PING of an idle connection asks whether the client lives, and many bytes need their window
- * back.
- */
+/* Decides whether the acknowledgement of these bytes may wait for the next request. It may if they
+ * belong to a call or come shortly after one. A PING on an idle connection asks whether the client
+ * lives, and after many bytes the server needs its window back. */
 static void note_received(struct etcd_connection *c, size_t len, nanos now)
 {
     bool has_call = c->in_flight > 0 || now - c->replied_at < ETCD_SHARE;

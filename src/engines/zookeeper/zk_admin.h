@@ -31,7 +31,7 @@ struct zk_admin {
     nanos write_took;    /* how long the quorum write took */
     int32_t write_error; /* error of the quorum write */
     bool has_settings;   /* the server told its settings: zk->words.text */
-    /* of /zookeeper/config: number of servers that vote, and that do not; 0: not known */
+    /* numbers of voting and of other servers in /zookeeper/config; 0: not known */
     unsigned voters, observers;
 };
 
@@ -49,7 +49,8 @@ void zk_diagnose_on_words(struct zk *zk, struct zk_admin *admin);
 
 /* ---- zk_words.c ---- */
 
-/* Asks; zk_diagnose_on_words() follows. Returns false if that is not possible now. */
+/* Sends the question. zk_diagnose_on_words() gets the answer. Returns false if it cannot be sent
+ * now. */
 bool zk_words_begin(struct zk *zk, struct zk_admin *admin, nanos now);
 void zk_words_abandon(struct zk *zk, const struct zk_admin *admin);
 /* Returns a number in the newest answer, by its name. Returns false if it is not there. */

@@ -193,7 +193,7 @@ void zk_diagnose_begin(struct zk *zk, struct zk_admin *admin, nanos now)
         send_question(zk, admin, QUESTION_CONFIG, now);
 }
 
-/* One of the answers has come. Once all have, reports. */
+/* Counts an answer, and reports once all answers have come. */
 static void take_answer(struct zk *zk, struct zk_admin *admin)
 {
     assert(admin->awaited);

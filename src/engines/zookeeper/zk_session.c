@@ -63,7 +63,7 @@ static struct zk_session *shared_session(struct zk *zk, int64_t ttl_ms)
     return count < ZK_SHARED_MAX ? make_session(zk, ttl_ms, NULL) : longer;
 }
 
-/* A private session goes by its attempt alone, because an EXTEND may have changed the ttl. */
+/* A private session is found by its attempt alone, because an EXTEND may have changed the ttl. */
 struct zk_session *zk_session_of(struct zk *zk, int64_t ttl_ms, const struct id *attempt)
 {
     assert(ttl_ms > 0);
@@ -235,7 +235,7 @@ static void log_in(struct zk_session *s)
     explicit_bzero(zk->message.bytes, zk->message.room);
 }
 
-/* Watches were lost with the old connection: sets them again, those of holds by their checks. */
+/* Sets the watches again that were lost with the old connection. The checks of holds set theirs. */
 static void resume(struct zk_session *s, nanos now)
 {
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next) {
@@ -330,8 +330,9 @@ void zk_session_break(struct zk_session *s, hf_status status, const char *why)
     snprintf(s->why, sizeof s->why, "%.120s: %.180s", s->where, why);
 }
 
-/* The member's client is told at once. A hold is checked, and the check finds that it is gone
- * without a request to the server; holds of other sessions hear nothing. */
+/* Notifies the client of a waiter or hold of the session, which is lost. The client checks a hold,
+ * and the check finds without a request to the server that it is gone. Holds of other sessions are
+ * not checked. */
 static void lose_member(struct zk *zk, struct zk_entry *entry)
 {
     bool is_idle = entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;

@@ -235,8 +235,8 @@ struct zk_entry {
 
 /* A question for a server's settings, on a connection of its own (zk_words.c). */
 struct zk_words {
-    struct zk_admin *admin; /* who asks; NULL: nobody */
-    int number;             /* of the connection */
+    struct zk_admin *admin; /* op that asks; NULL: none */
+    int number;             /* number of the connection */
     nanos end;              /* the server must have answered by then */
     char text[4096];        /* the newest answer */
     size_t len;
@@ -325,7 +325,7 @@ void zk_session_beat(struct zk_session *session, nanos now);
 nanos zk_session_touched(const struct zk_session *session, nanos now);
 /* Notes that a request that was sent at `sent_at` was answered at `now`. */
 void zk_session_touch(struct zk_session *session, nanos sent_at, nanos now);
-/* A quorum write was answered: what it proves counts from now on. */
+/* Handles that a quorum write was answered: what it proves counts from now on. */
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
 void zk_session_break(struct zk_session *session, hf_status status, const char *why);
 void zk_session_expired(struct zk_session *session);
