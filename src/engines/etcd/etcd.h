@@ -75,6 +75,8 @@ enum {
     ETCD_LIST_MAX = 64 /* entries of an exclusive lock that a client reads at once */
 };
 
+/* Longest ttl of a lease in etcd, in seconds. */
+#define ETCD_LEASE_TTL_MAX INT64_C(9000000000)
 #define ETCD_CALL_TIMEOUT NANOS_OF_MS(1000)
 /* EXTENDs that come within this time share a keepalive. */
 #define ETCD_SHARE NANOS_OF_MS(50)

@@ -386,12 +386,20 @@ static void send_lease_reads(struct etcd *e, struct etcd_admin *admin, nanos now
     show_all(e, admin);
 }
 
+/* A lease that has ended since the list was read has the ttl -1: its hold has no time left. That is
+ * not a hold whose end is not known. */
+static int64_t seconds_left(const struct message *m)
+{
+    int64_t ttl = m->ttl < ETCD_LEASE_TTL_MAX ? m->ttl : ETCD_LEASE_TTL_MAX;
+    return ttl > 0 ? ttl : 0;
+}
+
 static void on_lease(struct etcd *e, struct etcd_admin *admin, const struct message *m, nanos now)
 {
     assert(admin->op && admin->count <= admin->room);
     for (size_t i = 0; i < admin->count; i++)
         if (admin->row[i].lease == admin->lease) {
-            admin->row[i].left_s = m->ttl;
+            admin->row[i].left_s = seconds_left(m);
             admin->row[i].asked = true;
         }
     admin->lease = 0;

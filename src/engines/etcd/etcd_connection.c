@@ -11,9 +11,6 @@ enum { BUSY_FACTOR = 3 };
 /* largest number of received bytes whose acknowledgement may wait */
 enum { ACK_LATER_MAX = 4096 };
 
-/* Longest ttl of a lease in etcd, in seconds. */
-#define LEASE_TTL_MAX INT64_C(9000000000)
-
 /* ---- Calls ---- */
 
 static const char *path_of(enum call_kind kind)
@@ -398,7 +395,7 @@ static bool is_lease_sound(const struct etcd_call *call, const struct message *m
 {
     bool grants = call->kind == CALL_GRANT_LEASE || call->kind == CALL_ORPHAN_LEASE;
     bool is_usable = m->lease && m->ttl > 0;
-    return m->ttl <= LEASE_TTL_MAX && (!grants || is_usable);
+    return m->ttl <= ETCD_LEASE_TTL_MAX && (!grants || is_usable);
 }
 
 /* Only a server that answers counts as reached: one that merely accepts connections, or sends
