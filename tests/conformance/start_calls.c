@@ -419,7 +419,7 @@ static void test_freed_is_not_lost(void **state)
     struct outcome lost = {.status = -1};
     hf_lease *lease;
     assert_int_equal(hf_acquire_start(client,
-                                      ASK(.name = "a", .ttl_ms = brief_ttl_ms(),
+                                      ASK(.name = "a", .ttl_ms = ttl(500), /* it is seen before */
                                           .on_lost = note_outcome, .lost_arg = &lost),
                                       free_in_done, &done, &lease),
                      HF_OK);

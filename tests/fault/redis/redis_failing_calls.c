@@ -21,7 +21,8 @@
 #include <unistd.h>
 
 enum {
-    TTL_MS = 20000, /* a lock that is not given back is missed */
+    TTL_MS = 20000,       /* a lock that is not given back is missed */
+    LONG_TTL_MS = 180000, /* for what starts dozens of processes meanwhile */
     WAIT_MS = 5000,
     BRIEF_MS = 5,
     CALLS_MAX = 2000,
@@ -511,7 +512,8 @@ static void test_closed(void **state)
             7);
         must_be_free();
     }
-    hf_lease *held = must_acquire(scene_client(), &(struct want){.name = "turn", .ttl_ms = TTL_MS});
+    hf_lease *held =
+        must_acquire(scene_client(), &(struct want){.name = "turn", .ttl_ms = LONG_TTL_MS});
     for (unsigned closed = 0; closed < 8; closed++) {
         int shown = run_without(closed, "exec \"$0\" -u \"$1\" list >/dev/null");
         assert_int_equal(shown, 0);
