@@ -306,7 +306,7 @@ async function crowd() {
   for (let i = 0; i < 300; i++) await acquire(`tenant-${i % 20}/job-${i}`, kinds[i % 3]);
   for (let i = 0; i < 60; i++) acquire('tenant-0/job-0', { ttlMs: 9000, waitMs: 60000, label: 'waiter ' + i }).catch(() => {});
   await go(page, '#/');
-  const all = await until(page, () => document.querySelectorAll('#locks tbody tr').length === 300);
+  const all = await until(page, () => document.querySelectorAll('#locks tbody tr').length === 300, null, 20 * SECOND);
   result(all >= 0, '300 locks are shown');
   const sixty = await until(page, () => /60, oldest/.test(document.querySelector('#locks tbody').textContent));
   result(sixty >= 0, 'and 60 waiters');
