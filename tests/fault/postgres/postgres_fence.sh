@@ -47,6 +47,31 @@ ok "another process has the lock meanwhile" "$HOLDFAST" run -n account -- true
 like "the late write is refused" "$(sql "BEGIN; SELECT holdfast.fence('account', $token); UPDATE account SET balance = 0; COMMIT")" "is not held"
 is "the balance is as the others left it" "$(sql 'SELECT balance FROM account')" 90
 
+token=$(take pinned 60s)
+sql "BEGIN; SELECT holdfast.fence('pinned', $token); SELECT pg_sleep(30); COMMIT" >/dev/null &
+writer=$!
+# awaits TRIES QUERY: succeeds as soon as the query returns t.
+awaits() {
+    local i
+    for ((i = 0; i < $1; i++)); do
+        [ "$(sql "$2")" != t ] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+awaits 100 "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+"$HOLDFAST" run -w 60s pinned -- true &
+waiter=$!
+awaits 100 "SELECT count(*) = 1 FROM holdfast.waiter WHERE name = 'pinned'"
+due=$(sql "SELECT due FROM holdfast.waiter WHERE name = 'pinned'")
+"$HOLDFAST" release --lease "$SCRATCH/pinned" >/dev/null
+ok "behind a release within a fenced transaction the waiter asks again before its next poll" awaits 40 \
+    "SELECT due <> $due AND holdfast.now_us() < $due - \"grace\" * 1000 FROM holdfast.waiter WHERE name = 'pinned'"
+sql "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'" >/dev/null
+wait $writer
+wait $waiter
+is "and gets the lock when the transaction has ended" $? 0
+
 # ---- within()
 
 sql "BEGIN; SELECT holdfast.within('report'); SELECT pg_sleep(1.5); COMMIT" >/dev/null &

@@ -661,6 +661,10 @@ BEGIN
             ON CONFLICT (id) DO UPDATE SET till = greatest(t.till, EXCLUDED.till);
     END IF;
     r := admit(r, v_now, v_barred);
+    IF v_held AND r.used = 0 AND r.waiting > 0 THEN -- a pin: the first waiter asks again, and then often, until the pin has gone
+        PERFORM pg_notify(x.channel, x.id || ' ' || (r.last + 1) || ' ' || v_now || ' ' || v_now)
+            FROM waiter x WHERE x.name = p_name AND x.ticket = r.head AND x.channel IS NOT NULL;
+    END IF;
     PERFORM store_row(r);
     RETURN ARRAY[v_held::int, r.waiting];
 END $$;
