@@ -248,7 +248,7 @@ static void spoil_engine(struct client *c)
     const struct consul *consul = c->engine;
     for (struct session *s = consul->sessions; s; s = s->next) {
         if (planted == PLANT_TWO_TTL)
-            s->length = 2 * NANOS_OF_MS(s->seconds * 1000);
+            s->length = 2 * NANOS_OF_MS(s->ttl * 1000);
     }
     for (struct consul_entry *entry = consul->entries; entry; entry = entry->next) {
         sum.reused += entry->born_after > 0;
