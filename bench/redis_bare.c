@@ -30,8 +30,8 @@ static void pop_for_ever(const struct bench *b, struct wake_up *shared)
     }
 }
 
-/* Pauses before each push, so that the other process certainly waits in the server: handoffs are
- * measured the same way. */
+/* Pauses before each push, so that the other process certainly waits in the server. The workload
+ * "handoff" also lets the waiter wait before each release. */
 static void push(const struct bench *b, struct wake_up *shared, int64_t until)
 {
     struct redis_socket *conn = redis_socket_open(b->url);

@@ -72,8 +72,8 @@ static struct hf_counters counters_of(hf_client *client)
     return counters;
 }
 
-/* Returns the number of renewals by the server's counters; without a server, the number that was
- * due. */
+/* Returns the number of renewals: on engine redis by the commands that the server counted, on other
+ * engines the number that was due. */
 static double renewals(const struct bench *b, hf_client *client, double commands, double seconds)
 {
     struct hf_timing_sheet sheet = {.size = sizeof sheet};

@@ -9,7 +9,7 @@ struct turns {
     void (*open)(int worker); /* in the worker's process: connects, makes a session */
     bool (*take)(void);       /* false: the time is over, and the worker has no turn */
     void (*give)(void);
-    uint64_t (*writes)(void); /* what the server has written so far */
+    uint64_t (*writes)(void); /* number of writes that the server has made so far */
 };
 
 /* Runs the workers, and prints a line: "WAY workers=N hold_us=N per_s=N writes=N ...". Each worker

@@ -1,5 +1,5 @@
-/* screen.h - prepares the terminal for a live view (alternate screen, no cursor, keys without
- * line end) and restores it. */
+/* screen.h - prepares the terminal for a live view (alternate screen, no cursor; keys are read at
+ * once, without Enter and without echo) and restores it. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* auto_renew.h - leases that this instance renews for its clients, found by the lease id that
- * the client has. On the loop. */
+ * the client has. Used on the loop's thread only. */
 #pragma once
 #include "holdfast.h"
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* failed_logins.h - how often each address, or network of IPv6, failed to log in during the present
- * minute. On the loop. */
+ * minute. Used on the loop's thread only. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

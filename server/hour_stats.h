@@ -1,5 +1,5 @@
 /* hour_stats.h - the last hour for the board: the numbers of holds, waiters and grants in each
- * minute, and the durations of waits and holds. On the loop. */
+ * minute, and the durations of waits and holds. Used on the loop's thread only. */
 #pragma once
 #include <jansson.h>
 #include <stdbool.h>

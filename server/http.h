@@ -97,5 +97,5 @@ bool exchange_push(struct exchange *x, const char *text, size_t len);
 void exchange_end(struct exchange *x);
 
 const char *http_reason(int status);
-int64_t clock_ms(void); /* monotonic, also during suspend; for durations */
+int64_t clock_ms(void); /* goes on while the machine is suspended; for durations */
 int64_t wall_ms(void);  /* milliseconds since 1970 */

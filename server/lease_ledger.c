@@ -11,7 +11,7 @@
 #define BUCKETS_OF_LEDGER 16384
 #define LIVE_MAX 50000   /* leases in the ledger; further ones are counted as untracked */
 #define ENDED_MAX 512    /* entries that have ended and are kept */
-#define CHECK_PART 10    /* the engine is asked when a tenth of the ttl is left ... */
+#define CHECK_PART 10    /* the engine is asked when a tenth of the time is left ... */
 #define CHECK_MAX_MS 500 /* ... but at most this long before the end */
 #define AFTER_END_MS 20  /* the engine's clock may be a little behind */
 #define RETRY_MS 1000    /* pause after a check that the engine did not answer */

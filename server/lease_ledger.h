@@ -1,6 +1,6 @@
 /* lease_ledger.h - every lease that this instance granted, until its end is known. This is the one
  * place that counts grants and ends, so acquired = released + lost + ended elsewhere + held, and a
- * lease whose client never comes back is counted and logged. On the loop.
+ * lease whose client never comes back is counted and logged. Used on the loop's thread only.
  *
  * A lease leaves the ledger by a release or a break through this instance, by a loss that the
  * library reports (leases that this instance renews), or by its time. Shortly before its end the

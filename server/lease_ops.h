@@ -1,4 +1,4 @@
-/* lease_ops.h - releases whose log line lease_ops.c writes itself. On the loop. */
+/* lease_ops.h - releases whose log line lease_ops.c writes. Used on the loop's thread only. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* metrics.h - counters and histograms for Prometheus. On the loop's thread. */
+/* metrics.h - counters and histograms for Prometheus. Used on the loop's thread only. */
 #pragma once
 #include "holdfast.h"
 #include <stdbool.h>

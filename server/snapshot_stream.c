@@ -28,7 +28,8 @@ struct stream {
     struct stream *next;
 };
 
-/* A change as it is kept: in one piece of memory, because most are never sent to a page. */
+/* A past change, kept as a struct with its texts behind it. It becomes JSON only when a page is
+ * opened, because most changes are never sent to one. */
 struct past_change {
     struct lease_change change;
     char text[]; /* the texts of `change` */

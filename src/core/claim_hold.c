@@ -370,9 +370,10 @@ struct claim_effect claim_act_extend_failed(struct claim *claim, const struct cl
     return after_answer(claim, outcome_unknown ? HF_IN_DOUBT : event->reply->status, event->now);
 }
 
-/* Handles a second grant of the same attempt: the reply to a refresh crossed the notification. A
- * higher token is another hold, because the reported one has expired in between, unless an upgrade
- * raised it. A lower token is an old reply. */
+/* Handles a second grant of the same attempt: the reply to an ACQUIRE that refreshed the place
+ * crossed the notification. A higher token means that the hold of which the caller knows has
+ * expired and this is a new one, unless an upgrade raised the token. A lower token belongs to an
+ * old reply, which is ignored. */
 struct claim_effect claim_act_grant_again(struct claim *claim, const struct claim_event *event)
 {
     if (event->now >= claim->valid_until)

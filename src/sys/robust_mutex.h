@@ -95,7 +95,7 @@ bool robust_mutex_held(uint32_t value);
  * on, or 0 if nobody holds the mutex. */
 uint32_t robust_mutex_watch(struct robust_mutex *mutex);
 
-/* Returns true if this owner holds the mutex, by its word. */
+/* Returns true if the word of the mutex has this owner's thread id. */
 bool robust_mutex_is_mine(const struct robust_owner *owner, struct robust_mutex *mutex);
 
 /* Returns the thread id in the word; 0: the mutex is free. */

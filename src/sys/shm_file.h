@@ -36,14 +36,13 @@ int shm_file_publish(const char *temporary, const char *path); /* EEXIST if the 
 int shm_file_replace(const char *temporary, const char *path);
 void shm_file_discard(const char *temporary);
 
-/* waits for an exclusive flock, which ends with the descriptor */
 /* Marks the file as in use as long as the descriptor is open. Returns EWOULDBLOCK if another
  * process has it locked. */
 int shm_file_mark_used(int fd);
 /* Locks the file if nobody uses it, until the descriptor is closed. Otherwise returns EWOULDBLOCK.
  */
 int shm_file_lock_unused(int fd);
-int shm_file_lock(int fd);
+int shm_file_lock(int fd); /* waits for an exclusive flock, which ends with the descriptor */
 char *shm_file_map(int fd, size_t size); /* NULL with errno */
 void shm_file_unmap(char *map, size_t size);
 int64_t shm_file_size(int fd);

@@ -513,7 +513,8 @@ bool consul_value_read(struct consul_value *value, const struct consul_pair *pai
 struct view_lock consul_value_read_lock(const struct consul_pair *pair, struct consul_value *value);
 bool consul_value_is_lock(struct slice tail);
 bool consul_value_is_own(struct slice tail);
-/* Appends the name to `out`, encoded so that no name is a prefix of another. Returns its length. */
+/* Writes the name to `out`, encoded so that it has no "/", and returns the length. With a "/"
+ * behind it, no name is a prefix of another. */
 size_t consul_value_encode_name(char *out, const char *name, size_t len);
 size_t consul_value_decode_name(char *out, size_t size, const char *name, size_t len);
 void consul_value_id(const struct id *id, char text[CONSUL_ID_TEXT + 1]);

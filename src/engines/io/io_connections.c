@@ -265,8 +265,8 @@ static bool read_connection(struct io *io, struct io_connection *connection, nan
     return any;
 }
 
-/* Returns false if another thread is in recv() on the connection: that thread may have taken bytes
- * that must be handled before these. */
+/* Reads nothing and returns false while another thread is in recv() on the connection: that thread
+ * may already have bytes, which must be handled before any that would be read now. */
 bool io_read_now(struct io *io, struct io_connection *connection, nanos now)
 {
     bool is_read_by_caller =

@@ -17,7 +17,7 @@ struct endpoint_form {
     const char *example;      /* for messages, as in "user:password@host:6379/0" */
     const char *default_host; /* host if the URL names none; NULL: the URL must name one */
     const char *default_port;
-    unsigned most;    /* number of servers, at most ENDPOINTS_MAX; 1: no list */
+    unsigned most;    /* most servers that a URL may name, at most ENDPOINTS_MAX */
     bool tls;         /* the scheme asks for TLS */
     bool is_path;     /* the scheme means a unix socket */
     const char *alpn; /* TLS: ALPN protocol that the server must choose; NULL: any */

@@ -6,7 +6,7 @@
 /* State of one connection; zero: it may be dialled at once. */
 struct redial {
     nanos dial_at;     /* earliest time of the next dial */
-    uint32_t failures; /* number of failed dials in a row: endpoints_turn(), endpoint.skip */
+    uint32_t failures; /* number of failed dials in a row; endpoints_turn() chooses by it */
 };
 
 /* The kind of loss. A connection that was cut is redialled sooner than one that never came up:

@@ -49,7 +49,7 @@ void shard_op_name_holder(struct shard_op *v, const struct resource *r)
     v->reply->holder = &holder;
 }
 
-/* Finds a detached hold by its attempt id alone. */
+/* Finds a detached hold by its name and attempt id, for an op without a cell. */
 static uint32_t find_attempt(struct table *t, const struct engine_op *op, uint64_t hash)
 {
     assert(op->name_len <= HF_NAME_MAX);

@@ -278,8 +278,8 @@ static bool is_poll(const struct redis *r, const struct redis_op *a)
     return a->arrival_number && !a->knows_grant && !r->durable;
 }
 
-/* Writes "kind owner history token units capacity": the argument of acquire that says what is
- * wanted. Returns its length. */
+/* Writes "kind owner history token units capacity", and "p" behind it if the request is a poll: the
+ * argument of acquire that says what is wanted. Returns its length. */
 static size_t put_wish(const struct redis *r, const struct redis_op *a, char *wish)
 {
     const struct engine_op *op = &a->sent_op;

@@ -8,8 +8,9 @@
  * was only slow finds that its key has expired: its waiters ask again and get their places back.
  *
  * A lock can become free without a release: its holder died, or a handoff went to a waiter that had
- * just died. So with each renewal the first local waiter of every lock polls, unless it has just
- * done so. The other local waiters need not, because none of them can be granted before the first.
+ * just died. So at a renewal the first local waiter of every lock polls, unless its last poll is
+ * less than 1.5 renewals old: in effect at every other renewal. The other local waiters need not,
+ * because none of them can be granted before the first.
  *
  * In a cluster no key of a client is in the slots of all locks. There the sign of life is in the
  * record of each lock, and every request of a waiter renews it for all waiters of its client. So
@@ -18,9 +19,9 @@
  *
  * Cost: nothing for waits below PRESENCE_RENEW_MS. After that one PEXPIRE per client every
  * PRESENCE_RENEW_MS, one request per client and lock every other time, and one PTTL in the script
- * that hands over to a waiter who has waited for longer. PEXPIRE and not SET, because a server
- * without memory still executes it. In a cluster: one request per client and lock every
- * PRESENCE_RENEW_MS. */
+ * that hands over to a waiter who has waited for longer. The first renewal is a SET; later ones are
+ * PEXPIRE, because a server without memory still executes that. In a cluster: one request per
+ * client and lock every PRESENCE_RENEW_MS. */
 #include "redis.h"
 
 #include <assert.h>

@@ -32,8 +32,9 @@ struct quorum_answer {
 /* An op of a claim as a member gets it. */
 struct quorum_member_op {
     struct engine_op op;
-    /* ACQUIRE: the place of the wait; NULL: repairs a hold. RELEASE: the place to give up; NULL:
-     * none. Listening: the place whose turn is reported. Must stay valid as long as the op. */
+    /* ACQUIRE: the waiter's place in the queue; NULL if the request only restores a key that this
+     * server lost. RELEASE: the place to give up, or NULL. After redis_quorum_member_listen(): the
+     * place whose turn is reported. Must stay valid as long as the op. */
     const struct queue_place *place;
     bool quiet; /* RELEASE: the lock was never held, so no waiter is notified */
     /* valid during the call that passes on a BUSY or NOTIFY reply */

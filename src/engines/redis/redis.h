@@ -458,8 +458,8 @@ struct error_reply redis_error_reply(const struct redis *r, const struct resp_re
 
 /* Sends the greeting. */
 void redis_greeting_begin(struct redis *r, struct redis_connection *connection, nanos now);
-/* Asks which rights the user lacks, unless this question is in flight. Returns true if a reply is
- * due: redis_op_send_unsent() runs after it. */
+/* Asks which rights the user lacks, unless this question is in flight. Returns true if the reply is
+ * awaited. Ops must stay unsent until then; redis_op_send_unsent() runs after the reply. */
 bool redis_greeting_check_rights(struct redis *r, struct redis_connection *connection, nanos now);
 /* Handles the reply to a request of the greeting, or to one that loads the library. */
 void redis_greeting_answer(struct redis *r, struct redis_connection *connection,
@@ -545,7 +545,7 @@ void redis_joint_part(struct redis_op *a);
 /* Sends the call that acquires for the op and for those that are joined to it. */
 void redis_joint_send(struct redis *r, struct redis_op *a, struct redis_connection *connection,
                       nanos now);
-/* Keeps the reply to an op that is ahead. */
+/* Keeps the reply to an op that was sent before the client submitted it, until the client does. */
 void redis_joint_keep(struct redis_op *a, const struct engine_reply *reply);
 /* Handles that the call ended without an answer for this op. `is_unknown`: the server may have
  * executed a part of it. */

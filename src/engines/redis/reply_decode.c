@@ -464,7 +464,7 @@ static bool is_too_low(const struct redis_op *a, const struct request *request,
 }
 
 /* Returns true for a grant or extension that must not be reported yet: its token must be raised,
- * or replicas must acknowledge it first. */
+ * or replicas must acknowledge it first. If so, starts that. */
 static inline bool is_held_back(struct redis *r, const struct request *request,
                                 const struct engine_reply *reply, nanos now)
 {

@@ -50,9 +50,11 @@ struct script_words {
 
 struct script_verb {
     const char *name;
-    enum script_text_id text;           /* SCRIPT LOAD: which script runs this verb */
-    struct script_words fcall, evalsha; /* the call before the number of keys, which is one digit */
-    struct script_words word;           /* EVALSHA: the first argument */
+    enum script_text_id text; /* SCRIPT LOAD: which script runs this verb */
+    /* the words of the call up to the number of keys; they end with "$1\r\n", because that number
+     * has one digit */
+    struct script_words fcall, evalsha;
+    struct script_words word; /* EVALSHA: the first argument */
 };
 
 extern const char redis_script_body[];

@@ -90,8 +90,8 @@ void redlock_release_on_reply(struct redlock *l, struct node_op *node_op, bool t
         node_op->in_try->quorum.vote[node_op->server] = is_confirmed ? node_op->freed : VOTE_FAILED;
 }
 
-/* Replies RELEASED if a majority confirmed the release, whether or not those servers held the
- * lock; NOT_HELD if a majority did not hold it. */
+/* Replies NOT_HELD if a majority did not hold the lock. Otherwise replies RELEASED if a majority
+ * either released it or did not hold it, and HF_NO_QUORUM if fewer answered. */
 void redlock_release_judge(struct redlock *l, struct quorum_try *b)
 {
     unsigned most = quorum_majority(l->servers), freed = quorum_count(&b->quorum, VOTE_YES);

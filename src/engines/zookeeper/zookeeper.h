@@ -302,7 +302,8 @@ void zk_calls_abandon_entry(struct zk_session *session, const struct zk_entry *e
 void zk_calls_abandon_admin(struct zk *zk, const struct zk_admin *admin);
 /* Handles a frame. Returns false if it is malformed. */
 bool zk_call_on_frame(struct zk_session *session, struct jute_reader *frame, nanos now);
-/* Replies to every call in flight, because the connection is lost. */
+/* Ends every call in flight, because the connection is lost. An op that waits for one gets an
+ * unknown outcome if the call could have changed something, otherwise a failure. */
 void zk_calls_cut(struct zk_session *session, nanos now);
 
 /* ---- zk_session.c ---- */
@@ -325,7 +326,8 @@ void zk_session_beat(struct zk_session *session, nanos now);
 nanos zk_session_touched(const struct zk_session *session, nanos now);
 /* Notes that a request that was sent at `sent_at` was answered at `now`. */
 void zk_session_touch(struct zk_session *session, nanos sent_at, nanos now);
-/* Handles that a quorum write was answered: what it proves counts from now on. */
+/* Handles the reply to a quorum write. It proves that the leader knew the session at
+ * call->touched_at, so the session is good for its timeout from then on. */
 void zk_session_prove(struct zk_session *session, const struct zk_call *call);
 void zk_session_break(struct zk_session *session, hf_status status, const char *why);
 void zk_session_expired(struct zk_session *session);
