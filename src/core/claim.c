@@ -87,7 +87,7 @@ nanos claim_wake_at(const struct claim *claim)
     case CLAIM_HELD:
         return sooner(sooner(claim->act_at, claim->warn_at), claim->valid_until);
     case CLAIM_EXTENDING:
-        return sooner(sooner(claim->warn_at, claim->valid_until), claim->give_up_at);
+        return sooner(sooner(claim->warn_at, claim->valid_until), claim_answer_due(claim));
     case CLAIM_LEAVING:
         return claim->act_at;
     case CLAIM_RELEASING:

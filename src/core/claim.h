@@ -79,9 +79,7 @@ struct claim {
      * LEAVING, RELEASING: treat the engine as silent. */
     nanos act_at;
     nanos warn_at;
-    /* EXTENDING: when the caller's extend or conversion is IN_DOUBT. RELEASING: when to stop
-     * trying. */
-    nanos give_up_at;
+    nanos give_up_at; /* RELEASING: when to stop trying */
     /* Until then a downgrade with unknown outcome may still be executed; 0: none. */
     nanos downgrade_unknown_until;
     /* Read at any time by threads without a lock: */

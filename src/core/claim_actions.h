@@ -22,6 +22,9 @@ claim_action claim_act_timer_held, claim_act_timer_extending, claim_act_extend, 
 claim_action claim_act_release, claim_act_release_answered, claim_act_release_failed,
     claim_act_timer_releasing, claim_act_give_back, claim_act_unanswered_end;
 
+/* EXTENDING: returns until when the caller waits for a reply, TIME_NEVER if nobody waits. */
+nanos claim_answer_due(const struct claim *claim);
+
 /* Returns true if the same request may succeed later: the retry column of status.def. */
 bool claim_transient(hf_status status);
 

@@ -101,22 +101,6 @@ static struct claim_effect expire(struct claim *claim, nanos now)
     return claim_end(claim, REPORT_LOST, HF_LOST);
 }
 
-static bool caller_waits(const struct claim *claim)
-{
-    return claim->asked_extend || claim->extend_ms != 0 || claim->convert_next != OP_NONE;
-}
-
-/* The caller waits from now on. A reply may come byte by byte for longer than a call may take, so
- * the engine alone cannot end the call. The time counts from the first call that waits, not from
- * the request in flight: a renewal may have been sent long before, and its reply may be overdue. */
-static void limit_wait(struct claim *claim, nanos now)
-{
-    assert(claim->state == CLAIM_EXTENDING);
-
-    if (!caller_waits(claim))
-        claim->give_up_at = now + timing_sheet_answer(claim->sheet);
-}
-
 static struct claim_effect send(struct claim *claim, enum op_verb verb, bool asked, nanos now)
 {
     assert(claim->state == CLAIM_HELD && claim->in_flight == OP_NONE);
@@ -124,7 +108,6 @@ static struct claim_effect send(struct claim *claim, enum op_verb verb, bool ask
     claim->in_flight = (uint8_t)verb;
     claim->asked_extend = asked;
     claim->state = CLAIM_EXTENDING;
-    claim->give_up_at = asked ? now + timing_sheet_answer(claim->sheet) : TIME_NEVER;
     return claim_send(claim, verb, now);
 }
 
@@ -184,6 +167,15 @@ struct claim_effect claim_act_timer_held(struct claim *claim, const struct claim
     return warn_if_due(claim, event->now, move);
 }
 
+/* A reply may come byte by byte for longer than a call may take, so the engine alone cannot end it.
+ */
+nanos claim_answer_due(const struct claim *claim)
+{
+    bool caller_waits =
+        claim->asked_extend || claim->extend_ms != 0 || claim->convert_next != OP_NONE;
+    return caller_waits ? claim->asked_at + timing_sheet_answer(claim->sheet) : TIME_NEVER;
+}
+
 /* Ends every open extend and conversion with IN_DOUBT. The request in flight goes on, and nobody
  * waits for it. */
 static struct claim_effect report_unknown(struct claim *claim)
@@ -193,7 +185,6 @@ static struct claim_effect report_unknown(struct claim *claim)
     claim->asked_extend = false;
     claim->extend_ms = 0;
     claim->convert_next = OP_NONE;
-    claim->give_up_at = TIME_NEVER;
     return (struct claim_effect){.report = REPORT_EXTENDED, .status = HF_IN_DOUBT};
 }
 
@@ -201,7 +192,7 @@ struct claim_effect claim_act_timer_extending(struct claim *claim, const struct 
 {
     if (event->now >= claim->valid_until)
         return expire(claim, event->now);
-    if (event->now >= claim->give_up_at)
+    if (event->now >= claim_answer_due(claim))
         return report_unknown(claim);
     return warn_if_due(claim, event->now, nothing());
 }
@@ -218,7 +209,6 @@ struct claim_effect claim_act_extend(struct claim *claim, const struct claim_eve
         ttl = claim->sheet->t.ttl; /* a brief grant lacks the rest of its ttl */
 
     if (claim->state == CLAIM_EXTENDING) {
-        limit_wait(claim, event->now);
         if (ttl > NANOS_OF_MS(claim->extend_ms))
             claim->extend_ms = (uint32_t)(ttl / NANOS_OF_MS(1));
         return nothing();
@@ -245,8 +235,6 @@ struct claim_effect claim_act_convert(struct claim *claim, const struct claim_ev
 
     if (claim->state == CLAIM_HELD)
         return send_convert(claim, event->verb, event->now);
-
-    limit_wait(claim, event->now);
     if (converts(claim->in_flight))
         claim->asked_extend = true;
     else

@@ -14,7 +14,8 @@ static struct claim_effect send_release(struct claim *claim, nanos now)
 static void end_validity(struct claim *claim)
 {
     claim_set_valid(claim, 0);
-    claim->act_at = claim->warn_at = claim->give_up_at = TIME_NEVER;
+    claim->act_at = TIME_NEVER;
+    claim->warn_at = TIME_NEVER;
     claim->asked_extend = claim->brief = false;
     claim->extend_ms = 0;
     claim->in_flight = claim->convert_next = OP_NONE;
