@@ -119,6 +119,20 @@ static void await_extend(hf_lease *lease)
         assert_true(now_ns() < end);
 }
 
+/* Waits until every waiter has been at that server: its client's sign of life is there, and was
+ * renewed not long ago. A waiter without it is passed over. */
+static void await_waiters(const struct server *server)
+{
+    static const char fresh[] =
+        "local n = 0 for _, key in ipairs(redis.call('KEYS', '*:alive')) do "
+        "if redis.call('PTTL', key) > 500 then n = n + 1 end end return n";
+    int64_t end = now_ns() + PATIENCE_MS * INT64_C(1000000);
+    while (server_count(server, "EVAL %s 0", fresh) < WAITERS) {
+        assert_true(now_ns() < end);
+        nap_us(5000);
+    }
+}
+
 /* How soon each is served is measured in failover_bars.c.
  * comes_back: how the old primary does; NULL: it stays away */
 static void fail_over(void (*how)(struct server *), void (*comes_back)(struct server *))
@@ -135,7 +149,8 @@ static void fail_over(void (*how)(struct server *), void (*comes_back)(struct se
     int64_t began = now_ns();
     how(watched.server[0]);
     int64_t announced = watched_await_announcement();
-    await_extend(lease); /* the holder has been at the new primary */
+    await_extend(lease); /* the holder has been at the new primary, */
+    await_waiters(watched_await_switch(&watched, watched.server[0])); /* and so have the waiters */
     assert_true(hf_lease_ok(lease) && hf_lease_token(lease) == token);
     int64_t released = now_ns();
     must_release(lease);
