@@ -133,6 +133,7 @@ struct etcd_call {
     bool unclaimed; /* no op waits for the reply; counted in connection->unclaimed */
     struct etcd_entry *entry;
     struct etcd_session *session;
+    int64_t lease; /* CALL_MOVE: the session's lease at that time */
     struct etcd_name *name;
     struct etcd_name *deletes_in; /* CALL_DELETE: the name that counts it in `deleting` */
     struct etcd_admin *admin;
@@ -386,8 +387,8 @@ static inline struct etcd_entry *etcd_entry_of_member(struct session_member *mem
 /* Called for an EXTEND that no caller asked for. Returns true if the hold was proven recently
  * enough to be renewed. Otherwise the entry's session begins a round, unless one is in flight. */
 bool etcd_renewal_need(struct etcd *e, struct etcd_entry *entry, nanos now);
-/* Returns true if a keepalive sent at `proven_at` is recent enough for such an EXTEND. */
-bool etcd_renewal_is_recent(const struct etcd_session *session, nanos proven_at, nanos now);
+/* Returns true if the entry's last proof is recent enough for such an EXTEND. */
+bool etcd_renewal_is_recent(const struct etcd_entry *entry);
 /* Returns the earliest send time of a keepalive that is recent enough. */
 nanos etcd_renewal_since(const struct etcd_session *session, nanos now);
 /* Notes that a request about this entry alone has shown that it exists. */

@@ -271,7 +271,7 @@ static void send_rewrite(struct etcd *e, struct etcd_entry *entry, enum call_kin
     message_txn_range(&e->message, TXN_ELSE, &own);
     etcd_entry_send(e, entry, kind, now);
     if (entry->call && kind == CALL_MOVE)
-        entry->call->session = to;
+        entry->call->session = to, entry->call->lease = to->lease;
     entry->settle_at = 0;
 }
 

@@ -128,11 +128,16 @@ static nanos third(const struct etcd_session *session)
     return session->base.length / 3;
 }
 
-/* Begins or continues the round if it is due: first the keepalive, then the proofs. */
-static void advance_round(struct etcd *e, struct etcd_session *session, nanos now)
+static bool is_round_due(struct etcd *e, const struct etcd_session *session, nanos now)
 {
     bool is_due = session->round_at && now >= session->round_at;
-    if (!is_due || session->base.state != SESSION_ALIVE || commands(e)->state != CONNECTION_UP)
+    return is_due && session->base.state == SESSION_ALIVE && commands(e)->state == CONNECTION_UP;
+}
+
+/* Begins the round if it is due: first the keepalive, then the proofs. */
+static void advance_round(struct etcd *e, struct etcd_session *session, nanos now)
+{
+    if (!is_round_due(e, session, now))
         return;
     if (!etcd_session_keep(e, session, etcd_renewal_since(session, now), now))
         return; /* the reply to the keepalive continues the round */
@@ -159,7 +164,11 @@ nanos etcd_renewal_tick(struct etcd *e, nanos now)
 
 void etcd_renewal_kept(struct etcd *e, struct etcd_session *session, nanos now)
 {
-    advance_round(e, session, now);
+    if (!is_round_due(e, session, now))
+        return;
+    /* However long ago the keepalive was sent: on a slow cluster no other one is younger. */
+    session->round_at = 0;
+    prove(e, session, now);
 }
 
 void etcd_renewal_read_soon(struct etcd_entry *entry, nanos now)
@@ -174,17 +183,28 @@ nanos etcd_renewal_since(const struct etcd_session *session, nanos now)
     return now - third(session) + 1;
 }
 
-bool etcd_renewal_is_recent(const struct etcd_session *session, nanos proven_at, nanos now)
+/* Returns how old the proof of a hold may be for its EXTEND: a third of the session's length, or of
+ * the hold's own ttl if that is shorter. */
+static nanos oldest_proof(const struct etcd_entry *entry)
 {
-    return proven_at && now - proven_at < third(session);
+    nanos own = NANOS_OF_MS(entry->sent.ttl_ms) / 3, shared = third(entry->session);
+    return own < shared ? own : shared;
+}
+
+/* The age counts until the EXTEND was asked for, and not until now: on a slow cluster a proof is
+ * always old when it arrives. */
+bool etcd_renewal_is_recent(const struct etcd_entry *entry)
+{
+    assert(entry->session && entry->verb == OP_EXTEND);
+    return entry->shown_at && entry->asked_at - entry->shown_at < oldest_proof(entry);
 }
 
 bool etcd_renewal_need(struct etcd *e, struct etcd_entry *entry, nanos now)
 {
     assert(entry->session && entry->verb == OP_EXTEND);
     struct etcd_session *session = entry->session;
-    if (etcd_renewal_is_recent(session, entry->shown_at, now)) {
-        plan_round(session, entry->shown_at + third(session));
+    if (etcd_renewal_is_recent(entry)) {
+        plan_round(session, entry->shown_at + oldest_proof(entry));
         return true;
     }
     if (entry->proof)
@@ -232,6 +252,7 @@ static void read_entries(struct etcd *e, struct etcd_session *session, struct et
  * request of the hold awaits a reply, so that the client must be told to check its holds. */
 static bool on_missing(struct etcd *e, struct etcd_entry *entry)
 {
+    entry->shown_at = 0;
     if (entry->verb == OP_EXTEND)
         etcd_entry_lose(e, entry);
     return entry->verb == OP_NONE && entry->stage == ENTRY_HELD;

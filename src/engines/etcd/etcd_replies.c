@@ -493,7 +493,7 @@ void etcd_entry_reply_extended(struct etcd *e, struct etcd_entry *entry, nanos n
         etcd_view_watch_entry(e, entry, now);
 }
 
-static bool is_proven(const struct etcd_entry *entry, nanos now)
+static bool is_proven(const struct etcd_entry *entry)
 {
     const struct etcd_session *session = entry->session;
     if (!session || !session->base.proven_at)
@@ -501,7 +501,7 @@ static bool is_proven(const struct etcd_entry *entry, nanos now)
     if (entry->verb != OP_EXTEND)
         return true;
     if (entry->sent.is_renewal)
-        return etcd_renewal_is_recent(session, entry->shown_at, now);
+        return etcd_renewal_is_recent(entry);
     return session->base.proven_at >= entry->asked_at - ETCD_SHARE;
 }
 
@@ -512,7 +512,7 @@ static void on_seen(struct etcd *e, struct etcd_entry *entry, nanos now)
     assert(entry->name);
     bool converts = etcd_converts(entry->verb);
     bool extends = entry->verb == OP_EXTEND || entry->verb == OP_CHECK || converts;
-    bool is_done = is_proven(entry, now) && (!converts || etcd_is_converted(entry));
+    bool is_done = is_proven(entry) && (!converts || etcd_is_converted(entry));
 
     if (!extends)
         etcd_entry_advance(e, entry, now);
@@ -567,13 +567,19 @@ static void on_verified(struct etcd *e, struct etcd_entry *entry, struct message
     on_seen(e, entry, now);
 }
 
-static void on_moved(struct etcd *e, struct etcd_entry *entry, struct etcd_session *to,
+static void on_moved(struct etcd *e, struct etcd_entry *entry, const struct etcd_call *call,
                      struct message *m, nanos now)
 {
     assert(entry->name);
+    struct etcd_session *to = call->session;
     struct message own;
     struct key_value pair;
-    if (m->succeeded) {
+    bool is_lost = to->base.state != SESSION_ALIVE || to->lease != call->lease;
+    if (m->succeeded && is_lost) {
+        entry->changed = entry->seen_at = m->header.revision;
+        etcd_session_attach(entry, NULL); /* The next read shows whether it exists. */
+        etcd_entry_again(e, entry, now);
+    } else if (m->succeeded) {
         entry->changed = entry->seen_at = m->header.revision;
         etcd_session_attach(entry, to);
         etcd_session_prove(to, m);
@@ -693,7 +699,7 @@ void etcd_entry_on_reply(struct etcd *e, struct etcd_call *call, struct message 
         on_guard_reply(e, entry, call->kind, m, now);
         break;
     case CALL_MOVE:
-        on_moved(e, entry, call->session, m, now);
+        on_moved(e, entry, call, m, now);
         break;
     case CALL_CONVERT_READ:
         etcd_convert_on_read(e, entry, m, now);

@@ -596,6 +596,8 @@ static void on_entry_event(struct etcd *e, struct etcd_entry *entry, struct watc
     while (message_next_event(&m->events, &event))
         deleted |= event.deleted;
     bool releases = entry->verb == OP_RELEASE || entry->verb == OP_LEAVE;
+    if (deleted)
+        entry->shown_at = 0;
     if (deleted && entry->stage == ENTRY_HELD && !releases)
         e->host->recheck(e->host->ctx);
 }
