@@ -22,14 +22,15 @@ static hf_status blame_owner(struct table *t, uint32_t shard)
 }
 
 /* A repair whose walks were ended has rebuilt some lists only, and a lock may look free that is
- * held. Then the mark stays at the mutex, and the next one to lock it repairs again. */
+ * held. Then the mark stays at the mutex, and the next one to lock it repairs again. The status is
+ * one after which a release is tried again. */
 static hf_status repair_locked(struct table *t, uint32_t shard)
 {
     shard_repair(t, shard);
     if (cell_walks_ended()) {
         shard_unlock(t, shard);
-        return error_set(HF_DAMAGED, "%s: part %u of the table was not repaired in time", t->path,
-                         shard);
+        return error_set(HF_UNAVAILABLE, "%s: part %u of the table was not repaired in time",
+                         t->path, shard);
     }
 
     robust_mutex_make_consistent(&t->shards[shard].mutex);
@@ -73,11 +74,19 @@ static enum robust_mutex_result lock_patiently(struct table *t, uint32_t shard, 
     return locked;
 }
 
+/* For an op that locks this shard alone. A repair may visit every cell. */
+static hf_status settle_lock_alone(struct table *t, uint32_t shard, enum robust_mutex_result locked)
+{
+    if (locked == ROBUST_MUTEX_OWNER_DIED)
+        cell_walk_restart_long(t);
+    hf_status status = settle_lock(t, shard, locked);
+    cell_walk_restart();
+    return status;
+}
+
 hf_status shard_lock(struct table *t, uint32_t shard, int64_t until)
 {
-    enum robust_mutex_result locked = lock_patiently(t, shard, until);
-    cell_walk_restart();
-    return settle_lock(t, shard, locked);
+    return settle_lock_alone(t, shard, lock_patiently(t, shard, until));
 }
 
 hf_status shard_lock_next(struct table *t, uint32_t shard, nanos *wait)
@@ -96,7 +105,7 @@ hf_status shard_enter_late(struct table *t, uint32_t shard, int64_t until,
 {
     if (tried == ROBUST_MUTEX_TIMEOUT)
         tried = lock_patiently(t, shard, until);
-    hf_status status = settle_lock(t, shard, tried);
+    hf_status status = settle_lock_alone(t, shard, tried);
     *now = clock_boot();
     return status;
 }

@@ -3,8 +3,8 @@
 #include "cells.h"
 
 /* Locks the shard, and repairs it if its last owner died inside. Returns HF_UNAVAILABLE if it
- * cannot be locked in time; hf_error_text() names the process that holds it. Returns HF_DAMAGED if
- * it cannot be repaired in time. */
+ * cannot be locked in time, and hf_error_text() names the process that holds it; or if it
+ * cannot be repaired in time. */
 hf_status shard_lock(struct table *t, uint32_t shard, int64_t until);
 /* As shard_lock(), for a call that locks several shards in turn. *wait is the time that the whole
  * call may still wait for mutexes; the function subtracts what it waited. The walks of the call are
