@@ -10,8 +10,8 @@
  * first needs a connection (kit/connection_numbers.h), and there is no highest number.
  *
  * The engine answers each submit() with exactly one reply, inside the call or later. After QUEUED,
- * a GRANTED or NOTIFY may follow by itself. After GRANTED or EXTENDED a NOTIFY may follow if the
- * hold may have been lost: the client then checks it. */
+ * a GRANTED or NOTIFY may follow by itself. Nothing reaches a hold by itself: recheck() makes the
+ * client check all its holds. */
 #pragma once
 #include "admin.h"
 #include "base/endpoint.h"

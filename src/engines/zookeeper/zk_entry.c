@@ -390,7 +390,7 @@ static void reply_extended(struct zk *zk, struct zk_entry *entry)
 }
 
 /* Returns true if an answered quorum write gives the hold its ttl: one that was sent after the
- * EXTEND or just before it. */
+ * EXTEND. For a renewal, of which less is asked, also one that was sent before it. */
 static bool is_extended(const struct zk_entry *entry)
 {
     const struct zk_session *s = entry->lock->session;
@@ -399,7 +399,8 @@ static bool is_extended(const struct zk_entry *entry)
     bool is_recent = is_shared || s->written_at >= entry->asked_at - ttl / SHARE_PART;
     nanos enough = is_shared ? ttl / 2 : ttl / 4 * 3;
     bool is_long = session_end(&s->base) - entry->asked_at >= enough;
-    return s->written_at >= entry->asked_at || (is_recent && is_long);
+    bool may_share = entry->sent.is_renewal && is_recent && is_long;
+    return s->written_at >= entry->asked_at || may_share;
 }
 
 /* A process that continues a private session asks for the timeout in the data of the place. So an

@@ -398,7 +398,7 @@ static void on_own_place(struct zk_entry *entry, nanos now)
         return;
 
     if (entry->stage == ENTRY_HELD)
-        zk_entry_notify(s->zk, entry);
+        s->zk->host->recheck(s->zk->host->ctx);
     else
         zk_lock_list(entry->lock, now);
 }

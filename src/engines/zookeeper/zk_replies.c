@@ -199,7 +199,9 @@ static void on_find(struct zk *zk, struct zk_entry *entry, const struct zk_heade
 static bool adopt(struct zk *zk, struct zk_entry *entry, const struct zk_data *data)
 {
     assert(entry->lock);
-    int64_t ttl_ms = data->ttl_ms > 0 ? data->ttl_ms : entry->sent.ttl_ms;
+    /* Any program may write the data. */
+    bool is_sound = data->ttl_ms > 0 && data->ttl_ms <= zk->limits.ttl_max_ms;
+    int64_t ttl_ms = is_sound ? data->ttl_ms : entry->sent.ttl_ms;
     struct zk_session *s = zk_session_of(zk, ttl_ms, &entry->sent.attempt);
     bool is_free = s && s->state == SESSION_DOWN && !s->base.count;
     if (!s || (s->id != data->session && !is_free) || !zk_entry_move(entry, s))

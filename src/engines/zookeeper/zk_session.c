@@ -238,19 +238,18 @@ static void log_in(struct zk_session *s)
 /* Sets the watches again that were lost with the old connection. The checks of holds set theirs. */
 static void resume(struct zk_session *s, nanos now)
 {
+    bool has_holds = false;
     for (struct zk_lock *lock = s->locks; lock; lock = lock->next) {
         bool has_waiters = false;
         for (const struct zk_entry *entry = lock->entries; entry; entry = entry->beside) {
+            has_holds |= entry->stage == ENTRY_HELD;
             has_waiters |= entry->stage == ENTRY_QUEUED;
         }
         if (has_waiters)
             zk_lock_list(lock, now);
     }
-    for (struct session_member *member = s->base.members; member; member = member->next) {
-        struct zk_entry *entry = zk_entry_of_member(member);
-        if (entry->stage == ENTRY_HELD && !s->base.is_private)
-            zk_entry_notify(s->zk, entry);
-    }
+    if (has_holds && !s->base.is_private)
+        s->zk->host->recheck(s->zk->host->ctx);
 }
 
 static void begin_connection(struct zk_session *s, const struct zk_connected *connected, nanos now)
@@ -330,16 +329,17 @@ void zk_session_break(struct zk_session *s, hf_status status, const char *why)
     snprintf(s->why, sizeof s->why, "%.120s: %.180s", s->where, why);
 }
 
-/* Notifies the client of a waiter or hold of the session, which is lost. The client checks a hold,
- * and the check finds without a request to the server that it is gone. Holds of other sessions are
- * not checked. */
-static void lose_member(struct zk *zk, struct zk_entry *entry)
+/* Notifies the client of a waiter of the session, which is lost. Returns true for a hold: the
+ * client must check its holds, and the check of this one finds without a request that it is gone.
+ */
+static bool lose_member(struct zk *zk, struct zk_entry *entry)
 {
-    bool is_idle = entry->stage == ENTRY_QUEUED || entry->stage == ENTRY_HELD;
+    enum entry_stage stage = entry->stage;
     zk_entry_forget_place(entry);
     zk_entry_set_stage(entry, ENTRY_NONE);
-    if (is_idle)
+    if (stage == ENTRY_QUEUED)
         zk_entry_notify(zk, entry);
+    return stage == ENTRY_HELD;
 }
 
 void zk_session_expired(struct zk_session *s)
@@ -348,11 +348,14 @@ void zk_session_expired(struct zk_session *s)
     s->password_len = 0;
     s->written_at = 0;
     session_end_all(&s->base);
+    bool had_holds = false;
     struct session_member *next;
     for (struct session_member *member = s->base.members; member; member = next) {
         next = member->next;
-        lose_member(s->zk, zk_entry_of_member(member));
+        had_holds |= lose_member(s->zk, zk_entry_of_member(member));
     }
+    if (had_holds)
+        s->zk->host->recheck(s->zk->host->ctx);
 }
 
 static void forget_watches(struct zk_session *s)
@@ -527,9 +530,14 @@ static nanos ping_due(const struct zk_session *s)
     return s->sent_at + timeout_of(s) / (s->base.count ? ZK_PING_PART : ZK_IDLE_PART);
 }
 
+/* Sends none while one is unanswered: the reply would be taken for that of another ping, and what
+ * it proves would count from too late a time. */
 static void ping(struct zk_session *s, nanos now)
 {
     struct zk *zk = s->zk;
+    s->sent_at = now;
+    if (s->pinged_at)
+        return;
     jute_clear(&zk->message);
     zk_put_ping(&zk->message);
     if (zk->message.failed ||
@@ -537,9 +545,7 @@ static void ping(struct zk_session *s, nanos now)
         zk_session_break(s, HF_UNAVAILABLE, "no memory for a request");
         return;
     }
-    if (!s->pinged_at)
-        s->pinged_at = now;
-    s->sent_at = now;
+    s->pinged_at = now;
 }
 
 /* Returns the time at which the server's silence becomes too long. Replies to pings do not count
