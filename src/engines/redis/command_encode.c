@@ -85,7 +85,7 @@ void redis_op_reply(struct redis *r, struct redis_op *a, const struct engine_rep
 {
     redis_op_set_connections(r, a);
     if (a->is_ahead) {
-        redis_joint_keep(a, reply);
+        redis_joint_keep(r, a, reply);
         return;
     }
     if (!a->replied) {

@@ -54,7 +54,10 @@ static struct redis_op *prepare(struct redis *r, struct engine_op *op)
     if (redis_key_cache_find(r, op->name, op->name_len, &cached) != HF_OK)
         return NULL;
 
+    bool was_known = op->engine_state;
     struct redis_op *a = redis_op_find_or_make(r, op);
+    if (!a && !was_known && op->engine_state) /* the first part was allocated, so the op is known */
+        op_table_drop(&r->known_ops, op->engine_state);
     bool is_new = a && !a->sent && !a->unsent && !a->is_joined;
     if (!is_new)
         return NULL;
@@ -82,7 +85,8 @@ static void join(struct redis *r, struct redis_op *first)
 bool redis_joint_submit(struct redis *r, struct redis_op *a)
 {
     bool acquires = a->sent_op.verb == OP_ACQUIRE;
-    bool is_answered = a->is_ahead && a->has_reply && acquires;
+    /* A reply of another server counts for nothing: that of the present one replaces it. */
+    bool is_answered = a->is_ahead && a->has_reply && acquires && a->kept_by == r->server_number;
     redis_joint_part(a);
     a->is_ahead = a->has_reply = a->op->is_ahead = false;
     if (is_answered) {
@@ -177,11 +181,12 @@ void redis_joint_send(struct redis *r, struct redis_op *a, struct redis_connecti
     }
 }
 
-void redis_joint_keep(struct redis_op *a, const struct engine_reply *reply)
+void redis_joint_keep(struct redis *r, struct redis_op *a, const struct engine_reply *reply)
 {
     a->has_reply = reply->kind == REPLY_GRANTED || reply->kind == REPLY_QUEUED;
     if (!a->has_reply)
         return;
+    a->kept_by = r->server_number;
     a->held_back = *reply;
     a->held_back.text = NULL;
     a->held_back.holder = NULL;

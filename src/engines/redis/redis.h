@@ -286,6 +286,7 @@ struct redis_op {
     /* joint_acquire.c */
     bool is_ahead;          /* the op was sent before the client submits it */
     bool has_reply;         /* is_ahead: held_back is the reply for when the client submits it */
+    uint8_t kept_by;        /* has_reply: server_number of the server that replied */
     bool is_joined;         /* until the op is sent: joined or joins is valid */
     int64_t arrival_number; /* its number in the server's queue; 0: not queued */
     struct redis_admin *admin;
@@ -546,7 +547,7 @@ void redis_joint_part(struct redis_op *a);
 void redis_joint_send(struct redis *r, struct redis_op *a, struct redis_connection *connection,
                       nanos now);
 /* Keeps the reply to an op that was sent before the client submitted it, until the client does. */
-void redis_joint_keep(struct redis_op *a, const struct engine_reply *reply);
+void redis_joint_keep(struct redis *r, struct redis_op *a, const struct engine_reply *reply);
 /* Handles that the call ended without an answer for this op. `is_unknown`: the server may have
  * executed a part of it. */
 void redis_joint_unasked(struct redis *r, struct redis_op *a, bool is_unknown);

@@ -366,7 +366,8 @@ __attribute__((noinline)) static void on_joint_resp(struct redis *r,
 {
     const struct resp_reader *reader = connection->replies;
     bool is_list = resp->type == RESP_LIST && resp->len > 0 && resp->len <= 1u + first->joined;
-    bool is_unknown = resp->type == RESP_ERROR && redis_error_reply(r, resp).outcome_unknown;
+    bool is_unknown = resp->type == RESP_ERROR && !redis_load_is_needed(resp) &&
+                      redis_error_reply(r, resp).outcome_unknown;
 
     on_answer(r, connection, first, is_list ? resp_item(resp, 0) : resp, now);
     /* If the connection was dropped meanwhile, each op has its reply. */
