@@ -87,8 +87,8 @@ struct engine_op {
     bool tokenless; /* the caller needs no token, so NO_TOKEN may stand for it */
     bool named;     /* the caller gave owner or attempt, so other requests may have the same */
     bool may_be_in_flight; /* an earlier op of this attempt may still arrive: leave a tombstone */
-    bool is_renewal;       /* EXTEND: no caller asked for it; two thirds of the ttl are enough */
-    bool batched;          /* more may follow: the submitter calls flush() after the last */
+    bool is_renewal : 1;   /* EXTEND: no caller asked for it; two thirds of the ttl are enough */
+    bool batched : 1;      /* more may follow: the submitter calls flush() after the last */
     /* The engine's: it knows this op already, as the `next` of another. The client must submit it:
      * ACQUIRE, or LEAVE if it does not want the lock any more. The engine sets false then. */
     bool is_ahead;
