@@ -54,6 +54,8 @@ PLANTS = [
     ("a release forgets to hand off", "    r := admit(r, v_now, v_barred);\n    IF v_held AND r.used = 0", "    IF v_held AND r.used = 0"),
     ("the units of an owner vanish with its first hold", "        IF FOUND THEN RETURN r; END IF;\n    END IF;\n    r.used := r.used - h.units;",
      "    END IF;\n    r.used := r.used - h.units;"),
+    ("an owner that holds is granted units a second time", "IF NOT v_free AND w.owner IS NOT NULL AND r.class = class_of(w.kind) THEN",
+     "IF false THEN"),
     ("an owner enters before the queue was served", "WHERE x.name = p_name AND x.token >= r.low AND x.owner = p_owner LIMIT 1;",
      "WHERE x.name = p_name AND x.token >= r.low AND x.owner = p_owner AND x.units > 1 LIMIT 1;"),
     ("a token twice", "    r.last := greatest(r.last + 1, p_now);\n    IF r.used = 0 THEN", "    IF r.used = 0 THEN"),
@@ -105,7 +107,7 @@ class Walk:
         self.now = 1_800_000_000_000_000
         self.log, self.attempts, self.tokens, self.touched = [], [], {}, None
         self.grants = self.ended = self.failovers = 0
-        self.fails, self.failed_at = seed % 2 == 0, 0
+        self.fails, self.queues, self.failed_at = seed % 2 == 0, seed % 4 == 0, 0
         self.c.execute("set search_path = %s; set plan_cache_mode = force_generic_plan" % SCHEMA)
         self.c.execute("delete from lock; delete from hold; delete from waiter; delete from tombstone; delete from past")
         self.c.execute("set holdfast.timeline = '0'; update incarnation set timeline = '0', since = 0")
@@ -262,13 +264,14 @@ class Walk:
 
     # ---- Steps
 
-    def newcomer(self):
+    def newcomer(self, sibling=None):
         r, name = self.r, self.r.choice(list(NAMES) + ["rw", "rw", "owned"] * self.fails)
+        name = sibling["name"] if sibling else name
         kind, capacity, owned = NAMES[name]
         kind = r.choice("rrw") if kind == "x" else kind
         has_owner = owned or (kind in "rw" and r.random() < .3)
         a = dict(n=len(self.attempts), id=uuid.UUID(int=r.getrandbits(128)), name=name, kind=kind, capacity=capacity,
-                 owner=uuid.UUID(int=r.randrange(7, 10)) if has_owner else None,
+                 owner=sibling["owner"] if sibling else uuid.UUID(int=r.randrange(7, 10)) if has_owner else None,
                  units={"w": capacity, "s": r.randrange(1, capacity + 1)}.get(kind, 1), ttl=r.choice([100, 300, 300 if self.fails else 1000]),
                  wait=r.random() < .75, again=False, ticket=0, barging=r.random() < .1, notified=r.random() < .5, state="new",
                  token=0, until=0, tombstone=0, lost=False, keep=r.choice([0, 0, 3]))
@@ -283,6 +286,8 @@ class Walk:
             self.replicate()
         if self.fails and r.random() < .02:
             self.fail_over()
+        if self.queues and r.random() < .02:
+            self.queue_beside_own_hold()
         live = [a for a in self.attempts if a["state"] in ("queued", "held")]
         what = r.random()
         if what < .35 or not live:
@@ -319,6 +324,22 @@ class Walk:
             self.extend(a)
         else:
             self.convert(a)
+
+    def queue_beside_own_hold(self):
+        """A failover that loses nothing: an owner keeps its hold through the grace, and its other attempts queue until the end."""
+        held = [a for a in self.attempts if a["state"] == "held" and a["owner"]]
+        if not held:
+            return
+        self.replicate()
+        self.fail_over()
+        a, more = self.r.choice(held), []
+        while self.now < self.failed_at + (GRACE_MS + 50) * 1000 and a["state"] == "held":
+            self.now += self.r.randrange(1, 60000)
+            self.forget_ended()
+            more = [b for b in more if b["state"] == "queued"] or [self.newcomer(a)]
+            for b in [a] * (a["state"] == "held") + more:
+                self.acquire(b)
+                self.judge()
 
     def forget_ended(self):
         for a in self.attempts:

@@ -184,7 +184,7 @@ BEGIN
     END IF;
     IF h.units > 0 AND h.owner IS NOT NULL THEN
         UPDATE hold SET units = h.units WHERE (name, token, id) = (SELECT x.name, x.token, x.id FROM hold x
-            WHERE x.name = r.name AND x.token >= r.low AND x.owner = h.owner ORDER BY x.till DESC LIMIT 1);
+            WHERE x.name = r.name AND x.token >= r.low AND x.owner = h.owner AND x.units = 0 ORDER BY x.till DESC LIMIT 1);
         IF FOUND THEN RETURN r; END IF;
     END IF;
     r.used := r.used - h.units;
@@ -296,27 +296,33 @@ BEGIN
     RETURN r;
 END $$;
 
+-- Makes the waiter a holder by a hold that its owner has: without units, because they would be counted twice.
+CREATE FUNCTION join_hold(s waiter, p_kind "char", p_token bigint, p_now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE v_till bigint := greatest(s.due, p_now + s.grace * 1000);
+BEGIN
+    IF s.kind = 'w' AND p_kind = 'r' THEN
+        PERFORM notify_waiter(s, p_token, p_now, p_now); -- a hold that is over: it asks, and gets the mismatch as its reply
+    ELSE
+        INSERT INTO hold VALUES (s.name, s.id, s.owner, p_kind, 0, p_token, v_till,
+            greatest(s.ttl, (v_till - p_now + 999) / 1000), p_now, s.ticket, s.keep, s.age, s.meta);
+        PERFORM notify_waiter(s, p_token, v_till, p_now);
+    END IF;
+END $$;
+
 -- Grants all waiters of an owner together with its first one; otherwise they would block each other.
 CREATE FUNCTION handoff_siblings(r lock, w waiter, p_now bigint) RETURNS lock LANGUAGE plpgsql VOLATILE AS $$
-DECLARE s waiter; v_till bigint;
+DECLARE s waiter;
 BEGIN
     FOR s IN SELECT * FROM waiter x WHERE x.name = w.name AND x.ticket > w.ticket AND x.owner = w.owner ORDER BY x.ticket LIMIT 128 LOOP
         r.waiting := r.waiting - 1;
-        IF s.kind = 'w' AND w.kind = 'r' THEN
-            PERFORM notify_waiter(s, r.last, p_now, p_now); -- a hold that is over: it asks, and gets the mismatch as its reply
-        ELSE
-            v_till := greatest(s.due, p_now + s.grace * 1000);
-            INSERT INTO hold VALUES (s.name, s.id, s.owner, w.kind, 0, r.last, v_till,
-                greatest(s.ttl, (v_till - p_now + 999) / 1000), p_now, s.ticket, s.keep, s.age, s.meta);
-            PERFORM notify_waiter(s, r.last, v_till, p_now);
-        END IF;
+        PERFORM join_hold(s, w.kind, r.last, p_now);
     END LOOP;
     RETURN r;
 END $$;
 
 -- Grants the lock to the first waiter, and again as long as the first one fits.
 CREATE FUNCTION admit(r lock, p_now bigint, p_barred bigint) RETURNS lock LANGUAGE plpgsql VOLATILE AS $$
-DECLARE w waiter; v_free boolean; v_pinned boolean := true;
+DECLARE w waiter; h hold; v_free boolean; v_pinned boolean := true;
 BEGIN
     IF r.waiting = 0 OR p_barred > 0 THEN RETURN r; END IF;
     FOR i IN 1..2000 LOOP
@@ -332,13 +338,21 @@ BEGIN
         ELSIF NOT v_free AND r.class = class_of(w.kind) AND w.units > r.capacity THEN
             PERFORM notify_waiter(w, 0, 0, p_now);
         ELSE
-            EXIT WHEN NOT v_free AND (r.class <> class_of(w.kind) OR r.used + w.units > r.capacity);
-            IF v_pinned THEN
-                v_pinned := NOT is_unpinned(r.name);
-                EXIT WHEN v_pinned;
+            h := NULL; -- a hold of the same owner: it queued in the grace, or it was passed by another attempt of its owner
+            IF NOT v_free AND w.owner IS NOT NULL AND r.class = class_of(w.kind) THEN
+                SELECT * INTO h FROM hold x WHERE x.name = r.name AND x.token >= r.low AND x.owner = w.owner LIMIT 1;
             END IF;
-            r := handoff(r, w, p_now);
-            IF w.owner IS NOT NULL THEN r := handoff_siblings(r, w, p_now); END IF;
+            EXIT WHEN h.id IS NULL AND NOT v_free AND (r.class <> class_of(w.kind) OR r.used + w.units > r.capacity);
+            IF h.id IS NOT NULL THEN
+                PERFORM join_hold(w, h.kind, h.token, p_now);
+            ELSE
+                IF v_pinned THEN
+                    v_pinned := NOT is_unpinned(r.name);
+                    EXIT WHEN v_pinned;
+                END IF;
+                r := handoff(r, w, p_now);
+                IF w.owner IS NOT NULL THEN r := handoff_siblings(r, w, p_now); END IF;
+            END IF;
         END IF;
         r.waiting := r.waiting - 1;
         r.head := w.ticket + 1;
@@ -516,7 +530,7 @@ BEGIN
         RETURN ARRAY[-6, v_barred];
     END IF;
     v_left := CASE WHEN r.id IS NOT NULL THEN r.till - v_now
-        WHEN r.used > 0 THEN (SELECT min(x.till) FROM hold x WHERE x.name = p_name AND x.token >= r.low) - v_now
+        WHEN r.used > 0 THEN coalesce((SELECT min(x.till) FROM hold x WHERE x.name = p_name AND x.token >= r.low) - v_now, 0)
         ELSE greatest(v_barred, 50000) END; -- free, with a pin
     PERFORM commit_lazily();
     IF NOT p_queue THEN
