@@ -342,8 +342,9 @@ HF_API hf_status hf_cancel(hf_lease *lease);
  * releases all. Each lease has its own token, in the order of the requests; their own wait_ms is
  * ignored. If one lease is lost, the others are given up and their on_lost runs too.
  *
- * One Redis server, also one that sentinels watch, takes all free names in one script, up to 32 at
- * a time, unless replicas must acknowledge the grants. Elsewhere each name is a request. */
+ * One Redis server, also one that sentinels watch, takes all free names with the same ttl in one
+ * script, up to 32 at a time, unless replicas must acknowledge the grants. Elsewhere each name is a
+ * request. */
 HF_API HF_MUST_CHECK hf_status hf_acquire_many(hf_client *client,
                                                const struct hf_request *const *requests,
                                                size_t count, int64_t wait_ms, hf_lease **leases);

@@ -237,7 +237,8 @@ static struct engine_op *name_next(struct engine_op *last, const char *word)
     return last->next;
 }
 
-/* "a ACQUIRE name", followed by any of queue, in_flight, tokenless, named, then=LETTER:NAME. */
+/* "a ACQUIRE name", followed by any of queue, in_flight, tokenless, named, then=LETTER:NAME and
+ * ttl=MS, which is that of the op named last. */
 static const char *submit(char *words)
 {
     static const char *const verbs[] = {
@@ -261,6 +262,8 @@ static const char *submit(char *words)
         op->may_be_in_flight |= strcmp(word, "in_flight") == 0;
         op->tokenless |= strcmp(word, "tokenless") == 0;
         op->named |= strcmp(word, "named") == 0;
+        if (strncmp(word, "ttl=", 4) == 0)
+            last->ttl_ms = atoi(word + 4);
         last = name_next(last, word);
     }
     t.type->submit(t.engine, op, t.now);

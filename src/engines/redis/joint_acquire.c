@@ -69,12 +69,16 @@ static struct redis_op *prepare(struct redis *r, struct engine_op *op)
     return a;
 }
 
+/* The reply may be lost. Then the locks behind the first stay held, although the client does not
+ * know it and waits for the first. With the same ttl none of them outlives the first, so two
+ * callers of the same names do not wait for each other. */
 static void join(struct redis *r, struct redis_op *first)
 {
     struct redis_op *last = first;
     struct engine_op *op = first->sent_op.next;
     for (unsigned count = 1; op && count < JOINED_MOST; op = op->next, count++) {
-        struct redis_op *a = prepare(r, op);
+        bool outlives = op->ttl_ms != first->sent_op.ttl_ms;
+        struct redis_op *a = outlives ? NULL : prepare(r, op);
         if (!a)
             return;
         link_ops(last, a);
