@@ -652,7 +652,7 @@ BEGIN
         v_held := true;
         IF p_verb = 'l' THEN
             r := leave_queue(r, p_id, p_ticket, p_shared);
-            RETURN ARRAY[3, r.token, r.till - v_now, v_now, store_row(r)];
+            RETURN ARRAY[3, r.token, greatest(0, r.till - v_now), v_now, store_row(r)];
         END IF;
         r := end_plain(r, v_now, p_verb = 'x');
     ELSIF r.used > 0 AND r.id IS NULL THEN
@@ -660,7 +660,7 @@ BEGIN
         v_held := h.id IS NOT NULL;
         IF v_held AND p_verb = 'l' THEN
             r := admit(leave_queue(r, p_id, p_ticket, p_shared), v_now, v_barred);
-            RETURN ARRAY[3, h.token, h.till - v_now, v_now, store_row(r)];
+            RETURN ARRAY[3, h.token, greatest(0, h.till - v_now), v_now, store_row(r)];
         END IF;
         IF v_held THEN
             DELETE FROM hold x WHERE x.name = p_name AND x.token = h.token AND x.id = p_id;
@@ -748,7 +748,7 @@ BEGIN
             UPDATE hold x SET units = CASE WHEN x.units > 0 THEN v_wanted ELSE 0 END, token = v_token,
                 kind = CASE WHEN p_up THEN 'w'::"char" ELSE 'r'::"char" END
                 WHERE x.name = p_name AND x.token = h.token AND (x.id = p_id OR x.owner = h.owner);
-            v := ARRAY[1, v_token, h.till - v_now, v_now, 0];
+            v := ARRAY[1, v_token, greatest(0, h.till - v_now), v_now, 0];
         END IF;
     END IF;
     r := admit(r, v_now, e.barred);
