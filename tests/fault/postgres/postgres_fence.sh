@@ -81,7 +81,13 @@ ok "a lease cannot be had beside within()" busy report
 wait $writer
 token=$(take report 20s)
 is "within() is false while a lease holds" "$(sql "SELECT holdfast.within('report')")" f
+sql "BEGIN; SELECT holdfast.within('report'); SELECT pg_sleep(4); COMMIT" >"$SCRATCH/refused" &
+writer=$!
+sleep 1
 "$HOLDFAST" release --lease "$SCRATCH/report" >/dev/null
+ok "a transaction to which it was false keeps nobody out" "$HOLDFAST" run -n report -- true
+ok "while it is open" kill -0 $writer
+wait $writer
 is "and true when it is free" "$(sql "SELECT holdfast.within('report')")" t
 
 # ---- A crash

@@ -913,13 +913,18 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'holdfast: within() needs the isolation level READ COMMITTED' USING ERRCODE = '0A000';
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended(p_name, hashtext('@schema@')));
-    v_now := now_us();
-    IF grace_left(v_now, left(pg_walfile_name(pg_current_wal_lsn()), 8)) > 0 THEN RETURN false; END IF; -- a forgotten lease may hold it
-    RETURN NOT EXISTS (SELECT FROM lock l WHERE l.name = p_name
-        AND ((l.id IS NOT NULL AND l.till > v_now)
-          OR (l.id IS NULL AND EXISTS (SELECT FROM hold h WHERE h.name = p_name AND h.till > v_now))
-          OR (l.waiting > 0 AND EXISTS (SELECT FROM waiter w WHERE w.name = p_name AND w.due > v_now))));
+    IF grace_left(now_us(), left(pg_walfile_name(pg_current_wal_lsn()), 8)) > 0 THEN RETURN false; END IF; -- a forgotten lease may hold it
+    BEGIN
+        PERFORM pg_advisory_xact_lock(hashtextextended(p_name, hashtext('@schema@')));
+        v_now := now_us();
+        IF NOT EXISTS (SELECT FROM lock l WHERE l.name = p_name
+            AND ((l.id IS NOT NULL AND l.till > v_now)
+              OR (l.id IS NULL AND EXISTS (SELECT FROM hold h WHERE h.name = p_name AND h.till > v_now))
+              OR (l.waiting > 0 AND EXISTS (SELECT FROM waiter w WHERE w.name = p_name AND w.due > v_now))))
+        THEN RETURN true; END IF;
+        RAISE SQLSTATE 'HF001'; -- gives the pin back: otherwise the next lease would wait until this transaction has ended
+    EXCEPTION WHEN SQLSTATE 'HF001' THEN RETURN false;
+    END;
 END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;
