@@ -304,11 +304,12 @@ static void prepare(struct postgres *p, const char *name, const char *sql, nanos
  * setting could reach the sessions of other clients. */
 static void finish_setup(struct postgres *p, nanos now)
 {
-    char sql[200];
+    char sql[300];
     if (!p->connection.pooled) {
-        snprintf(sql, sizeof sql,
+        snprintf(sql, sizeof sql, /* the warning: a commit that no standby has confirmed */
                  "SELECT set_config('synchronous_commit', '%s', false), "
-                 "set_config('default_transaction_isolation', 'read committed', false)",
+                 "set_config('default_transaction_isolation', 'read committed', false), "
+                 "set_config('client_min_messages', 'warning', false)",
                  p->commit);
         greet(p, PG_REQ_UNCLAIMED, NULL, sql, now);
     }
