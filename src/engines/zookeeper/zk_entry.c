@@ -176,6 +176,7 @@ void zk_entry_reply(struct zk *zk, struct zk_entry *entry, struct engine_reply r
 void zk_entry_fail(struct zk *zk, struct zk_entry *entry, hf_status status, const char *text,
                    nanos retry_at)
 {
+    assert(status != HF_OK);
     zk_entry_reply(zk, entry,
                    (struct engine_reply){
                        .kind = REPLY_FAILED, .status = status, .text = text, .retry_at = retry_at});

@@ -381,8 +381,10 @@ static void go_down(struct zk_session *s, bool on_purpose, nanos now)
         s->is_closing = s->is_over = false;
         s->id = s->zxid = 0;
     }
+    /* 0 and not `now`: the clock of the next call, by another thread, may be a little older. That
+     * call would find a session that may not be dialled yet, for no reason. */
     if (on_purpose)
-        s->redial.dial_at = now;
+        s->redial.dial_at = 0;
     else
         redial_next_server(&s->redial, s->zk->endpoints.count, now, &s->zk->limits,
                            &s->zk->overrides, s->zk->host->random(s->zk->host->ctx));
