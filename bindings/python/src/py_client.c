@@ -6,9 +6,9 @@
  * gives up the place in the queue. */
 #include "py_binding.h"
 
-#include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <time.h>
 
 struct client {
     PyObject_HEAD struct core *core; /* NULL: not opened */
@@ -184,19 +184,35 @@ static void on_done(hf_lease *handle, hf_status status, void *arg)
     sem_post(&outcome->done);
 }
 
+enum { FIRST_SLICE_MS = 20, SLICE_MS = 1000 };
+
+static struct timespec after_ms(int64_t ms)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    time.tv_sec += (time_t)(ms / 1000);
+    time.tv_nsec += (long)(ms % 1000) * 1000000;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}
+
 /* Sleeps until the outcome is known. If a signal's handler raises, the wait is cancelled, and its
  * end is still waited for: the callback uses the caller's stack. Returns true if a handler
- * raised. */
+ * raised.
+ *
+ * A signal interrupts the sleep, but not if it comes just before it or reaches another thread. So
+ * the sleep ends by itself, too: soon at first, and then every second. */
 static bool sleep_until_done(struct outcome *outcome, hf_lease *handle)
 {
     bool raised = false;
+    int64_t slice_ms = FIRST_SLICE_MS;
 
     for (int slept = -1; slept != 0;) {
-        int error;
-        Py_BEGIN_ALLOW_THREADS slept = sem_wait(&outcome->done);
-        error = errno;
-        Py_END_ALLOW_THREADS bool was_interrupted = slept != 0 && error == EINTR && !raised;
-        if (was_interrupted && PyErr_CheckSignals() != 0) {
+        struct timespec until = after_ms(slice_ms);
+        Py_BEGIN_ALLOW_THREADS slept = sem_timedwait(&outcome->done, &until);
+        Py_END_ALLOW_THREADS slice_ms = 2 * slice_ms < SLICE_MS ? 2 * slice_ms : SLICE_MS;
+        if (slept != 0 && !raised && PyErr_CheckSignals() != 0) {
             raised = true;
             (void)hf_cancel(handle);
         }
